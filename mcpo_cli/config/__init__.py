@@ -1,0 +1,1 @@
+"""From Hydra's grammar to frozen dataclasses."""

@@ -1,0 +1,95 @@
+"""Plain data to frozen dataclasses, with one message that names the path, the value and the fix."""
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from mcpo_cli.errors import ConfigError, nearest
+
+T = TypeVar("T")
+BOUNDS = {
+    "ge": (">=", lambda value, bound: value >= bound),
+    "gt": (">", lambda value, bound: value > bound),
+    "le": ("<=", lambda value, bound: value <= bound),
+    "lt": ("<", lambda value, bound: value < bound),
+}
+
+
+def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T:
+    """Build dataclass `cls` from `data` and the `ready` values; fields that are absent keep their defaults.
+
+    Bounds stand in a field's metadata as `ge`, `gt`, `le` and `lt`.
+
+    Raises:
+        ConfigError: unknown key, wrong type, value out of its bounds or not among its choices.
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    values = {}
+    for key, value in data.items():
+        where = f"{path}.{key}" if path else key
+        if key not in fields:
+            known = [f"{path}.{name}" if path else name for name in fields]
+            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}")
+        values[key] = _typed(hints[key], value, where)
+        _check_bounds(values[key], fields[key].metadata, where)
+    return cls(**values, **ready)
+
+
+def _typed(hint: Any, value: Any, path: str) -> Any:
+    """`value` as type `hint`; only int -> float and list -> tuple are converted."""
+    origin = get_origin(hint)
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, Mapping):
+            raise _wrong_type(path, value, "a group of settings")
+        return convert(hint, value, path)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in get_args(hint):
+            return None
+        (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
+        return _typed(inner, value, path)
+    if origin is Literal:
+        choices = [str(choice) for choice in get_args(hint)]
+        if value not in get_args(hint):
+            raise ConfigError(f"{path}={value}: {nearest(str(value), choices)}")
+        return value
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise _wrong_type(path, value, "a list")
+        inner = get_args(hint)
+        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+        if len(kinds) != len(value):
+            raise _wrong_type(path, value, f"a list of {len(kinds)} values")
+        return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+    return _scalar(hint, value, path)
+
+
+def _scalar(hint: type, value: Any, path: str) -> Any:
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ConfigError(f"{path}={value}: must be a finite number")
+        return float(value)
+    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
+    raise _wrong_type(path, value, names.get(hint, hint.__name__))
+
+
+def _wrong_type(path: str, value: Any, wanted: str) -> ConfigError:
+    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}")
+
+
+def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:
+    for name, (sign, holds) in BOUNDS.items():
+        if name in metadata and value is not None and not holds(value, metadata[name]):
+            bound = metadata[name]
+            raise ConfigError(f"{path}={value}: must be {sign} {bound} (nearest valid: {_nearest_valid(name, bound)})")
+
+
+def _nearest_valid(name: str, bound: float) -> str:
+    if name in ("ge", "le"):
+        return str(bound)
+    return f"just {'above' if name == 'gt' else 'below'} {bound}"

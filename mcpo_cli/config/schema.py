@@ -1,0 +1,178 @@
+"""What a run is. Every field is IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
+
+The defaults stand here and nowhere else; the YAML files below `experiments/conf` hold only what a
+named preset changes.
+"""
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mcpo_cli.methods import Method
+
+IDENTITY, RUNTIME = "identity", "runtime"
+RUN_ID_VERSION = 1
+"""Raised when the same fields come to mean another result, so that old records are not taken for new."""
+
+
+def identity(default: Any, **bounds: float) -> Any:
+    """A field that changes the result."""
+    return field(default=default, metadata={"role": IDENTITY, **bounds})
+
+
+def runtime(default: Any, **bounds: float) -> Any:
+    """A field that does not change the result: where and how fast it is computed."""
+    return field(default=default, metadata={"role": RUNTIME, **bounds})
+
+
+@dataclass(frozen=True)
+class Model:
+    """A Qwen3 built from scratch; head_dim 32 so that vLLM can load it. Sizes in units, not bytes."""
+
+    name: str = identity("toy-s")
+    hidden: int = identity(64, ge=8)
+    layers: int = identity(2, ge=1)
+    heads: int = identity(2, ge=1)
+    head_dim: int = identity(32, ge=2)
+    mlp: int = identity(192, ge=8)
+    rope_theta: float = identity(100.0, gt=0)
+    init_std: float = identity(0.5, gt=0)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Arithmetic chains over Z_11 with k operators.
+
+    skills: 1, or 3 with a task token that rotates the meaning of the operators.
+    min_ops, max_ops: k of the training prompts. pool: number of distinct training prompts that come
+    back epoch after epoch; 0 draws fresh prompts for ever.
+    """
+
+    name: Literal["arithmetic"] = identity("arithmetic")
+    skills: Literal[1, 3] = identity(1)
+    min_ops: int = identity(1, ge=1, le=8)
+    max_ops: int = identity(8, ge=1, le=8)
+    pool: int = identity(0, ge=0)
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """Supervised training that makes the base policy; stops on accuracy, not on a count of steps.
+
+    target_accuracy: share of right answers at temperature 1 on training prompts. max_steps: an error
+    when reached. first_skill_share: share of skill A in the data (3 skills).
+    """
+
+    batch: int = identity(128, ge=1)
+    lr: float = identity(4e-3, gt=0)
+    max_ops: int = identity(6, ge=1, le=8)
+    first_skill_share: float = identity(0.94, gt=0, le=1)
+    target_accuracy: float = identity(0.35, ge=0, le=1)
+    probe_every: int = identity(10, ge=1)
+    probe_prompts: int = identity(512, ge=1)
+    max_steps: int = identity(3000, ge=0)
+
+
+@dataclass(frozen=True)
+class Train:
+    """One run of RL. Batch sizes count prompts; lengths count tokens.
+
+    steps: global steps, one rollout batch each. mini_batch: prompts of one gradient step.
+    max_refills: sampling rounds after the first that dynamic sampling may use to fill a batch.
+    overlong_cache: the last tokens before max_response, in which reward falls linearly from 0 to
+    -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
+    """
+
+    steps: int = identity(40, ge=1)
+    prompts: int = identity(128, ge=1)
+    rollouts: int = identity(16, ge=2)
+    mini_batch: int = identity(64, ge=1)
+    lr: float = identity(7e-4, gt=0)
+    lr_warmup_steps: int = identity(0, ge=0)
+    betas: tuple[float, float] = identity((0.9, 0.999))
+    weight_decay: float = identity(0.0, ge=0)
+    grad_clip: float = identity(1.0, gt=0)
+    temperature: float = identity(1.0, gt=0)
+    max_response: int = identity(20, ge=2)
+    overlong_cache: int = identity(4, ge=0)
+    overlong_penalty: float = identity(1.0, ge=0)
+    max_refills: int = identity(20, ge=0)
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Held-out tiers: `problems` each, `samples` per problem at `temperature`.
+
+    every: global steps between evaluations; the base policy and the last step are always evaluated.
+    """
+
+    problems: int = identity(200, ge=1)
+    samples: int = identity(8, ge=1)
+    temperature: float = identity(0.7, gt=0)
+    every: int = identity(20, ge=1)
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where and how fast: none of it changes a result beyond floating-point rounding.
+
+    micro_batch: prompts per forward and backward pass. checkpoint_every: global steps.
+    parallel: runs at a time, 0 for one a core. tracking_uri: MLflow store, empty for the environment's
+    MLFLOW_TRACKING_URI or else MCPO_HOME/mlflow.db; `offline` writes journals only (`mcpo runs sync`
+    brings them to a store later).
+    """
+
+    device: Literal["auto", "cpu", "cuda"] = runtime("auto")
+    threads: int = runtime(1, ge=1)
+    parallel: int = runtime(0, ge=0)
+    micro_batch: int = runtime(16, ge=1)
+    checkpoint_every: int = runtime(5, ge=1)
+    sample_groups: int = runtime(2, ge=0)
+    tracking_uri: str = runtime("")
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that determines one run."""
+
+    method: Method
+    backend: Literal["local"] = identity("local")
+    scale: str = identity("toy")
+    regime: str = identity("drift")
+    seed: int = identity(0, ge=0)
+    model: Model = identity(Model())
+    task: Task = identity(Task())
+    warmup: Warmup = identity(Warmup())
+    train: Train = identity(Train())
+    eval: Eval = identity(Eval())
+    compute: Compute = runtime(Compute())
+
+    @property
+    def run_id(self) -> str:
+        """`<method>-<model>-s<seed>-<hash>`; only the hash decides, the rest is for reading."""
+        return f"{self.method.label}-{self.model.name}-s{self.seed}-{digest(self.identity())}"
+
+    @property
+    def base_id(self) -> str:
+        """Names the base policy: shared by every run that starts from the same warm-up."""
+        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
+        return f"{self.model.name}-s{self.seed}-{digest(parts)}"
+
+    def identity(self) -> dict[str, Any]:
+        """The nested plain data of all IDENTITY fields, method name included."""
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("role") != RUNTIME}
+        plain = {key: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value for key, value in data.items()}
+        plain["method"] = {"name": self.method.name, **plain["method"]}
+        return plain
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain data; `config.load.from_dict` reads it back."""
+        return {**self.identity(), "compute": dataclasses.asdict(self.compute)}
+
+
+def digest(data: Any) -> str:
+    """12 hex digits of a versioned SHA-256 of plain data, independent of key order."""
+    text = json.dumps([RUN_ID_VERSION, data], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,68 @@
+"""Every error a user can meet, in one table: class, exit code, and the parts of the message.
+
+| class          | exit | meaning                                                        |
+|----------------|------|----------------------------------------------------------------|
+| `ConfigError`  | 2    | bad input: nothing was started                                 |
+| `RunFailed`    | 1    | a run ended in an error; its records are kept, it can continue |
+| `MissingCells` | 3    | a table was asked for, but runs that fill it are not done      |
+| `StoreError`   | 4    | the MLflow store could not be read or written                  |
+| `Interrupted`  | 130  | stopped by a signal; it can continue                           |
+
+Only `mcpo_cli.main` turns an exception into an exit code; everything else raises.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class McpoError(Exception):
+    """An error with a message for people: what is wrong, and (in `fix`) the command that mends it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  fix: {self.fix}" if self.fix else self.message
+
+
+class ConfigError(McpoError):
+    """The input asks for something that does not exist or contradicts itself; nothing was started."""
+
+    exit_code = 2
+
+
+class RunFailed(McpoError):
+    """At least one run of a plan ended in an error; what it recorded is kept and it can be continued."""
+
+    exit_code = 1
+
+
+class MissingCells(McpoError):
+    """A table or figure needs runs that are not done; the message names the command that fills them."""
+
+    exit_code = 3
+
+
+class StoreError(McpoError):
+    """The MLflow store could not be reached, read or written after the start."""
+
+    exit_code = 4
+
+
+class Interrupted(McpoError):
+    """Stopped by SIGINT or SIGTERM after a checkpoint was written."""
+
+    exit_code = 130
+
+
+def nearest(wanted: str, known: Iterable[str]) -> str:
+    """A hint `(did you mean 'x'?)`, or the whole list where nothing is close."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    return "one of: " + ", ".join(names)

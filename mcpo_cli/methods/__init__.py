@@ -1,0 +1,59 @@
+"""The method math, shared by every backend. Written on tensor methods alone: no import of torch at run time.
+
+>>> from mcpo_cli.methods import get, query_weight
+>>> get("mcpo", beta=1.0, delta=0.01)
+"""
+
+import dataclasses
+from functools import cache
+from typing import Any, cast
+
+from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.methods.base import Floats, Method, MiniBatch, TokenBatch, TokenLoss, reduce
+from mcpo_cli.scan import modules
+
+__all__ = ["Method", "MiniBatch", "TokenBatch", "TokenLoss", "get", "query_weight", "reduce", "registry"]
+
+
+@cache
+def registry() -> dict[str, type[Method]]:
+    """All methods by name, found by scanning this package. Raises TypeError when two share a name."""
+    found: dict[str, type[Method]] = {}
+    for module in modules(__name__):
+        for value in vars(module).values():
+            is_method = isinstance(value, type) and issubclass(value, Method) and value is not Method
+            if not is_method or value.__module__ != module.__name__:
+                continue
+            name = value.name
+            if name in found:
+                raise TypeError(f"method name '{name}' is taken twice: {found[name]} and {value}")
+            found[name] = value
+    return found
+
+
+def get(name: str, **options: Any) -> Method:
+    """The method `name` with `options` in place of its defaults.
+
+    Raises:
+        ConfigError: unknown method, unknown option, or an option value out of its range.
+    """
+    known = registry()
+    if name not in known:
+        raise ConfigError(f"unknown method '{name}': {nearest(name, known)}")
+    fields = [field.name for field in dataclasses.fields(known[name])]
+    for option in options:
+        if option not in fields:
+            raise ConfigError(f"unknown option method.{option} for '{name}': {nearest(option, fields)}")
+    # Imported here: config.schema needs the methods to describe a run.
+    from mcpo_cli.config.convert import convert
+
+    return cast(Method, convert(known[name], options, "method"))
+
+
+def query_weight(method: str | Method, p: Floats) -> Floats:
+    """W(p), the weight of a prompt with rollout accuracy `p` (float, array or tensor) under `method`.
+
+    Source: Eq. 6 (GRPO, DAPO) and Eq. 14 with proof A.1 (MCPO); 0 at p = 0 and p = 1, where no
+    advantage exists.
+    """
+    return (get(method) if isinstance(method, str) else method).query_weight(p)

@@ -1,0 +1,17 @@
+"""DAPO as the paper runs it (Section 6.1): clip-higher and the online filter (dynamic sampling)."""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mcpo_cli.methods.base import Method
+
+
+@dataclass(frozen=True)
+class Dapo(Method):
+    """Dynamic sAmpling Policy Optimization (arXiv 2503.14476), the baseline."""
+
+    name: ClassVar[str] = "dapo"
+
+    clip_high: float = dataclasses.field(default=0.28, metadata={"ge": 0.0})
+    dynamic_sampling: bool = True

@@ -1,0 +1,73 @@
+"""From overrides or a suite to the list of runs. Everything that starts runs goes through here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.errors import ConfigError, nearest
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a plan, under the name of the arm it belongs to."""
+
+    arm: str
+    spec: RunSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs that belong together: `suite` names their MLflow experiment, `command` continues them."""
+
+    suite: str
+    command: str
+    cells: tuple[Cell, ...]
+
+    @property
+    def plan_id(self) -> str:
+        """Names this set of runs, whatever their order."""
+        return digest(sorted(cell.spec.run_id for cell in self.cells))
+
+
+def from_overrides(overrides: Sequence[str]) -> Plan:
+    """The plan of `mcpo train OVERRIDES`: one run, or the product of the sweeps.
+
+    Raises:
+        ConfigError: bad overrides.
+    """
+    cells = [Cell(spec.method.label, spec) for spec in load.load(overrides)]
+    return Plan("train", " ".join(["mcpo train", *overrides]), _unique(cells))
+
+
+def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
+    """The plan of a suite in `experiments/suites`; `overrides` replace its sweeps and settings.
+
+    Raises:
+        ConfigError: no such suite, or overrides that are bad or fix what the suite's arms vary.
+    """
+    path = suites().get(name)
+    if path is None:
+        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}")
+    suite = load.read_yaml(path)
+    given = {load.override_key(text) for text in overrides}
+    varied = {load.override_key(text) for arm in suite["arms"].values() for text in arm}
+    for key in sorted(given & varied):
+        raise ConfigError(f"{key} is what the arms of {name} differ in; it cannot be set for all of them", fix="mcpo train")
+    sweep = [f"{key}={','.join(map(str, values))}" for key, values in suite["sweep"].items() if key not in given]
+    cells = [
+        Cell(arm, spec)
+        for arm, settings in suite["arms"].items()
+        for spec in load.load([*settings, *sweep, *overrides])
+    ]
+    return Plan(name, " ".join([command, *overrides]), _unique(cells))
+
+
+def suites() -> dict[str, Path]:
+    """The suites that are shipped, by name."""
+    return {path.stem: path for path in sorted((load.EXPERIMENTS / "suites").glob("*.yaml"))}
+
+
+def _unique(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+    return tuple({cell.spec.run_id: cell for cell in cells}.values())

@@ -1,0 +1,118 @@
+"""Attempts and states of a run. `done` is proven from the records, never taken from a file that says so."""
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.runs.journal import Journal, JournalWriter, read_json, write_atomic
+from mcpo_cli.store.records import State, Status
+
+TIERS = 3
+"""Held-out tiers of every task."""
+
+
+class Attempt:
+    """One try at one run, from `start_step` on: its folder, its journal and its status."""
+
+    def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        self.folder = run_dir / f"attempt_{number}"
+        self.folder.mkdir(parents=True)
+        write_atomic(self.folder / "spec.json", json.dumps(spec.to_dict(), indent=2))
+        now = time.time()
+        self.status = Status(
+            state="running", start_step=start_step, durable_step=start_step, pid=os.getpid(), started=now, updated=now
+        )
+        self._write_status()
+        self.journal = JournalWriter(self.folder)
+
+    def durable(self, step: int) -> None:
+        """A checkpoint now covers everything up to `step`."""
+        self.status["durable_step"] = step
+        self._write_status()
+
+    def end(self, state: State, error: str | None = None) -> None:
+        """Close the attempt. `error`: the reason in one line."""
+        self.journal.close()
+        self.status["state"] = state
+        if error is not None:
+            self.status["error"] = error
+        self._write_status()
+
+    def _write_status(self) -> None:
+        self.status["updated"] = time.time()
+        write_atomic(self.folder / "status.json", json.dumps(self.status, indent=2))
+
+
+@contextmanager
+def owned(run_dir: Path) -> Iterator[None]:
+    """Hold the run's lock: two processes never train the same run.
+
+    Raises:
+        RunFailed: another process trains it now.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(run_dir / "lock")
+    try:
+        # Not 0: a reader of the state holds the lock for an instant.
+        lock.acquire(timeout=2)
+    except Timeout as error:
+        raise RunFailed(f"run {run_dir.name} is being trained by another process", fix="mcpo runs list") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_owned(run_dir: Path) -> bool:
+    """Whether a living process holds the run's lock."""
+    if not (run_dir / "lock").exists():
+        return False
+    try:
+        with FileLock(run_dir / "lock").acquire(timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def state(run_dir: Path, spec: RunSpec) -> State:
+    """The run's state, from its lock and its records."""
+    attempts = Journal(run_dir).attempts()
+    if is_owned(run_dir):
+        return "running"
+    if not attempts:
+        return "planned"
+    last: Status = read_json(attempts[-1] / "status.json")
+    if last["state"] == "done":
+        return "done" if not missing(run_dir, spec) else "failed"
+    # Still "running", yet nobody holds the lock: it was killed.
+    return "interrupted" if last["state"] == "running" else last["state"]
+
+
+def missing(run_dir: Path, spec: RunSpec) -> list[str]:
+    """What keeps the run from being done: steps, evaluations or samples that are not there."""
+    journal = Journal(run_dir)
+    gaps = []
+    steps = {row["step"] for row in journal.steps()}
+    if lost := set(range(1, spec.train.steps + 1)) - steps:
+        gaps.append(f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})")
+    problems: dict[int, int] = {}
+    for row in journal.eval():
+        problems[row["step"]] = problems.get(row["step"], 0) + (row["n"] == spec.eval.samples)
+    for step in eval_steps(spec):
+        if problems.get(step, 0) != TIERS * spec.eval.problems:
+            gaps.append(f"evaluation at step {step}: {problems.get(step, 0)} of {TIERS * spec.eval.problems} problems")
+    return gaps
+
+
+def eval_steps(spec: RunSpec) -> list[int]:
+    """The global steps after which the policy is evaluated: the base policy, every `eval.every`, the last."""
+    steps = spec.train.steps
+    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps})

@@ -1,0 +1,29 @@
+"""Where things live: MCPO_HOME (default: the current folder) with runs/, cache/, reports/ and mlflow.db."""
+
+import os
+from pathlib import Path
+
+from mcpo_cli.errors import ConfigError
+
+
+def home() -> Path:
+    """The folder that holds all results; created when missing.
+
+    Raises:
+        ConfigError: it cannot be created or written.
+    """
+    path = Path(os.environ.get("MCPO_HOME") or ".").expanduser().resolve()
+    fix = "MCPO_HOME=~/mcpo mcpo ..."
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".mcpo-write-test-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"MCPO_HOME={path}: cannot be written ({error.strerror})", fix=fix) from error
+    return path
+
+
+def run_dir(run_id: str) -> Path:
+    """The folder of one run, whether it exists or not."""
+    return home() / "runs" / run_id

@@ -1,0 +1,59 @@
+# Every target sets up what it needs. Options pass through ARGS: make reproduce-table1 ARGS="seed=0,1"
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Named again on every line: pip, left alone, may swap a CPU build of torch for several GB of CUDA.
+TORCH := $(shell grep '^torch==' constraints.txt)
+INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check test test-all reproduce-table1 reproduce-table2 ui bench clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo '  Options of mcpo or pytest go into ARGS: make reproduce-table1 ARGS="seed=0,1"'
+
+setup: $(VENV)/.installed ## Make .venv with mcpo and the tools of development in it
+
+check: setup ## Lint, format check and strict types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: setup ## Quick tests, under three minutes
+	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+test-all: setup ## All tests
+	$(BIN)/pytest -n 2 $(ARGS)
+
+reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO) and print it
+	$(BIN)/mcpo reproduce table1 $(ARGS)
+
+reproduce-table2: setup ## Train what is missing for Table 2 (ablations) and print it
+	$(BIN)/mcpo reproduce table2 $(ARGS)
+
+ui: setup ## Open the MLflow UI over the configured store
+	$(BIN)/mcpo ui $(ARGS)
+
+bench: $(VENV)/.installed-bench ## Measure speed, against TRL among others; writes reports/bench.json
+	$(BIN)/python -m tests.bench
+
+clean: ## Remove caches and builds; keeps .venv and every result
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || \
+		{ echo "mcpo needs Python 3.11 or 3.12, which $(PYTHON) is not; try: make setup PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV) (minutes the first time)"
+	@$(PIP) install $(TORCH)
+	@$(INSTALL) --editable ".[dev]"
+	@touch $@
+
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@$(INSTALL) --editable ".[dev,bench]"
+	@touch $@

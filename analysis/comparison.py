@@ -1,0 +1,169 @@
+"""Arms against a baseline: the numbers of a comparison table, before any formatting."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.analysis import frames, stats
+from mcpo_cli.analysis.stats import Effect, Floats, Interval
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.plan import Plan
+
+BOOTSTRAP_SEED = 2604
+DRAWS = 10_000
+K = 8
+"""The paper's k; less where a problem has fewer samples."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The mean of one metric over the seeds."""
+
+    model: str
+    arm: str
+    tier: str
+    metric: str
+    seeds: Interval
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Arm minus baseline, paired by problem and seed.
+
+    seeds: the same difference as a t-interval over the seeds' means. above: seeds in which it is positive.
+    p_holm: adjusted over all differences of the comparison.
+    """
+
+    model: str
+    arm: str
+    tier: str
+    metric: str
+    effect: Effect
+    seeds: Interval
+    above: int
+    p_holm: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a comparison and the state of the working tree it was trained from."""
+
+    model: str
+    arm: str
+    seed: int
+    run_id: str
+    tree: frames.Tree
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Scores of all arms and their differences from `baseline`, for one plan.
+
+    spec: any run of the plan, for the settings they share. k: of best@k and pass@k.
+    """
+
+    plan: Plan
+    baseline: str
+    spec: RunSpec
+    k: int
+    models: list[str]
+    arms: list[str]
+    tiers: list[str]
+    metrics: list[str]
+    scores: list[Score]
+    differences: list[Difference]
+    runs: list[Run]
+
+    def runs_of(self, model: str, *arms: str) -> list[Run]:
+        """The runs behind the numbers of these arms."""
+        return [run for run in self.runs if run.model == model and run.arm in arms]
+
+
+def compare(plan: Plan, baseline: str) -> Comparison:
+    """Score every arm of a plan that is done, and compare each with the arm `baseline`.
+
+    Raises:
+        MissingCells: a run of the plan is not done.
+        ConfigError: the runs differ in more than arm, model and seed.
+        McpoError: arms that were not evaluated on the same problems.
+    """
+    _check_axes(plan)
+    frame = frames.eval_frame(plan)
+    spec = plan.cells[0].spec
+    k = min(K, spec.eval.samples)
+    metrics = _metrics(k)
+    for name, metric in metrics.items():
+        frame[name] = metric(frame["n"].to_numpy(), frame["c"].to_numpy())
+    models, arms, tiers = (frame[column].unique().tolist() for column in ("model", "arm", "tier"))
+    keys = [(model, arm, tier, metric) for model in models for arm in arms for metric in metrics for tier in tiers]
+    tables = {key: _matrix(frame, *key) for key in keys}
+    scores = [Score(*key, stats.t_interval(table.mean(axis=1).to_numpy())) for key, table in tables.items()]
+    paired = {
+        (model, arm, tier, metric): _difference(table, tables[model, baseline, tier, metric], plan)
+        for (model, arm, tier, metric), table in tables.items()
+        if arm != baseline
+    }
+    effects = [_bootstrap(diff_SQ) for diff_SQ in paired.values()]
+    adjusted = stats.holm([effect.p for effect in effects])
+    differences = [
+        Difference(*key, effect, stats.t_interval(diff_SQ.mean(axis=1)), _positive(diff_SQ), float(p_holm))
+        for (key, diff_SQ), effect, p_holm in zip(paired.items(), effects, adjusted, strict=True)
+    ]
+    runs = [
+        Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, frames.tree(cell.spec.run_id))
+        for cell in plan.cells
+    ]
+    return Comparison(plan, baseline, spec, k, models, arms, tiers, list(metrics), scores, differences, runs)
+
+
+def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:
+    """Per-problem metrics of (n, c) by name."""
+    return {
+        "pass@1": functools.partial(stats.pass_at_k, k=1),
+        f"best@{k}": functools.partial(stats.best_at_k, k=k),
+        f"pass@{k}": functools.partial(stats.pass_at_k, k=k),
+    }
+
+
+def _check_axes(plan: Plan) -> None:
+    """Raise when two runs share arm, model and seed: a mean over them would mix settings."""
+    seen: dict[tuple[str, str, int], str] = {}
+    for cell in plan.cells:
+        key = (cell.arm, cell.spec.model.name, cell.spec.seed)
+        if key in seen:
+            arm, model, seed = key
+            raise ConfigError(
+                f"{plan.suite}: {arm}, {model}, seed {seed} stands for two runs, {seen[key]} and {cell.spec.run_id}; "
+                "only model and seed can be swept",
+                fix="one value for every other setting, a table for each",
+            )
+        seen[key] = cell.spec.run_id
+
+
+def _matrix(frame: pd.DataFrame, model: str, arm: str, tier: str, metric: str) -> pd.DataFrame:
+    """Seeds x problems of one metric."""
+    rows = frame[(frame["model"] == model) & (frame["arm"] == arm) & (frame["tier"] == tier)]
+    return rows.pivot(index="seed", columns="problem", values=metric)
+
+
+def _difference(table: pd.DataFrame, baseline: pd.DataFrame, plan: Plan) -> Floats:
+    same = table.index.equals(baseline.index) and table.columns.equals(baseline.columns)
+    if not same or table.isna().to_numpy().any():
+        runs = ", ".join(cell.spec.run_id for cell in plan.cells)
+        fix = f"remove the runs that an older version trained from runs/, then: {plan.command}"
+        raise McpoError(f"{plan.suite}: not all runs were evaluated with the same seeds and problems: {runs}", fix=fix)
+    return cast(Floats, table.to_numpy() - baseline.to_numpy())
+
+
+def _bootstrap(diff_SQ: Floats) -> Effect:
+    # A generator each: a number does not change when another tier or arm joins the table.
+    return stats.paired_bootstrap(diff_SQ, np.random.default_rng(BOOTSTRAP_SEED), draws=DRAWS)
+
+
+def _positive(diff_SQ: Floats) -> int:
+    return int((diff_SQ.mean(axis=1) > 1e-12).sum())

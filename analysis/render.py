@@ -1,0 +1,98 @@
+"""Grids of strings as terminal text, Markdown and LaTeX."""
+
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
+    "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A titled table of strings; the first `labels` columns are left-aligned names, the rest numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    labels: int = 1
+
+
+def text(title: str, grids: Sequence[Grid], notes: Sequence[str], width: int) -> str:
+    """For a terminal of `width` columns, without colours."""
+    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
+    console.print(Text(title), "")
+    for grid in grids:
+        console.print(Text(grid.title))
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for i, name in enumerate(grid.header):
+            # Numbers are narrower than their names.
+            number = i >= grid.labels
+            heading = Text(name.replace(" ", "\n") if number else name)
+            table.add_column(heading, justify="right" if number else "left", vertical="bottom", no_wrap=True)
+        for row in grid.rows:
+            table.add_row(*map(Text, row))
+        console.print(table, "")
+    for note in notes:
+        console.print(Text(f"- {note}"))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
+    """GitHub-flavoured Markdown."""
+    blocks = [f"# {title}"]
+    for grid in grids:
+        rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
+        lines = [_pipes(grid.header), f"|{'|'.join(rule)}|", *map(_pipes, grid.rows)]
+        blocks += [f"## {grid.title}", "\n".join(lines)]
+    blocks += ["## Notes", "\n".join(f"- {_escaped(note)}" for note in notes)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(map(_escaped, cells))} |"
+
+
+def _escaped(cell: str) -> str:
+    return re.sub(r"([|*_])", r"\\\1", cell)
+
+
+def tex(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
+    """A LaTeX table float a grid, to be read with \\input; needs the packages booktabs and graphicx."""
+    blocks = [f"% {title}", "% needs \\usepackage{booktabs,graphicx}", *(_float(grid) for grid in grids)]
+    items = "\n".join(rf"  \item {_tex(note)}" for note in notes)
+    return "\n\n".join([*blocks, "\\begin{itemize}\n" + items + "\n\\end{itemize}"]) + "\n"
+
+
+def _float(grid: Grid) -> str:
+    columns = "l" * grid.labels + "r" * (len(grid.header) - grid.labels)
+    rows = [f"{' & '.join(map(_tex, row))} \\\\" for row in (grid.header, *grid.rows)]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_tex(grid.title)}}}",
+            rf"\resizebox{{\textwidth}}{{!}}{{\begin{{tabular}}{{{columns}}}",
+            r"\toprule",
+            rows[0],
+            r"\midrule",
+            *rows[1:],
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _tex(cell: str) -> str:
+    return "".join(TEX.get(character, character) for character in cell)

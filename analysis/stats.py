@@ -1,0 +1,177 @@
+"""The statistics behind every table: pure functions, explicit generators, the same inputs give the same digits."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+
+
+def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
+    """Probability that k samples drawn WITHOUT replacement from n, of which c are right, hold a right one.
+
+    1 - C(n-c, k) / C(n, k): unbiased for the chance that k fresh samples hold a right one (Chen et al. 2021,
+    arXiv 2107.03374, Eq. 1). NaN where n < k: fewer samples than k cannot estimate it.
+
+    Args:
+        n, c, k: integers or integer arrays that broadcast; 0 <= c <= n, k >= 1.
+
+    Returns:
+        A float for scalars, else an array of the broadcast shape.
+
+    Raises:
+        ValueError: counts out of their range.
+    """
+    n_, c_, k_ = _counts(n, c, k)
+    # The ratio of binomials as a product of k factors <= 1: neither overflows nor needs factorials.
+    wrong = np.ones(n_.shape)
+    for i in range(int(k_.max(initial=0))):
+        wrong *= np.where(i < k_, np.maximum(n_ - c_ - i, 0) / np.maximum(n_ - i, 1), 1.0)
+    return np.where(n_ < k_, np.nan, 1.0 - wrong)[()]
+
+
+def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
+    """Probability that k samples drawn WITH replacement from n, of which c are right, hold a right one.
+
+    1 - (1 - c/n)^k: the expectation of the bootstrap behind verl's `best@k/mean`, and what the paper
+    (arXiv 2604.16972) reports as pass@8: its values are no multiples of 1/30. Biased low for pass@k.
+    Arguments, result and errors as in `pass_at_k`; NaN only where n = 0.
+    """
+    n_, c_, k_ = _counts(n, c, k)
+    wrong = (n_ - c_) / np.maximum(n_, 1)
+    return np.where(n_ == 0, np.nan, 1.0 - wrong**k_)[()]
+
+
+def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]:
+    arrays = [np.asarray(value) for value in (n, c, k)]
+    if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
+        raise ValueError("n, c and k must be integers")
+    n_, c_, k_ = (array.astype(np.int64) for array in np.broadcast_arrays(*arrays))
+    if np.any(c_ < 0) or np.any(c_ > n_):
+        raise ValueError("c must lie in 0..n")
+    if np.any(k_ < 1):
+        raise ValueError("k must be at least 1")
+    return [n_, c_, k_]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over `n` seeds and the half-width of its interval; NaN half-width for n = 1."""
+
+    mean: float
+    half_width: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        """Lower bound."""
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper bound."""
+        return self.mean + self.half_width
+
+
+def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
+    """Student's t-interval for the mean of `values`, one value a seed.
+
+    Exact for normal values, whatever their number; one value gives no interval (NaN half-width), not a
+    width of zero.
+
+    Raises:
+        ValueError: no values.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    if data.ndim != 1 or not data.size:
+        raise ValueError("values must be a non-empty list of numbers")
+    if data.size == 1:
+        return Interval(float(data[0]), math.nan, 1)
+    quantile = stats.t.ppf(0.5 + level / 2, data.size - 1)
+    return Interval(float(data.mean()), float(quantile * stats.sem(data)), data.size)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A paired difference: its mean, its interval and its two-sided p; all but the mean NaN for one seed."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+
+
+def paired_bootstrap(
+    diff_SQ: Floats, generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
+) -> Effect:
+    """Interval and p-value for a difference of two methods, paired by seed and by problem.
+
+    Every draw resamples the seeds, and problems within them. All seeds are evaluated on the same problems, so
+    seeds and problems are crossed: a draw takes the same problems in each of its seeds (the pigeonhole
+    bootstrap, Owen 2007, doi 10.1214/07-AOAS122). Drawing other problems for each seed would treat the Q
+    problems as S*Q independent ones, and its intervals get worse as seeds are added where a difference sits
+    in some problems (coverage 76 %, 57 %, 49 % with 3, 5, 10 seeds instead of 93 to 95 %).
+
+    The interval is the percentile one. p = 2 (1 + m) / (1 + draws), at most 1, with m the smaller count of
+    draws on one side of zero: it inverts the interval, and never is 0 (Davison & Hinkley 1997, 4.2).
+
+    What few seeds mean, measured on normal differences with 60 problems, 95 % nominal:
+
+    | the difference varies over       | 3 seeds | 5 seeds | 10 seeds |
+    |----------------------------------|---------|---------|----------|
+    | seeds alone                      |    74 % |    85 % |     88 % |
+    | problems alone                   |    93 % |    95 % |     95 % |
+    | seeds and noise alike            |    97 % |    98 % |     99 % |
+    | noise (seed x problem) alone     |   100 % |   100 % |    100 % |
+
+    So with 3 seeds that differ from each other by more than problems and samples explain, the interval is
+    too narrow (it cannot leave the range of the seeds: no resampling of 3 values can), and p falls below .05
+    in a quarter of the cases where nothing is there. The t-interval over the seeds' means holds its 95 % in
+    that case; read the two together.
+
+    Args:
+        diff_SQ: method minus baseline, a row a seed, a column a problem. Float, no NaN.
+        generator: source of all randomness.
+        draws: bootstrap resamples.
+
+    Raises:
+        ValueError: not a matrix, empty, or NaN in it.
+    """
+    if diff_SQ.ndim != 2 or not diff_SQ.size or np.isnan(diff_SQ).any():
+        raise ValueError("diff_SQ must be a non-empty matrix of seeds x problems without NaN")
+    seeds, problems = diff_SQ.shape
+    mean = float(diff_SQ.mean())
+    if seeds == 1:
+        return Effect(mean, math.nan, math.nan, math.nan)
+    # How often a draw takes each seed and each problem, as weights that sum to 1.
+    weight_BS = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
+    weight_BQ = generator.multinomial(problems, np.full(problems, 1 / problems), size=draws) / problems
+    means_B = ((weight_BS @ diff_SQ) * weight_BQ).sum(axis=1)
+    low, high = np.quantile(means_B, [0.5 - level / 2, 0.5 + level / 2])
+    # Sums that are zero but for rounding count on both sides, whatever the order of summation.
+    fewer = min(int((means_B <= 1e-12).sum()), int((means_B >= -1e-12).sum()))
+    return Effect(mean, float(low), float(high), min(1.0, 2 * (1 + fewer) / (1 + draws)))
+
+
+def holm(p_values: Sequence[float] | Floats) -> Floats:
+    """Holm's step-down adjusted p-values, in the order given (Holm 1979, Scand. J. Statist. 6, 65-70).
+
+    Rejecting where the result is <= alpha keeps the chance of any false rejection in the family at alpha,
+    under any dependence. NaN (no test was possible) stays NaN and is not counted in the family.
+
+    Raises:
+        ValueError: a p-value outside 0..1.
+    """
+    p = np.asarray(p_values, dtype=np.float64)
+    if np.any((p < 0) | (p > 1)):
+        raise ValueError("p-values must lie in 0..1")
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    adjusted = np.full(p.shape, np.nan)
+    factors = np.arange(order.size, 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * factors))
+    return adjusted

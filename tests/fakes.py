@@ -1,0 +1,58 @@
+"""Runs that were never trained: journals written by the project's own writers, with made-up results."""
+
+import json
+
+import numpy as np
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.store.records import EvalRow, GroupRow
+
+TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
+
+
+def write_runs(plan: Plan, dirty: bool | None = False) -> None:
+    """Write a done run for every cell of `plan`; `dirty=None` leaves the provenance out."""
+    for cell in plan.cells:
+        write_run(cell.spec, dirty)
+
+
+def write_run(spec: RunSpec, dirty: bool | None = False) -> None:
+    """Write a done run: its numbers are a function of the run id, and get a little better with the steps."""
+    rng = np.random.default_rng([spec.seed, *spec.run_id.encode()])
+    attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
+    if dirty is not None:
+        write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "0" * 40, "dirty": dirty}))
+    for step in range(spec.train.steps + 1):
+        if step:
+            groups = _groups(spec, step, rng)
+            attempt.journal.rows("groups", step, groups)
+            accuracy = float(np.mean([group["p"] for group in groups]))
+            metrics = {
+                "train/accuracy": accuracy,
+                f"{spec.method.name}/only": float(step),
+                "hinge/penalty": float("nan"),
+            }
+            attempt.journal.step({"step": step, "time": float(step), "metrics": metrics})
+        if step in eval_steps(spec):
+            attempt.journal.rows("eval", step, _eval(spec, step, rng))
+    attempt.end("done")
+
+
+def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow]:
+    return [
+        {"step": step, "prompt": f"{step}:{i}", "p": float(p), "mean_length": 8.0, "kept": bool(0 < p < 1)}
+        for i, p in enumerate(rng.integers(0, spec.train.rollouts + 1, spec.train.prompts) / spec.train.rollouts)
+    ]
+
+
+def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
+    n = spec.eval.samples
+    return [
+        {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": n, "c": int(rng.binomial(n, p + step / 100))}
+        for tier, p in TIERS.items()
+        for i in range(spec.eval.problems)
+    ]

@@ -53,8 +53,8 @@ class Task:
     name: Literal["arithmetic"] = identity("arithmetic")
     skills: Literal[1, 3] = identity(1)
     min_ops: int = identity(1, ge=1, le=8)
-    max_ops: int = identity(8, ge=1, le=8)
-    pool: int = identity(0, ge=0)
+    max_ops: int = identity(8, ge=2, le=8)
+    pool: int = identity(0, ge=0, le=8192)
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Eval:
     every: global steps between evaluations; the base policy and the last step are always evaluated.
     """
 
-    problems: int = identity(200, ge=1)
+    problems: int = identity(200, ge=1, le=1000)
     samples: int = identity(8, ge=1)
     temperature: float = identity(0.7, gt=0)
     every: int = identity(20, ge=1)

@@ -38,6 +38,11 @@ class Attempt:
         self.status["durable_step"] = step
         self._write_status()
 
+    def phase(self, text: str) -> None:
+        """What the run does now, for people who watch it."""
+        self.status["phase"] = text
+        self._write_status()
+
     def end(self, state: State, error: str | None = None) -> None:
         """Close the attempt. `error`: the reason in one line."""
         self.journal.close()

@@ -25,7 +25,7 @@ class Status(TypedDict):
 
     start_step: the checkpoint this attempt began from. Rows of earlier attempts beyond it are void.
     durable_step: the last step a checkpoint covers: rows up to it can never be taken back.
-    Times are seconds since the epoch.
+    phase: what it does now, in words. Times are seconds since the epoch.
     """
 
     state: State
@@ -34,6 +34,7 @@ class Status(TypedDict):
     pid: int
     started: float
     updated: float
+    phase: NotRequired[str]
     error: NotRequired[str]
 
 
@@ -70,7 +71,6 @@ class SampleRow(TypedDict):
 
     step: int
     prompt: str
-    text: str
     response: str
     gold: str
     correct: bool

@@ -1,0 +1,37 @@
+"""The local engine: Qwen3 from scratch on one machine, in pure torch."""
+
+import importlib.util
+from pathlib import Path
+
+from mcpo_cli.backends.base import Stop
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.attempts import Attempt
+
+
+class Local:
+    """See `mcpo_cli.backends.base.Backend`. Heavy imports happen inside `run`."""
+
+    def check(self, spec: RunSpec) -> None:
+        """torch and transformers can be found, and so can the device that was asked for."""
+        for package in ("torch", "transformers"):
+            if importlib.util.find_spec(package) is None:
+                raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")
+        if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
+            raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
+
+    def resume_step(self, run_dir: Path) -> int:
+        """The step of the newest whole checkpoint."""
+        from mcpo_cli.backends.local import checkpoint
+
+        folder = checkpoint.newest(run_dir)
+        return checkpoint.step_of(folder) if folder else 0
+
+    def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+        """Train; see `train.run`."""
+        from mcpo_cli.backends.local import train
+
+        train.run(spec, attempt, stop)
+
+
+BACKEND = Local()

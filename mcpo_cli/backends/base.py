@@ -1,0 +1,32 @@
+"""What a backend is to the worker that calls it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import Attempt
+
+Stop = Callable[[], bool]
+"""Whether the run was asked to end; a backend looks at every global step."""
+
+
+class Backend(Protocol):
+    """Trains a run and writes its journal, nothing else."""
+
+    def check(self, spec: RunSpec) -> None:
+        """Raises ConfigError for whatever is missing. Quick, starts nothing, imports no torch."""
+        ...
+
+    def resume_step(self, run_dir: Path) -> int:
+        """The global step of the newest whole checkpoint, 0 where there is none."""
+        ...
+
+    def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+        """Train from the newest checkpoint to the end.
+
+        Raises:
+            Interrupted: `stop` said so; a checkpoint was written.
+            RunFailed: the run cannot go on, with the reason.
+        """
+        ...

@@ -1,0 +1,185 @@
+"""One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends.local import checkpoint, measure
+from mcpo_cli.backends.local.evaluate import evaluate
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
+from mcpo_cli.backends.local.tasks import encode
+from mcpo_cli.backends.local.update import GradedBatch, Updater
+from mcpo_cli.backends.local.warmup import base_policy
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.grading import overlong
+from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.seeds import stream
+from mcpo_cli.store.records import StepRow
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """All groups sampled for one global step, and which of them (in order) make its batch."""
+
+    problems: list[Problem]
+    rollouts: Rollouts
+    correct_PG: Tensor
+    reward_PG: Tensor
+    batch_index: Tensor
+
+
+@dataclass
+class Clock:
+    """Seconds by phase of one global step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Adds the time spent inside to `name`."""
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+class Trainer:
+    """The state of one run between global steps: weights, optimizer, place in the training stream."""
+
+    def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> None:
+        self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
+        self.benchmark = benchmarks.of(spec)
+        anchor = policy.copy() if spec.method.needs_anchor else None
+        self.updater = Updater(policy, spec.method, spec.train, spec.compute.micro_batch, anchor)
+        self.step = 0
+        self.cursor = 0
+
+    def train(self, stop: Stop) -> None:
+        """From the current step to the last one."""
+        steps = self.spec.train.steps
+        if self.step == 0:
+            self.evaluate()
+            self.save()
+        while self.step < steps:
+            if stop():
+                self.save()
+                raise Interrupted(f"stopped after step {self.step} of {steps}")
+            self.step += 1
+            self.attempt.phase(f"step {self.step} of {steps}")
+            self.global_step()
+            if self.step in eval_steps(self.spec):
+                self.evaluate()
+            if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
+                self.save()
+
+    def global_step(self) -> None:
+        """One batch of rollouts, the gradient steps on it, one row of metrics."""
+        clock, method = Clock(), self.spec.method
+        with clock.phase("sample"):
+            sampled = self.collect()
+        with clock.phase("update"):
+            index = sampled.batch_index
+            correct_PG, reward_PG = sampled.correct_PG[index], sampled.reward_PG[index]
+            advantage_PG = method.advantages(reward_PG, correct_PG)
+            batch = GradedBatch(sampled.rollouts.select(index), correct_PG, reward_PG, advantage_PG)
+            updates = self.updater.global_step(batch, self.step)
+        with clock.phase("record"):
+            metrics = {**measure.sampled(sampled.rollouts, sampled.correct_PG, sampled.reward_PG), **updates}
+            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG)
+            metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
+            self.record(sampled)
+        metrics |= measure.speed(clock.seconds, sampled.rollouts)
+        self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
+
+    def collect(self) -> Sampled:
+        """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
+
+        Raises:
+            RunFailed: dynamic sampling used up its refills.
+        """
+        train, rounds = self.spec.train, []
+        kept = torch.zeros(0, dtype=torch.bool)
+        for refill in range(1 + train.max_refills):
+            rounds.append(self.sample_round(refill))
+            share_P = torch.cat([part.correct_PG for part in rounds]).double().mean(-1)
+            kept = (share_P > 0) & (share_P < 1) if self.spec.method.dynamic_sampling else share_P >= 0
+            if kept.sum() >= train.prompts:
+                break
+        else:
+            raise RunFailed(
+                f"step {self.step}: dynamic sampling found {int(kept.sum())} of {train.prompts} prompts with mixed "
+                f"answers in {len(kept)} (train.max_refills={train.max_refills}); the others were all right or all wrong",
+                fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
+            )
+        return Sampled(
+            problems=[problem for part in rounds for problem in part.problems],
+            rollouts=concatenate([part.rollouts for part in rounds]),
+            correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            reward_PG=torch.cat([part.reward_PG for part in rounds]),
+            batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
+        )
+
+    def sample_round(self, refill: int) -> Sampled:
+        """One batch worth of prompts from the training stream, with graded rollouts."""
+        train = self.spec.train
+        problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
+        self.cursor += train.prompts
+        batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
+        seed = stream(self.spec.seed, "rollout", self.step, refill)
+        eos = self.tokenizer.eos_token_id
+        rollouts = sample(self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
+        correct_PG = batch.correct(rollouts)
+        length_PG, cache = rollouts.length_PG, train.overlong_cache
+        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        return Sampled(problems, rollouts, correct_PG, correct_PG.double() + shaping_PG, torch.arange(len(problems)))
+
+    def record(self, sampled: Sampled) -> None:
+        """Group rows of this step, and some full responses where the policy is evaluated anyway."""
+        in_batch = set(sampled.batch_index.tolist())
+        self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled, in_batch))
+        if self.step in eval_steps(self.spec):
+            count = self.spec.compute.sample_groups
+            self.attempt.journal.rows("samples", self.step, measure.sample_rows(self.step, sampled, count, self.tokenizer))
+
+    def evaluate(self) -> None:
+        """All held-out tiers under the current policy."""
+        self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
+        self.attempt.journal.rows("eval", self.step, evaluate(self.spec, self.policy, self.tokenizer, self.step))
+
+    def save(self) -> None:
+        """Write a checkpoint of the current step, after which its records are final."""
+        state = self.updater.state()
+        checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
+        self.attempt.durable(self.step)
+
+    def restore(self, folder: Path) -> None:
+        """Continue from a checkpoint."""
+        saved = checkpoint.load(folder)
+        self.step, self.cursor = saved.step, saved.cursor
+        self.updater.load_state(saved.tensors)
+
+
+def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+    """Train `spec` from its newest checkpoint, or from the base policy, to the end.
+
+    Raises:
+        Interrupted: `stop` said so. RunFailed: the run cannot go on.
+    """
+    torch.set_num_threads(spec.compute.threads)
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    policy, tokenizer = base_policy(spec, attempt, stop)
+    trainer = Trainer(spec, attempt, policy, tokenizer)
+    if saved := checkpoint.newest(attempt.folder.parent):
+        trainer.restore(saved)
+    trainer.train(stop)
+    policy.save(attempt.folder / "policy", tokenizer)

@@ -1,0 +1,207 @@
+"""The gradient steps of one global step: mini-batches, micro-batches, and what is measured on the way.
+
+Sequences whose loss has weight zero (all-wrong groups; mastered ones where the hinge cannot act) are kept
+out of the forward and backward pass. They still count in the mini-batch's totals, so no gradient changes.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.config.schema import Train
+from mcpo_cli.methods import Method, MiniBatch, TokenBatch, reduce
+
+
+@dataclass(frozen=True)
+class GradedBatch:
+    """One global step's rollouts with what they earned. Shapes: P prompts, G rollouts."""
+
+    rollouts: Rollouts
+    correct_PG: Tensor
+    reward_PG: Tensor
+    advantage_PG: Tensor
+
+    @property
+    def p_P(self) -> Tensor:
+        """Rollout accuracy of each prompt, float64."""
+        return self.correct_PG.double().mean(-1)
+
+    @property
+    def mastered_P(self) -> Tensor:
+        """Prompts all of whose rollouts are correct, exactly (never by comparing floats)."""
+        return self.correct_PG.all(-1)
+
+
+class Sums:
+    """Running sums that become the step's metrics: numerator and denominator by name."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, list[float]] = {}
+
+    def add(self, name: str, total: Tensor | float, count: Tensor | float) -> None:
+        """Add to the numerator and the denominator of `name`."""
+        pair = self._sums.setdefault(name, [0.0, 0.0])
+        pair[0] += float(total)
+        pair[1] += float(count)
+
+    def means(self) -> dict[str, float]:
+        """The quotients; a name whose denominator stayed 0 has no value and is left out."""
+        return {name: total / count for name, (total, count) in self._sums.items() if count}
+
+
+def log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:
+    """logp_PGT of the sampled tokens under the policy at temperature 1, with its gradient."""
+    logits = policy.response(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
+    return logits.log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+
+
+class Updater:
+    """Optimizer steps under one method.
+
+    anchor: the policy before the last optimizer step, kept only where the method asks for it
+    (`needs_anchor`); its weights are part of a checkpoint.
+    """
+
+    def __init__(self, policy: Policy, method: Method, train: Train, micro_batch: int, anchor: Policy | None) -> None:
+        self.policy, self.method, self.train, self.micro_batch, self.anchor = policy, method, train, micro_batch, anchor
+        self.optimizer = torch.optim.AdamW(
+            policy.parameters(), lr=train.lr, betas=train.betas, weight_decay=train.weight_decay, fused=True
+        )
+
+    def global_step(self, batch: GradedBatch, step: int) -> dict[str, float]:
+        """All gradient steps on one batch of rollouts; returns their metrics. `step` counts from 1."""
+        warm = min(1.0, step / self.train.lr_warmup_steps) if self.train.lr_warmup_steps else 1.0
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.train.lr * warm
+        sums = Sums()
+        felt_P = torch.zeros_like(batch.mastered_P)
+        for start in range(0, self.train.prompts, self.train.mini_batch):
+            index_M = torch.arange(start, start + self.train.mini_batch, device=self.policy.device)
+            self._mini_batch(batch, index_M, moved=start > 0 or (self.anchor is not None and step > 1), sums=sums, felt_P=felt_P)
+        sums.add("hinge/prompts_felt", felt_P.sum(), batch.mastered_P.sum() if self.method.anchors_mastered else 0)
+        return {**sums.means(), "train/lr": self.train.lr * warm}
+
+    def state(self) -> dict[str, dict[str, Tensor]]:
+        """Everything that a checkpoint must hold, as named tensors by file."""
+        moments = {
+            f"{i}.{name}": value
+            for i, entry in self.optimizer.state_dict()["state"].items()
+            for name, value in entry.items()
+        }
+        parts = {"policy": self._weights(self.policy), "optimizer": moments}
+        return parts | ({"anchor": self._weights(self.anchor)} if self.anchor is not None else {})
+
+    def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Inverse of `state`."""
+        self._load_weights(self.policy, parts["policy"])
+        if self.anchor is not None:
+            self._load_weights(self.anchor, parts["anchor"])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in parts["optimizer"].items():
+            index, name = key.split(".", 1)
+            moments.setdefault(int(index), {})[name] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+    @staticmethod
+    def _weights(policy: Policy) -> dict[str, Tensor]:
+        # named_parameters lists tied weights once; state_dict would list them twice.
+        return {name: value.detach() for name, value in policy.model.named_parameters()}
+
+    @staticmethod
+    def _load_weights(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, parameter in policy.model.named_parameters():
+                parameter.copy_(tensors[name])
+
+    def _mini_batch(self, batch: GradedBatch, index_M: Tensor, moved: bool, sums: Sums, felt_P: Tensor) -> None:
+        """One optimizer step. `moved`: the policy is no longer the hinge's anchor, so the hinge can act."""
+        mastered_M = batch.mastered_P[index_M]
+        length_MG = batch.rollouts.length_PG[index_M]
+        total = MiniBatch(
+            sequences=length_MG.numel(),
+            tokens=int(length_MG.sum()),
+            mastered=int(mastered_M.sum()) * length_MG.shape[1],
+        )
+        anchored_M = mastered_M & self.method.anchors_mastered
+        bears_M = (batch.advantage_PG[index_M] != 0).any(-1) | (anchored_M & moved)
+        # Zeros rather than None: without any bearer the optimizer still moves by its momentum, as it
+        # does where every sequence goes through the backward pass.
+        for parameter in self.policy.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        for index in self._micro_batches(batch, index_M[bears_M]):
+            self._accumulate(batch, index, total, sums, felt_P)
+        if self.method.anchors_mastered:
+            idle = (length_MG * (anchored_M & ~bears_M)[:, None]).sum()
+            sums.add("hinge/tokens_active", 0.0, idle)
+            sums.add("hinge/penalty", 0.0, 1.0 if total.mastered else 0.0)
+        norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)
+        sums.add("train/grad_norm", norm, 1)
+        if self.anchor is not None:
+            self._load_weights(self.anchor, self._weights(self.policy))
+        self.optimizer.step()
+
+    def _micro_batches(self, batch: GradedBatch, index: Tensor) -> Iterator[Tensor]:
+        """Groups of similar length together, so that little is padded."""
+        longest = batch.rollouts.length_PG[index].amax(-1) if len(index) else index
+        by_length = index[longest.argsort(stable=True)]
+        yield from by_length.split(self.micro_batch) if len(index) else ()
+
+    def _accumulate(self, batch: GradedBatch, index: Tensor, total: MiniBatch, sums: Sums, felt_P: Tensor) -> None:
+        """Forward and backward pass of one micro-batch, and its share of the metrics."""
+        rollouts = crop(batch.rollouts.select(index))
+        P, G, T = rollouts.token_PGT.shape
+        flat = (P * G, T)
+        mask_BT = rollouts.mask_PGT.view(flat)
+        logp_BT = log_probs(self.policy, rollouts).view(flat)
+        old_BT = rollouts.logp_PGT.view(flat)
+        anchor_BT = old_BT
+        if self.anchor is not None:
+            with torch.no_grad():
+                anchor_BT = log_probs(self.anchor, rollouts).view(flat)
+        mastered_B = batch.mastered_P[index].repeat_interleave(G)
+        tokens = TokenBatch(
+            # Padding has log-probability 0 on both sides: a ratio of 1 that the mask takes out.
+            logp_BT=logp_BT.where(mask_BT, 0.0),
+            logp_old_BT=old_BT.where(mask_BT, 0.0),
+            logp_anchor_BT=anchor_BT.where(mask_BT, 0.0),
+            mask_BT=mask_BT,
+            advantage_B=batch.advantage_PG[index].reshape(-1),
+            mastered_B=mastered_B,
+            total=total,
+        )
+        loss = self.method.token_loss(tokens)
+        reduced = reduce(loss, mask_BT)
+        reduced.backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            self._measure(tokens, sums)
+            if self.method.anchors_mastered:
+                hinge = ((loss.hinge_BT * mask_BT).sum(-1) * loss.hinge_weight_B).sum()
+                sums.add("hinge/penalty", hinge, 0.0)
+                active_BT = (loss.hinge_BT > 0) & mask_BT & mastered_B[:, None]
+                sums.add("hinge/tokens_active", active_BT.sum(), (mask_BT & mastered_B[:, None]).sum())
+                felt_P[index] |= active_BT.view(P, -1).any(-1)
+
+    def _measure(self, tokens: TokenBatch, sums: Sums) -> None:
+        """Ratio statistics over the tokens of sequences that bear an advantage."""
+        bears_BT = tokens.mask_BT & (tokens.advantage_B != 0)[:, None]
+        count = bears_BT.sum()
+        log_ratio_BT = tokens.logp_BT - tokens.logp_old_BT
+        ratio_BT = log_ratio_BT.exp()
+        up_BT = bears_BT & (tokens.advantage_B > 0)[:, None] & (ratio_BT > 1 + self.method.clip_high)
+        down_BT = bears_BT & (tokens.advantage_B < 0)[:, None] & (ratio_BT < 1 - self.method.clip_low)
+        sums.add("train/clip_high", up_BT.sum(), count)
+        sums.add("train/clip_low", down_BT.sum(), count)
+        # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
+        sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
+
+
+def crop(rollouts: Rollouts) -> Rollouts:
+    """Without the columns that are padding in every row."""
+    longest = int(rollouts.length_PG.max())
+    return Rollouts(
+        **{name: value[..., :longest] if name.endswith("_PGT") else value for name, value in vars(rollouts).items()}
+    )

@@ -1,0 +1,110 @@
+"""The base policy: supervised on demonstrations until it is right often enough, then cached.
+
+All arms of one model and seed start from the same file, so they differ in the method alone.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.checkpoint import checksum, is_whole
+from mcpo_cli.backends.local.policy import Policy, device
+from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.tasks import Encoded, encode
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.home import home
+from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.seeds import stream
+
+
+def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerFast]:
+    """The base policy of `spec` and its tokenizer, made now or taken from the cache.
+
+    Raises:
+        RunFailed: the target accuracy was not reached. Interrupted: `stop` said so.
+    """
+    folder = home() / "cache" / "base" / spec.base_id
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Runs that share the base policy wait here for the one that makes it.
+    with FileLock(folder.with_suffix(".lock")):
+        if not is_whole(folder):
+            _make(spec, folder, attempt, stop)
+    model = Qwen3ForCausalLM.from_pretrained(folder, dtype="float32")
+    return Policy(model.to(device(spec.compute.device))), PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
+    tokenizer = tokenizers.build(benchmarks.of(spec).vocabulary)
+    model = policies.build(spec.model, tokenizer, spec.seed)
+    policy = Policy(model.to(device(spec.compute.device)))
+    steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    policy.save(part, tokenizer)
+    sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
+    write_atomic(part / "manifest.json", json.dumps({"steps": steps, "accuracy": accuracy, "sha256": sums}))
+    part.rename(folder)
+
+
+def _train(
+    spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, attempt: Attempt, stop: Stop
+) -> tuple[int, float]:
+    """Cross-entropy on gold answers until the probe reaches the target; returns steps and accuracy."""
+    settings, benchmark = spec.warmup, benchmarks.of(spec)
+    longest = answer_length(spec)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.lr, weight_decay=0.0, fused=True)
+    accuracy = 0.0
+    for step in range(settings.max_steps + 1):
+        if step % settings.probe_every == 0:
+            accuracy = probe(spec, policy, tokenizer, step)
+            attempt.phase(f"warm-up step {step}, accuracy {accuracy:.2f} of {settings.target_accuracy:.2f}")
+            if accuracy >= settings.target_accuracy:
+                return step, accuracy
+            if stop():
+                raise Interrupted("stopped during the warm-up, which starts again")
+        problems = benchmark.demonstrations(spec.seed, step, settings.batch)
+        loss = cross_entropy(policy, encode(tokenizer, problems, longest))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        optimizer.step()
+    raise RunFailed(
+        f"the warm-up reached accuracy {accuracy:.2f}, not warmup.target_accuracy={settings.target_accuracy}, "
+        f"in warmup.max_steps={settings.max_steps} steps",
+        fix=f"warmup.max_steps={2 * settings.max_steps}",
+    )
+
+
+def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> float:
+    """Share of right answers at temperature 1 on training prompts that a run does not begin with."""
+    count = spec.warmup.probe_prompts
+    problems = benchmarks.of(spec).training(stream(spec.seed, "probe"), 0, count)
+    batch = encode(tokenizer, problems, answer_length(spec)).to(policy.device)
+    seed = stream(spec.seed, "probe", step)
+    rollouts = sample(policy, batch.prompt_PS, 1, answer_length(spec), 1.0, tokenizer.eos_token_id, seed)
+    return float(batch.correct(rollouts).double().mean())
+
+
+def answer_length(spec: RunSpec) -> int:
+    """Tokens of the longest right answer. The warm-up knows no other limit: `train` is not part of its identity."""
+    return 2 * spec.task.max_ops
+
+
+def cross_entropy(policy: Policy, batch: Encoded) -> Tensor:
+    """Mean negative log-probability of the gold tokens, end token included."""
+    batch = batch.to(policy.device)
+    token_P1T, mask_P1T = batch.gold_PT[:, None], batch.mask_PT[:, None]
+    logits = policy.response(batch.prompt_PS, token_P1T, mask_P1T)
+    return torch.nn.functional.cross_entropy(logits[mask_P1T], token_P1T[mask_P1T])

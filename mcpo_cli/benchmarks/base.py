@@ -1,0 +1,35 @@
+"""What a task is to the rest: problems with a gold answer, a training stream, held-out tiers."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt and its gold answer, as text. `text` identifies it."""
+
+    text: str
+    gold: str
+
+
+class Benchmark(Protocol):
+    """A source of training problems and held-out tiers that share none."""
+
+    vocabulary: tuple[str, ...]
+
+    def training(self, seed: int, start: int, count: int) -> list[Problem]:
+        """Problems `start` to `start + count` of the endless training stream of `seed`."""
+        ...
+
+    def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
+        """Problems of warm-up step `step`."""
+        ...
+
+    def tiers(self, count: int) -> dict[str, list[Problem]]:
+        """`count` held-out problems of each tier, the same for every seed."""
+        ...
+
+
+def correct(response: str, problem: Problem) -> bool:
+    """Whether the whole trace equals the gold answer; white space between tokens does not count."""
+    return response.split() == problem.gold.split()

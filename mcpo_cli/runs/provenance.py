@@ -1,0 +1,99 @@
+"""What a result was made by: code, command, packages, machine. Secrets stay out."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from mcpo_cli import __version__
+from mcpo_cli.runs.journal import write_atomic
+
+SOURCE = Path(__file__).resolve().parent.parent.parent
+ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+SECRET = re.compile(r"(?i)(?<=://)[^/@\s]+@|((?:token|secret|password|api_?key)[^=\s]*=)\S+")
+
+
+def write(attempt_dir: Path) -> None:
+    """Write provenance.json, and code.diff where the code differs from its commit."""
+    code = _code()
+    diff = code.pop("diff")
+    if diff:
+        write_atomic(attempt_dir / "code.diff", diff)
+    record = {
+        "mcpo": __version__,
+        **code,
+        "command": [redact(word) for word in _command()],
+        "environment": {name: redact(os.environ[name]) for name in ENVIRONMENT if name in os.environ},
+        "packages": dict(sorted((d.name, d.version) for d in importlib.metadata.distributions())),
+        "python": platform.python_version(),
+        "machine": {
+            "platform": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+            "gpus": _gpus(),
+        },
+    }
+    write_atomic(attempt_dir / "provenance.json", json.dumps(record, indent=2))
+
+
+def redact(text: str) -> str:
+    """`text` without user names and passwords of URLs and without values of secret-looking settings."""
+    return SECRET.sub(lambda match: f"{match[1] or ''}***{'' if match[1] else '@'}", text)
+
+
+def _code() -> dict[str, Any]:
+    """Commit, whether the tree differs from it, and how; nulls outside a checkout (an installed wheel)."""
+    # A wheel inside some other project's checkout must not take that project's commit for its own.
+    if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
+        return {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
+    diff = _git("diff", "HEAD")
+    untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()
+    return {
+        "commit": _git("rev-parse", "HEAD").strip() or None,
+        "dirty": bool(diff or untracked),
+        "untracked": untracked,
+        "diff": diff,
+        "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,
+    }
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", "-C", str(SOURCE), *arguments], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout
+
+
+def _command() -> list[str]:
+    """The command a person typed: the parent's, as the worker is started by it."""
+    try:
+        return psutil.Process(os.getppid()).cmdline()
+    except psutil.Error:
+        return sys.argv
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+
+
+def _gpus() -> list[str]:
+    """Names of the CUDA devices, without loading torch where no driver is present."""
+    if not Path("/proc/driver/nvidia").exists():
+        return []
+    import torch
+
+    return [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -2,6 +2,7 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+UNLIMITED = 1000
+"""Columns: wider than any table."""
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
@@ -28,25 +31,24 @@ class Grid:
 
 
 def text(title: str, grids: Sequence[Grid], notes: Sequence[str], width: int) -> str:
-    """For a terminal of `width` columns, without colours."""
-    console = Console(file=io.StringIO(), width=width, color_system=None, force_terminal=False)
-    console.print(Text(title), "")
-    for grid in grids:
-        console.print(Text(grid.title))
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-        for i, name in enumerate(grid.header):
-            # Numbers are narrower than their names.
-            number = i >= grid.labels
-            heading = Text(name.replace(" ", "\n") if number else name)
-            table.add_column(heading, justify="right" if number else "left", vertical="bottom", no_wrap=True)
-        for row in grid.rows:
-            table.add_row(*map(Text, row))
-        console.print(table, "")
-    for note in notes:
-        console.print(Text(f"- {note}"))
-    file = console.file
-    assert isinstance(file, io.StringIO)
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    """For a terminal, without colours: notes fold at `width` columns, a row of numbers is never cut or folded."""
+    blocks = [title, *(_lines(grid) for grid in grids)]
+    folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in notes]
+    return "\n\n".join([*blocks, "\n".join(folded)]) + "\n"
+
+
+def _lines(grid: Grid) -> str:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for i, name in enumerate(grid.header):
+        # Numbers are narrower than their names.
+        number = i >= grid.labels
+        heading = Text(name.replace(" ", "\n") if number else name)
+        table.add_column(heading, justify="right" if number else "left", vertical="bottom", no_wrap=True)
+    for row in grid.rows:
+        table.add_row(*map(Text, row))
+    file = io.StringIO()
+    Console(file=file, width=UNLIMITED, color_system=None, force_terminal=False).print(table)
+    return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
 
 
 def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:

@@ -1,0 +1,177 @@
+"""The statistics against hand-computed values, brute force, scipy, and their promised coverage."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from mcpo_cli.analysis import stats
+
+COUNTS = st.integers(1, 40).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(1, n)))
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "expected"),
+    [
+        (5, 2, 3, 1 - 1 / 10),  # C(3,3) / C(5,3)
+        (10, 3, 1, 0.3),
+        (4, 1, 2, 0.5),  # C(3,2) / C(4,2)
+        (8, 1, 8, 1.0),
+        (8, 0, 8, 0.0),
+        (8, 8, 1, 1.0),
+    ],
+)
+def test_pass_at_k_by_hand(n: int, c: int, k: int, expected: float) -> None:
+    assert stats.pass_at_k(n, c, k) == pytest.approx(expected, abs=1e-15)
+
+
+@given(COUNTS)
+def test_pass_at_k_is_the_ratio_of_binomials(counts: tuple[int, int, int]) -> None:
+    n, c, k = counts
+    assert stats.pass_at_k(n, c, k) == pytest.approx(1 - math.comb(n - c, k) / math.comb(n, k), abs=1e-12)
+
+
+@given(COUNTS)
+def test_pass_at_k_grows_with_k_and_c(counts: tuple[int, int, int]) -> None:
+    n, c, k = counts
+    value = stats.pass_at_k(n, c, k)
+    assert 0 <= value <= 1
+    assert k == n or stats.pass_at_k(n, c, k + 1) >= value
+    assert c == n or stats.pass_at_k(n, c + 1, k) >= value
+    assert stats.best_at_k(n, c, k) <= value + 1e-12
+
+
+def test_pass_at_k_of_many_samples_agrees_with_scipy() -> None:
+    n, c, k = 100_000, np.array([1, 50, 5_000]), 512
+    assert stats.pass_at_k(n, c, k) == pytest.approx(scipy_stats.hypergeom.sf(0, n, c, k), rel=1e-9)
+
+
+def test_pass_at_k_without_enough_samples_is_nan_where_they_lack() -> None:
+    assert math.isnan(stats.pass_at_k(4, 4, 8))
+    assert np.isnan(stats.pass_at_k([4, 8, 0], [1, 1, 0], 8)).tolist() == [True, False, True]
+
+
+def test_arrays_broadcast() -> None:
+    assert stats.pass_at_k(4, [[0], [1]], [1, 2]) == pytest.approx(np.array([[0, 0], [0.25, 0.5]]))
+    assert stats.best_at_k(4, [[0], [1]], [1, 2]) == pytest.approx(np.array([[0, 0], [0.25, 1 - 0.75**2]]))
+
+
+def test_best_at_k_is_the_mean_over_all_draws_with_replacement() -> None:
+    right = [True, False, False]
+    draws = list(itertools.product(right, repeat=4))
+    assert stats.best_at_k(3, 1, 4) == pytest.approx(sum(map(any, draws)) / len(draws))
+    assert stats.best_at_k(8, 1, 8) == pytest.approx(0.656, abs=5e-4)
+
+
+@pytest.mark.parametrize("function", [stats.pass_at_k, stats.best_at_k])
+@pytest.mark.parametrize(("n", "c", "k"), [(8, 9, 1), (8, -1, 1), (8, 1, 0), (8, 0.5, 1)])
+def test_impossible_counts_are_refused(function, n: int, c: float, k: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        function(n, c, k)
+
+
+def test_t_interval_by_hand_and_by_scipy() -> None:
+    interval = stats.t_interval([1.0, 2.0, 3.0])
+    assert (interval.mean, interval.n) == (2.0, 3)
+    assert interval.half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    data = [0.41, 0.39, 0.48, 0.44]
+    expected = scipy_stats.ttest_1samp(data, 0).confidence_interval(0.9)
+    ours = stats.t_interval(data, level=0.9)
+    assert (ours.low, ours.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_one_seed_has_a_mean_but_no_interval() -> None:
+    interval = stats.t_interval([0.4])
+    assert interval.mean == 0.4
+    assert math.isnan(interval.half_width)
+    effect = stats.paired_bootstrap(np.array([[0.1, 0.3]]), np.random.default_rng(0))
+    assert effect.mean == pytest.approx(0.2)
+    assert all(map(math.isnan, (effect.low, effect.high, effect.p)))
+
+
+def test_no_seed_is_an_error() -> None:
+    with pytest.raises(ValueError, match="non-empty"):
+        stats.t_interval([])
+    with pytest.raises(ValueError, match="NaN"):
+        stats.paired_bootstrap(np.array([[0.1, np.nan]]), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_t_interval_covers_what_it_promises(seeds: int) -> None:
+    rng = np.random.default_rng(7)
+    intervals = [stats.t_interval(rng.normal(0.4, 0.02, seeds)) for _ in range(3000)]
+    assert 0.93 <= np.mean([interval.low <= 0.4 <= interval.high for interval in intervals]) <= 0.97
+
+
+def test_bootstrap_is_a_function_of_its_arguments() -> None:
+    diff_SQ = np.random.default_rng(0).normal(size=(3, 20))
+    first, second = (stats.paired_bootstrap(diff_SQ, np.random.default_rng(5)) for _ in range(2))
+    assert first == second
+    assert first != stats.paired_bootstrap(diff_SQ, np.random.default_rng(6))
+    mirrored = stats.paired_bootstrap(-diff_SQ, np.random.default_rng(5))
+    assert (mirrored.low, mirrored.high, mirrored.p) == pytest.approx((-first.high, -first.low, first.p))
+
+
+def test_bootstrap_agrees_with_the_enumeration_of_all_draws() -> None:
+    diff_SQ = np.array([[0.30, -0.10], [0.12, -0.06]])
+    pairs = list(itertools.product(range(2), repeat=2))
+    means = [diff_SQ[np.ix_(seeds, problems)].mean() for seeds in pairs for problems in pairs]
+    effect = stats.paired_bootstrap(diff_SQ, np.random.default_rng(0), draws=20_000)
+    assert effect.p == pytest.approx(2 * np.mean(np.array(means) <= 0), abs=0.02)
+    assert (effect.low, effect.high) == pytest.approx((min(means), max(means)))
+
+
+def test_p_is_one_without_a_difference_and_never_zero() -> None:
+    assert stats.paired_bootstrap(np.zeros((3, 4)), np.random.default_rng(0)).p == 1
+    certain = stats.paired_bootstrap(np.full((3, 4), 0.1), np.random.default_rng(0), draws=999)
+    assert certain.p == pytest.approx(2 / 1000)
+    assert (certain.low, certain.high) == pytest.approx((0.1, 0.1))
+
+
+def test_p_and_interval_tell_the_same_story() -> None:
+    rng = np.random.default_rng(3)
+    for shift in np.linspace(0, 0.6, 25):
+        effect = stats.paired_bootstrap(rng.normal(shift, 1, (4, 30)), np.random.default_rng(1), draws=2000)
+        if abs(effect.p - 0.05) > 0.005:
+            assert (effect.p < 0.05) == (effect.low > 0 or effect.high < 0)
+
+
+@pytest.mark.parametrize(
+    ("seed_sd", "problem_sd", "noise_sd", "low", "high"),
+    [(1, 0, 0, 0.68, 0.80), (0, 1, 0, 0.90, 0.98), (1, 0, 60**0.5, 0.94, 1), (0, 0, 1, 0.98, 1)],
+    ids=["seeds", "problems", "seeds and noise", "noise"],
+)
+def test_bootstrap_coverage_with_three_seeds_is_what_its_docstring_says(
+    seed_sd: float, problem_sd: float, noise_sd: float, low: float, high: float
+) -> None:
+    rng = np.random.default_rng(11)
+    covered = []
+    for _ in range(400):
+        noise = noise_sd * rng.normal(size=(3, 60))
+        diff_SQ = seed_sd * rng.normal(size=(3, 1)) + problem_sd * rng.normal(size=(1, 60)) + noise
+        effect = stats.paired_bootstrap(diff_SQ, rng, draws=400)
+        covered.append(effect.low <= 0 <= effect.high)
+    assert low <= np.mean(covered) <= high
+
+
+def test_holm_by_hand() -> None:
+    assert stats.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert stats.holm([0.5, 0.6]) == pytest.approx([1.0, 1.0])
+    assert stats.holm([0.03, math.nan, 0.01]) == pytest.approx([0.03, math.nan, 0.02], nan_ok=True)
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        stats.holm([1.5])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.randoms())
+def test_holm_only_raises_keeps_the_order_and_is_at_most_bonferroni(p: list[float], random) -> None:
+    adjusted = stats.holm(p)
+    assert np.all(adjusted >= np.array(p))
+    assert np.all(adjusted <= np.minimum(1, len(p) * np.array(p)) + 1e-15)
+    order = np.argsort(p, kind="stable")
+    assert np.all(np.diff(adjusted[order]) >= 0)
+    shuffled = random.sample(range(len(p)), len(p))
+    assert stats.holm([p[i] for i in shuffled]) == pytest.approx(adjusted[shuffled])

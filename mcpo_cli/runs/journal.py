@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpo_cli.store.records import EvalRow, GroupRow, StepRow
+from mcpo_cli.store.records import EvalRow, GroupRow, Status, StepRow
 
 Kind = Literal["groups", "eval", "samples"]
+TAIL_BYTES = 1 << 16
+"""More than two rows of metrics."""
 
 
 class JournalWriter:
@@ -52,7 +54,8 @@ class Journal:
 
     def steps(self) -> list[StepRow]:
         """One row a global step, in order."""
-        rows = (row for attempt, last in self._spans() for row in read_lines(attempt / "metrics.jsonl") if row["step"] <= last)
+        files = ((attempt / "metrics.jsonl", last) for attempt, last in self.spans())
+        rows = (row for path, last in files for row in read_lines(path) if row["step"] <= last)
         return sorted(cast("Iterable[StepRow]", rows), key=lambda row: row["step"])
 
     def groups(self) -> list[GroupRow]:
@@ -63,20 +66,55 @@ class Journal:
         """The evaluated problems of all evaluations."""
         return cast("list[EvalRow]", self._rows("eval"))
 
-    def _rows(self, kind: Kind) -> list[dict[str, Any]]:
-        files: dict[str, Path] = {}
-        for attempt, last in self._spans():
-            for path in sorted((attempt / kind).glob("step_*.jsonl")):
-                if int(path.stem.removeprefix("step_")) <= last:
-                    files[path.name] = path
-        return [row for name in sorted(files) for row in read_lines(files[name])]
+    def final_step(self) -> float:
+        """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""
+        attempts = self.attempts()
+        if not attempts:
+            return -1
+        status: Status = read_json(attempts[-1] / "status.json")
+        return math.inf if status["state"] == "done" else status["durable_step"]
 
-    def _spans(self) -> Iterator[tuple[Path, float]]:
+    def files(self, kind: Kind) -> dict[int, Path]:
+        """The file of each step, in order."""
+        files: dict[int, Path] = {}
+        for attempt, last in self.spans():
+            for path in (attempt / kind).glob("step_*.jsonl"):
+                step = int(path.stem.removeprefix("step_"))
+                if step <= last:
+                    files[step] = path
+        return dict(sorted(files.items()))
+
+    def spans(self) -> Iterator[tuple[Path, float]]:
         """Each attempt with the last step of it that counts: where the next attempt began."""
         attempts = self.attempts()
         starts = [read_json(attempt / "status.json")["start_step"] for attempt in attempts]
         for i, attempt in enumerate(attempts):
             yield attempt, min(starts[i + 1 :], default=math.inf)
+
+    def _rows(self, kind: Kind) -> list[dict[str, Any]]:
+        return [row for path in self.files(kind).values() for row in read_lines(path)]
+
+
+class FinalSteps:
+    """Hands out each final step of a run once, in order, and keeps its place in the files between calls."""
+
+    def __init__(self, journal: Journal, after: int) -> None:
+        self._journal = journal
+        self.last = after
+        self._offsets: dict[Path, int] = {}
+
+    def read(self) -> Iterator[StepRow]:
+        """The steps that became final since the last call; nothing is read again but the first that is not."""
+        final = self._journal.final_step()
+        for attempt, last in self._journal.spans():
+            path = attempt / "metrics.jsonl"
+            for row, end in _lines_from(path, self._offsets.get(path, 0)):
+                if row["step"] > min(last, final):
+                    break
+                self._offsets[path] = end
+                if row["step"] > self.last:
+                    self.last = row["step"]
+                    yield cast("StepRow", row)
 
 
 def dumps(data: Any) -> str:
@@ -96,15 +134,36 @@ def _finite(data: Any) -> Any:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a JSON lines file; a last line that a crash cut short is left out."""
+    return (row for row, _ in _lines_from(path, 0))
+
+
+def _lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """The whole rows after byte `offset`, each with the offset of its end."""
     if not path.exists():
         return
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
+        file.seek(offset)
         for line in file:
-            if line.endswith("\n"):
-                row = json.loads(line)
-                if "metrics" in row:
-                    row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
-                yield row
+            if line.endswith(b"\n"):
+                offset += len(line)
+                yield _row(line.decode()), offset
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The last whole row of a JSON lines file, read from its end; None where there is none."""
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        *whole, _ = file.read().split(b"\n")
+    return _row(whole[-1].decode()) if whole else None
+
+
+def _row(line: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(line)
+    if "metrics" in row:
+        row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
+    return row
 
 
 def read_json(path: Path) -> Any:

@@ -1,0 +1,92 @@
+"""`mcpo ui`: MLflow's own UI over the configured store."""
+
+import errno
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from itertools import chain
+from typing import Annotated
+
+import typer
+
+from mcpo_cli.commands.options import Debug, Json
+from mcpo_cli.errors import ConfigError, StoreError
+
+START_SECONDS = 60.0
+
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; the default lets nobody else in.")]
+
+
+def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
+    """Look at the runs in MLflow's UI, until Ctrl-C."""
+    from mcpo_cli import console
+    from mcpo_cli.store.mlflow import Store, resolve
+
+    uri = resolve("")
+    if uri is None:
+        raise ConfigError("MLFLOW_TRACKING_URI=offline: there is no store to look at", fix="unset MLFLOW_TRACKING_URI")
+    store = Store(uri)
+    if store.is_server:
+        raise ConfigError(f"the store is a server with a UI of its own: open {store.shown} in a browser")
+    if store.database and not store.database.exists():
+        raise ConfigError(
+            f"{store.database} does not exist: nothing has been logged yet",
+            fix="mcpo train scale=smoke, or mcpo runs sync for runs that were trained offline",
+        )
+    if not _is_free(host, port):
+        raise ConfigError(f"port {port} of {host} is taken", fix=f"mcpo ui --port {_nearest_free(host, port)}")
+    store.check()
+    # A session of its own: Ctrl-C comes to us alone, and ends the server with all its processes.
+    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    environment = os.environ | {
+        "MLFLOW_BACKEND_STORE_URI": uri,  # not on the command line, where others could read a password in it
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_UVICORN_OPTS": "--log-level warning",
+    }
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    server = subprocess.Popen(command, env=environment, start_new_session=True, stdout=sys.stderr)
+    try:
+        _wait_until_up(server, host, port)
+        console.talk(f"MLflow UI over {store.shown}: http://{host}:{port} (Ctrl-C ends it)")
+        if as_json:
+            console.print_json({"url": f"http://{host}:{port}", "store": store.shown})
+            sys.stdout.flush()
+        server.wait()
+        raise StoreError(f"the MLflow server ended by itself (exit code {server.returncode})", fix="mcpo ui")
+    except KeyboardInterrupt:
+        console.talk("MLflow UI ended")
+    finally:
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
+
+
+def _wait_until_up(server: subprocess.Popen[bytes], host: str, port: int) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end and server.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex((host, port)) == 0:
+                return
+        time.sleep(0.1)
+    raise StoreError(f"the MLflow server did not come up at {host}:{port}; its messages stand above", fix="mcpo ui")
+
+
+def _is_free(host: str, port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                return False
+            fix = "mcpo ui --host 127.0.0.1 --port 5000"
+            raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", fix=fix) from error
+    return True
+
+
+def _nearest_free(host: str, port: int) -> int:
+    return next(free for free in chain(range(port + 1, 65536), range(port - 1, 1023, -1)) if _is_free(host, free))

@@ -1,0 +1,43 @@
+"""From rows of the journal to points of a curve."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from mcpo_cli.store.records import StepRow
+
+Point = tuple[str, float, int, int]
+"""Name, value, time in milliseconds since the epoch, global step."""
+
+
+def step_points(row: StepRow) -> list[Point]:
+    """The finite values of a step; how many were not is a point of its own."""
+    finite = {key: value for key, value in row["metrics"].items() if math.isfinite(value)}
+    if lost := len(row["metrics"]) - len(finite):
+        finite["journal/nonfinite"] = float(lost)
+    return [(key, value, milliseconds(row["time"]), row["step"]) for key, value in finite.items()]
+
+
+def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
+    """pass@1 of each tier: the mean of c / n over its problems. `rows`: the `EvalRow`s of one evaluation."""
+    shares: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        shares[row["tier"]].append(row["c"] / row["n"])
+    return [
+        (f"eval/{tier}/pass_at_1", math.fsum(values) / len(values), milliseconds(seconds), step)
+        for tier, values in shares.items()
+    ]
+
+
+def milliseconds(seconds: float) -> int:
+    """MLflow's unit of time."""
+    return round(seconds * 1000)
+
+
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested plain data as one level, its keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in data.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

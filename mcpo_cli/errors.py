@@ -7,23 +7,32 @@
 | `MissingCells` | 3    | a table was asked for, but runs that fill it are not done      |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
+| anything else  | 70   | a bug: `--debug` shows where                                   |
 
 Only `mcpo_cli.main` turns an exception into an exit code; everything else raises.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+UNEXPECTED = 70
+"""EX_SOFTWARE of sysexits.h: the exit code of an error that has no class here."""
 
 
 class McpoError(Exception):
-    """An error with a message for people: what is wrong, and (in `fix`) the command that mends it."""
+    """An error with a message for people: what is wrong, and (in `fix`) the command that mends it.
+
+    data: what was reached nonetheless, as plain data; `--json` prints it beside the error.
+    """
 
     exit_code = 1
 
-    def __init__(self, message: str, *, fix: str | None = None) -> None:
+    def __init__(self, message: str, *, fix: str | None = None, data: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.fix = fix
+        self.data = data or {}
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.fix}" if self.fix else self.message
@@ -66,3 +75,8 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean '{close[0]}'?"
     return "one of: " + ", ".join(names)
+
+
+def closest(wanted: str, known: Iterable[str]) -> str:
+    """The name that is spelled most like `wanted`, however far off: what a fix proposes."""
+    return difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=0.0)[0]

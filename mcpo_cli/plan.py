@@ -1,12 +1,13 @@
 """From overrides or a suite to the list of runs. Everything that starts runs goes through here."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
         ConfigError: bad overrides.
     """
     cells = [Cell(spec.method.label, spec) for spec in load.load(overrides)]
-    return Plan("train", " ".join(["mcpo train", *overrides]), _unique(cells))
+    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -49,7 +50,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """
     path = suites().get(name)
     if path is None:
-        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}")
+        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=f"mcpo plan {closest(name, suites())}")
     suite = load.read_yaml(path)
     given = {load.override_key(text) for text in overrides}
     varied = {load.override_key(text) for arm in suite["arms"].values() for text in arm}
@@ -61,7 +62,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for arm, settings in suite["arms"].items()
         for spec in load.load([*settings, *sweep, *overrides])
     ]
-    return Plan(name, " ".join([command, *overrides]), _unique(cells))
+    return Plan(name, f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
 
 
 def suites() -> dict[str, Path]:

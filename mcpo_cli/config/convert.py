@@ -2,19 +2,21 @@
 
 import dataclasses
 import math
+import operator
+import sys
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 
 T = TypeVar("T")
-BOUNDS = {
-    "ge": (">=", lambda value, bound: value >= bound),
-    "gt": (">", lambda value, bound: value > bound),
-    "le": ("<=", lambda value, bound: value <= bound),
-    "lt": ("<", lambda value, bound: value < bound),
+BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "ge": (">=", operator.ge),
+    "gt": (">", operator.gt),
+    "le": ("<=", operator.le),
+    "lt": ("<", operator.lt),
 }
 
 
@@ -34,8 +36,11 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
         if key not in fields:
             known = [f"{path}.{name}" if path else name for name in fields]
             raise ConfigError(f"unknown key '{where}': {nearest(where, known)}")
-        values[key] = _typed(hints[key], value, where)
-        _check_bounds(values[key], fields[key].metadata, where)
+        try:
+            values[key] = _typed(hints[key], value, where)
+            _check_bounds(values[key], fields[key].metadata, where)
+        except ConfigError as error:
+            raise ConfigError(error.message, fix=error.fix or _default(fields[key], where)) from error
     return cls(**values, **ready)
 
 
@@ -52,9 +57,12 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return _typed(inner, value, path)
     if origin is Literal:
-        choices = [str(choice) for choice in get_args(hint)]
-        if value not in get_args(hint):
-            raise ConfigError(f"{path}={value}: {nearest(str(value), choices)}")
+        # By type too: True == 1, but it is another value.
+        if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
+            choices = [str(choice) for choice in get_args(hint)]
+            raise ConfigError(
+                f"{path}={value}: {nearest(str(value), choices)}", fix=f"{path}={closest(str(value), choices)}"
+            )
         return value
     if origin is tuple:
         if not isinstance(value, list | tuple):
@@ -63,15 +71,19 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
         if len(kinds) != len(value):
             raise _wrong_type(path, value, f"a list of {len(kinds)} values")
-        return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
+        return tuple(
+            _typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
+        )
     return _scalar(hint, value, path)
 
 
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
+        if not -sys.float_info.max <= value <= sys.float_info.max:
             raise ConfigError(f"{path}={value}: must be a finite number")
         return float(value)
+    if hint is int and isinstance(value, float) and math.isfinite(value):
+        raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
@@ -86,10 +98,14 @@ def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:
     for name, (sign, holds) in BOUNDS.items():
         if name in metadata and value is not None and not holds(value, metadata[name]):
             bound = metadata[name]
-            raise ConfigError(f"{path}={value}: must be {sign} {bound} (nearest valid: {_nearest_valid(name, bound)})")
+            fix = f"{path}={bound}" if name in ("ge", "le") else None
+            raise ConfigError(f"{path}={value}: must be {sign} {bound}", fix=fix)
 
 
-def _nearest_valid(name: str, bound: float) -> str:
-    if name in ("ge", "le"):
-        return str(bound)
-    return f"just {'above' if name == 'gt' else 'below'} {bound}"
+def _default(field: "dataclasses.Field[Any]", path: str) -> str | None:
+    """The override that sets the default, which is always valid."""
+    value = field.default
+    if value is dataclasses.MISSING or dataclasses.is_dataclass(value):
+        return None
+    text = str(value).lower() if isinstance(value, bool) else str(list(value) if isinstance(value, tuple) else value)
+    return f"{path}={text}  (the default)"

@@ -1,8 +1,11 @@
 """Hydra composes; this module checks, suggests, and hands out frozen dataclasses. No DictConfig leaves it."""
 
 import dataclasses
+import difflib
 import functools
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +16,11 @@ import yaml
 from mcpo_cli import methods
 from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
+MAX_RUNS = 1000
+"""More in one sweep is a slip of the keyboard."""
 LATER_SCALES = {"paper": "it comes with the verl backend, which this version does not have yet"}
 
 
@@ -64,40 +69,45 @@ def validate(spec: RunSpec) -> RunSpec:
     Raises:
         ConfigError: naming the contradiction and the nearest valid value.
     """
-    train, task = spec.train, spec.task
+    for message, fix in _contradictions(spec):
+        raise ConfigError(message, fix=fix)
+    return spec
+
+
+def _contradictions(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """What is wrong with `spec` as a whole, and the override that mends it."""
+    train, task, model = spec.train, spec.task, spec.model
+    batch = f"train.mini_batch={train.mini_batch}"
     if train.mini_batch > train.prompts:
-        raise ConfigError(
-            f"train.mini_batch={train.mini_batch} is larger than train.prompts={train.prompts}; "
-            f"nearest valid: train.mini_batch={train.prompts}"
-        )
+        yield f"{batch} is larger than train.prompts={train.prompts}", f"train.mini_batch={train.prompts}"
     if train.prompts % train.mini_batch:
         fits = max(n for n in range(1, train.mini_batch + 1) if train.prompts % n == 0)
-        raise ConfigError(
-            f"train.mini_batch={train.mini_batch} does not divide train.prompts={train.prompts}; "
-            f"nearest valid: train.mini_batch={fits}"
-        )
+        yield f"{batch} does not divide train.prompts={train.prompts}", f"train.mini_batch={fits}"
     if train.overlong_cache >= train.max_response:
-        raise ConfigError(
-            f"train.overlong_cache={train.overlong_cache} must be below train.max_response={train.max_response}; "
-            f"nearest valid: train.overlong_cache={train.max_response - 1}"
+        yield (
+            f"train.overlong_cache={train.overlong_cache} must be below train.max_response={train.max_response}",
+            f"train.overlong_cache={train.max_response - 1}",
         )
     if task.min_ops > task.max_ops:
-        raise ConfigError(f"task.min_ops={task.min_ops} is larger than task.max_ops={task.max_ops}; nearest valid: {task.max_ops}")
+        yield f"task.min_ops={task.min_ops} is larger than task.max_ops={task.max_ops}", f"task.min_ops={task.max_ops}"
     if train.max_response < 2 * task.max_ops:
-        raise ConfigError(
+        yield (
             f"train.max_response={train.max_response} cannot hold the {2 * task.max_ops} tokens of an answer with "
-            f"task.max_ops={task.max_ops}; nearest valid: train.max_response={2 * task.max_ops}"
+            f"task.max_ops={task.max_ops}",
+            f"train.max_response={2 * task.max_ops}",
         )
     if 0 < task.pool < train.prompts:
-        raise ConfigError(
-            f"task.pool={task.pool} holds fewer prompts than one batch (train.prompts={train.prompts}); "
-            f"nearest valid: task.pool={train.prompts}, or 0 for fresh prompts"
+        yield (
+            f"task.pool={task.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
+            f"task.pool={train.prompts}  (or 0: fresh prompts)",
         )
     if not all(0 <= beta < 1 for beta in train.betas):
-        raise ConfigError(f"train.betas={list(train.betas)}: both must be in [0, 1)")
-    if (spec.model.hidden % 2, spec.model.head_dim % 2) != (0, 0):
-        raise ConfigError("model.hidden and model.head_dim must be even (rotary embedding)")
-    return spec
+        yield f"train.betas={list(train.betas)}: both must be in [0, 1)", "train.betas=[0.9,0.999]"
+    for name, size in (("hidden", model.hidden), ("head_dim", model.head_dim)):
+        if size % 2:
+            yield f"model.{name}={size}: must be even (rotary embedding)", f"model.{name}={size + 1}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", model.name):
+        yield f"model.name={model.name}: it names folders (letters, digits, '.', '_' and '-' only)", "model.name=mine"
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -112,7 +122,7 @@ def _base_node() -> dict[str, Any]:
     plain = {}
     for field in dataclasses.fields(RunSpec):
         if field.name != "method":
-            value = field.default
+            value: Any = field.default
             is_group = dataclasses.is_dataclass(value) and not isinstance(value, type)
             plain[field.name] = dataclasses.asdict(value) if is_group else value
     return plain
@@ -144,24 +154,37 @@ def _hydra() -> Iterator[Any]:
 
 def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     """Every combination of a sweep as a list of plain overrides, the last key varying fastest."""
+    axes: dict[str, list[str]] = {}
+    for text in overrides:
+        key, values = _parse(text)
+        if key in axes:
+            raise ConfigError(f"{key} is given twice", fix=f"{key}={','.join([*axes[key], *values])}  (a sweep)")
+        _check_key(key, values)
+        axes[key] = values
+        if (runs := math.prod(map(len, axes.values()))) > MAX_RUNS:
+            raise ConfigError(f"'{text}' asks for {runs} runs or more; at most {MAX_RUNS} at once")
+    named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
+    return (list(combination) for combination in itertools.product(*named))
+
+
+def _parse(text: str) -> tuple[str, list[str]]:
+    """Key and values of one override; several values in a sweep."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    axes: list[list[str]] = []
-    for text in overrides:
-        try:
-            override = OverridesParser.create().parse_override(text)
-            is_sweep = override.is_sweep_override()
-            values = list(override.sweep_string_iterator()) if is_sweep else [override.get_value_element_as_str()]
-        except (HydraException, ValueError) as error:
-            hint = "write key=value, for example method=mcpo seed=0,1,2"
-            raise ConfigError(f"cannot read the override '{text}': {str(error).splitlines()[0]}", fix=hint) from error
-        key = override.key_or_group
-        if override.is_delete() or override.is_add() or override.is_force_add():
-            raise ConfigError(f"'{text}': settings can be changed, not added or removed", fix=f"{key}=VALUE")
-        _check_key(key, values)
-        axes.append([f"{key}={value}" for value in values])
-    return (list(combination) for combination in itertools.product(*axes))
+    try:
+        override = OverridesParser.create().parse_override(text)
+        if override.is_sweep_override():
+            values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
+        else:
+            values = [override.get_value_element_as_str()]
+    except (HydraException, ValueError, NotImplementedError) as error:
+        hint = "write key=value, for example method=mcpo seed=0,1,2"
+        raise ConfigError(f"cannot read the override '{text}': {str(error).splitlines()[0]}", fix=hint) from error
+    key = override.key_or_group
+    if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
+        raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=f"{key}=VALUE")
+    return key, values
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:
@@ -169,11 +192,24 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     if key in options:
         for value in values:
             if key == "scale" and value in LATER_SCALES:
-                raise ConfigError(f"scale={value}: {LATER_SCALES[value]}; available: {', '.join(options[key])}")
+                raise ConfigError(
+                    f"scale={value}: {LATER_SCALES[value]}; one of: {', '.join(options[key])}", fix="scale=toy"
+                )
             if value not in options[key]:
-                raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=f"{key}={options[key][0]}")
+                fix = f"{key}={closest(value, options[key])}"
+                raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
     elif key not in keys():
-        raise ConfigError(f"unknown key '{key}': {nearest(key, [*keys(), *options])}", fix="mcpo train --help lists the settings")
+        meant = _meant(key)
+        hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
+        fix = f"{meant[0]}={','.join(values)}" if meant else "mcpo train --help  (lists the settings)"
+        raise ConfigError(f"unknown key '{key}'{hint}", fix=fix)
+
+
+def _meant(key: str) -> list[str]:
+    """The keys that a wrong one may mean: the same name in a group of settings, or else the nearest spelling."""
+    known = [*keys(), *groups()]
+    same = [name for name in known if name.rpartition(".")[2] == key]
+    return same or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
 
 
 def _load_one(compose: Any, overrides: list[str]) -> RunSpec:
@@ -193,14 +229,17 @@ def _load_one(compose: Any, overrides: list[str]) -> RunSpec:
 def _check_method_options(overrides: Sequence[str]) -> None:
     chosen = dict(override.split("=", 1) for override in overrides)
     name = chosen.get("method", str(read_default("method")))
-    options = [f"method.{field.name}" for field in dataclasses.fields(methods.registry()[name])]
     for key in chosen:
-        if key.startswith("method.") and key not in options:
-            raise ConfigError(f"{key} is not an option of method={name}: {nearest(key, options)}")
+        if key.startswith("method."):
+            option = key.removeprefix("method.")
+            owners = [other for other, kind in methods.registry().items() if option in kind.__dataclass_fields__]
+            if name not in owners:
+                raise ConfigError(
+                    f"{key} is an option of {', '.join(owners)}, not of {name}", fix=f"method={owners[0]}"
+                )
 
 
 def read_default(group: str) -> Any:
     """The preset of `group` that is taken when no override names one."""
     defaults = read_yaml(EXPERIMENTS / "conf" / "config.yaml")["defaults"]
     return next(entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)
-

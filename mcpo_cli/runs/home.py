@@ -6,13 +6,18 @@ from pathlib import Path
 from mcpo_cli.errors import ConfigError
 
 
+def location() -> Path:
+    """MCPO_HOME, or else the current folder; looks at nothing on the disk."""
+    return Path(os.environ.get("MCPO_HOME") or ".").expanduser().resolve()
+
+
 def home() -> Path:
     """The folder that holds all results; created when missing.
 
     Raises:
         ConfigError: it cannot be created or written.
     """
-    path = Path(os.environ.get("MCPO_HOME") or ".").expanduser().resolve()
+    path = location()
     fix = "MCPO_HOME=~/mcpo mcpo ..."
     try:
         path.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,76 @@
+"""What the verbs that start runs have in common."""
+
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import console
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs import attempts, estimate, scheduler
+from mcpo_cli.runs.home import location
+from mcpo_cli.runs.progress import Tracker
+
+
+def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
+    """Run `plan` and print what became of it, or, on a dry run, show it."""
+    if dry_run:
+        show_plan(plan, as_json=as_json)
+        return
+    document = run_plan(plan)
+    if as_json:
+        console.print_json(document)
+    else:
+        rows = [[run["run_id"], run["arm"], run["state"], *_shown(run["metrics"])] for run in document["runs"]]
+        console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+
+
+def run_plan(plan: Plan) -> dict[str, Any]:
+    """Run `plan` under a display; the document that `--json` prints."""
+    with console.display() as display:
+        outcomes = scheduler.run(plan, display)
+    return scheduler.document(plan, outcomes)
+
+
+def show_plan(plan: Plan, *, as_json: bool) -> None:
+    """The runs of `plan` with ids, states and estimated times. Touches nothing, imports no torch."""
+    home = location()
+    estimator = estimate.Estimator(home)
+    runs = [_planned(cell, home, estimator) for cell in plan.cells]
+    parallel = scheduler.slots(plan)
+    total = estimate.makespan([run["seconds_left"] for run in runs if run["seconds_left"]], parallel)
+    basis = estimator.basis([cell.spec for cell in plan.cells])
+    if as_json:
+        about = {"seconds_left": round(total, 1), "parallel": parallel, "basis": basis}
+        head = {"suite": plan.suite, "home": str(home), "command": plan.command}
+        console.print_json({**head, "estimate": about, "runs": runs})
+        return
+    columns = ["run_id", "arm", "model", "seed", "state"]
+    rows = [[*(str(run[column]) for column in columns), console.duration(run["seconds_left"])] for run in runs]
+    console.print_table([*columns, "time left"], rows)
+    done = sum(run["state"] == "done" for run in runs)
+    rest = f"about {console.duration(total)} for the rest, {parallel} at a time ({basis})"
+    console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
+
+
+def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str, Any]:
+    spec, folder = cell.spec, home / "runs" / cell.spec.run_id
+    state = attempts.state(folder, spec)
+    seconds = 0.0 if state == "done" else estimator.seconds(spec, Tracker(folder, spec).read().step)
+    return {
+        "run_id": spec.run_id,
+        "arm": cell.arm,
+        "method": spec.method.name,
+        "model": spec.model.name,
+        "seed": spec.seed,
+        "state": state,
+        "seconds_left": round(seconds, 1),
+        "spec": spec.to_dict(),
+    }
+
+
+def _shown(metrics: dict[str, float]) -> list[str]:
+    evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
+    accuracy = metrics.get("train/accuracy")
+    return [
+        "-" if accuracy is None else f"{accuracy:.3f}",
+        "-" if not evals else f"{sum(evals) / len(evals):.3f}",
+    ]

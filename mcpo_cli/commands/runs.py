@@ -1,0 +1,135 @@
+"""`mcpo runs`: what the home holds."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.options import Debug, Json, RunId, complete_methods, complete_suites
+from mcpo_cli.store.records import State
+
+if TYPE_CHECKING:
+    from mcpo_cli.runs.catalog import Run
+
+app = typer.Typer(help="List, show and synchronise runs.", no_args_is_help=True)
+
+InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
+OfMethod = Annotated[
+    str | None, typer.Option("--method", help="Only runs of this method.", autocompletion=complete_methods)
+]
+OfSuite = Annotated[
+    str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
+]
+
+
+@app.command("list")
+def list_runs(
+    state: InState = None, method: OfMethod = None, suite: OfSuite = None, as_json: Json = False, debug: Debug = False
+) -> None:
+    """List the runs of MCPO_HOME."""
+    from mcpo_cli import console
+    from mcpo_cli.runs import catalog
+    from mcpo_cli.runs.home import location
+
+    wanted = {key: value for key, value in {"state": state, "method": method, "suite": suite}.items() if value}
+    rows = [
+        row for row in map(_row, catalog.runs(location())) if all(row[key] == value for key, value in wanted.items())
+    ]
+    if as_json:
+        console.print_json({"home": str(location()), "runs": rows})
+    elif rows:
+        columns = ["run_id", "suite", "arm", "scale", "regime", "state", "step"]
+        console.print_table(columns, [[str(row[column]) for column in columns] for row in rows])
+    else:
+        console.talk(f"no such runs in {location()}; begin with: mcpo train scale=smoke")
+
+
+@app.command("show")
+def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None:
+    """Show one run: settings, attempts, newest metrics, files."""
+    from mcpo_cli import console
+    from mcpo_cli.runs import catalog
+    from mcpo_cli.runs.home import location
+    from mcpo_cli.runs.journal import Journal, read_json
+    from mcpo_cli.runs.progress import final_metrics
+
+    run = catalog.find(location(), run_id)
+    attempts = [{"attempt": path.name, **read_json(path / "status.json")} for path in Journal(run.folder).attempts()]
+    document = {
+        **_row(run),
+        "command": run.origin.get("command"),
+        "folder": str(run.folder),
+        "spec": run.spec.to_dict(),
+        "attempts": attempts,
+        "metrics": final_metrics(run.folder),
+        "files": [str(path.relative_to(run.folder)) for path in sorted(run.folder.glob("**/*")) if path.is_file()],
+    }
+    if as_json:
+        console.print_json(document)
+    else:
+        console.print_text(_text(document))
+
+
+@app.command("sync")
+def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
+    """Bring all journals of MCPO_HOME to the MLflow store; again at will, each point is written once."""
+    from mcpo_cli import console
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.store.mlflow import Store, resolve
+
+    uri = resolve("")
+    if uri is None:
+        raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
+    store = Store(uri)
+    store.check()
+    points = store.sync()
+    if as_json:
+        console.print_json({"store": store.shown, "points": points})
+    else:
+        console.print_text(f"{sum(points.values())} points of {len(points)} runs brought to {store.shown}")
+
+
+def _row(run: "Run") -> dict[str, Any]:
+    from mcpo_cli.runs.progress import Tracker
+
+    spec = run.spec
+    return {
+        "run_id": spec.run_id,
+        "suite": run.origin.get("suite", "-"),
+        "arm": run.origin.get("arm", "-"),
+        "method": spec.method.name,
+        "model": spec.model.name,
+        "seed": spec.seed,
+        "scale": spec.scale,
+        "regime": spec.regime,
+        "state": run.state,
+        "step": Tracker(run.folder, spec).read().step,
+        "steps": spec.train.steps,
+    }
+
+
+def _text(document: dict[str, Any]) -> str:
+    from mcpo_cli.console import duration
+
+    lines = [
+        f"{document['run_id']}  {document['state']}, step {document['step']} of {document['steps']}",
+        f"  {'suite':<9}{document['suite']} ({document['arm']})",
+        f"  {'folder':<9}{document['folder']}",
+        f"  {'command':<9}{document['command'] or '-'}",
+        "settings",
+        *_indented(document["spec"]),
+        "attempts",
+    ]
+    for attempt in document["attempts"]:
+        seconds = duration(attempt["updated"] - attempt["started"])
+        error = f": {attempt['error']}" if "error" in attempt else ""
+        lines.append(f"  {attempt['attempt']}  {attempt['state']}, from step {attempt['start_step']}, {seconds}{error}")
+    lines += ["metrics", *(f"  {name:<40}{value:.6g}" for name, value in sorted(document["metrics"].items()))]
+    return "\n".join([*lines, "files", *(f"  {path}" for path in document["files"])])
+
+
+def _indented(spec: dict[str, Any]) -> list[str]:
+    lines = []
+    for key, value in spec.items():
+        inner = ", ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else value
+        lines.append(f"  {key:<9}{inner}")
+    return lines

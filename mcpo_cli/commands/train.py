@@ -1,0 +1,11 @@
+"""`mcpo train`: a plan of one run, or of a sweep."""
+
+from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides
+
+
+def train(overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
+    """Train one run, or a sweep of runs; what is done is skipped, what is unfinished continues."""
+    from mcpo_cli import plan
+    from mcpo_cli.commands.execute import execute
+
+    execute(plan.from_overrides(overrides or []), dry_run=dry_run, as_json=as_json)

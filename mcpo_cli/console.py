@@ -1,0 +1,172 @@
+"""What people see: data on stdout, talk and progress on stderr."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from mcpo_cli.runs.progress import CellView, View
+
+PIPE_WIDTH = 160
+"""Columns where there is no terminal: wide enough that no name is cut."""
+LINE_SECONDS = 5.0
+"""The least time between two lines about the same run."""
+LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
+STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
+
+
+def print_json(document: Any) -> None:
+    """Exactly one JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+
+
+def print_text(text: str) -> None:
+    """Ready-made text on stdout, as it is."""
+    sys.stdout.write(text.rstrip("\n") + "\n")
+
+
+def talk(text: str) -> None:
+    """A line for people on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def width() -> int:
+    """Columns that stdout has."""
+    console = Console()
+    return console.width if console.is_terminal else PIPE_WIDTH
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """A table on stdout; a narrow terminal folds cells and cuts nothing."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False, width=width()).print(table)
+
+
+def duration(seconds: float) -> str:
+    """`1:02:03`, or `2:03` below an hour."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def display() -> "LiveDisplay | LineDisplay":
+    """A live display on a terminal, lines elsewhere."""
+    console = Console(stderr=True, highlight=False)
+    is_live = console.is_terminal and not console.is_dumb_terminal
+    return LiveDisplay(console) if is_live else LineDisplay()
+
+
+class LiveDisplay:
+    """The plan and one row a running cell, redrawn in place."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._live: AbstractContextManager[Any] = nullcontext()
+
+    def __enter__(self) -> "LiveDisplay":
+        self._live = Live(console=self.console, auto_refresh=False)
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._live.__exit__(*details)
+
+    def update(self, view: View) -> None:
+        """Redraw."""
+        assert isinstance(self._live, Live)
+        self._live.update(Group(Text(header(view), style="bold"), self._table(view), *_failures(view)), refresh=True)
+
+    def note(self, text: str) -> None:
+        """A line above the display."""
+        self.console.print(text, markup=False)
+
+    def _table(self, view: View) -> Table:
+        table = Table.grid(padding=(0, 1))
+        for _ in range(4):
+            table.add_column(no_wrap=True, overflow="ellipsis")
+        for cell in view.cells:
+            if cell.state == "running":
+                steps = cell.cell.spec.train.steps
+                bar = ProgressBar(total=steps, completed=cell.progress.step, width=max(5, self.console.width // 6))
+                table.add_row(cell.cell.spec.run_id, bar, f"{cell.progress.step}/{steps}", details(cell))
+        return table
+
+
+class LineDisplay:
+    """Lines on stderr: every change of state, and now and then where each run stands."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, str] = {}
+        self._said: dict[str, float] = {}
+
+    def __enter__(self) -> "LineDisplay":
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        pass
+
+    def update(self, view: View) -> None:
+        """Print what is new."""
+        if not self._states:
+            self.note(header(view))
+        for cell in view.cells:
+            name, now = cell.cell.spec.run_id, time.monotonic()
+            changed = self._states.get(name, "planned") != cell.state
+            first = name not in self._states
+            self._states[name] = cell.state
+            if changed and not (first and cell.state == "done"):
+                self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
+                self._said[name] = now
+            elif cell.state == "running" and now - self._said.get(name, now) >= LINE_SECONDS:
+                steps = cell.cell.spec.train.steps
+                self.note(f"{name}: step {cell.progress.step}/{steps}  {details(cell)}")
+                self._said[name] = now
+
+    def note(self, text: str) -> None:
+        """One line on stderr."""
+        talk(text)
+
+
+def header(view: View) -> str:
+    """The plan in one line."""
+    done = sum(cell.state == "done" for cell in view.cells)
+    left = "stopping" if view.stopping else f"about {duration(view.seconds_left)} left"
+    return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
+
+
+def details(cell: CellView) -> str:
+    """A running cell's phase, metrics and time left."""
+    progress = cell.progress
+    parts = [progress.phase] if progress.phase else []
+    parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
+    if progress.pass_at_1 is not None:
+        parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
+    if progress.seconds_left is not None:
+        parts.append(f"{duration(progress.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _failures(view: View) -> list[Text]:
+    return [
+        Text(f"{cell.cell.spec.run_id}: {cell.state}: {cell.error}", style=STYLES[cell.state])
+        for cell in view.cells
+        if cell.error
+    ]
+
+
+def _done_of(view: View, cell: CellView) -> str:
+    done = sum(other.state == "done" for other in view.cells)
+    return f" ({done} of {len(view.cells)})" if cell.state == "done" else ""

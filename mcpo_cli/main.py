@@ -1,0 +1,83 @@
+"""`mcpo`: the command line, and the one place where an error becomes a message and an exit code.
+
+Imports stay light here and in `commands`: `mcpo --help` must not wait for libraries that it does not use.
+"""
+
+import sys
+import traceback
+from typing import Annotated
+
+import typer
+
+from mcpo_cli import __version__
+from mcpo_cli.commands import runs
+from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.options import OverridesCommand
+from mcpo_cli.commands.plan import plan
+from mcpo_cli.commands.reproduce import reproduce
+from mcpo_cli.commands.train import train
+from mcpo_cli.commands.ui import ui
+from mcpo_cli.errors import UNEXPECTED, McpoError
+
+START = """\
+mcpo plans, runs and reports experiments with MCPO, its baselines and its ablations.
+
+Begin here:
+  mcpo train scale=smoke                   one run of everything, in seconds
+  mcpo train method=dapo,mcpo seed=0,1     four runs, as many at a time as there are cores
+  mcpo plan table1                         what Table 1 needs, and for how long
+  mcpo reproduce table1                    run what is missing and print Table 1
+  mcpo ui                                  look at the runs in MLflow
+
+Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
+"""
+
+app = typer.Typer(
+    help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.", pretty_exceptions_enable=False
+)
+for verb in (train, ablate, plan, reproduce):
+    app.command(cls=OverridesCommand)(verb)
+app.add_typer(runs.app, name="runs")
+app.command()(ui)
+
+
+@app.callback(invoke_without_command=True)
+def begin(
+    context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        typer.echo(__version__)
+    elif context.invoked_subcommand is None:
+        typer.echo(START, nl=False)
+
+
+def main() -> None:
+    """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
+    try:
+        app()
+    except McpoError as error:
+        _report(str(error))
+        if "--json" in sys.argv:
+            _print_error_document(error)
+        sys.exit(error.exit_code)
+    except Exception as error:  # a bug of ours: say so without a wall of text
+        _report(f"{type(error).__name__}: {error}\n  this should not happen; run again with --debug to see where")
+        sys.exit(UNEXPECTED)
+
+
+def _report(message: str) -> None:
+    """The error in process, as a message or, with --debug, as its traceback."""
+    if "--debug" in sys.argv:
+        traceback.print_exc()
+    sys.stderr.write(f"error: {message}\n")
+
+
+def _print_error_document(error: McpoError) -> None:
+    from mcpo_cli.console import print_json
+
+    about = {"type": type(error).__name__, "message": error.message, "fix": error.fix, "exit_code": error.exit_code}
+    print_json({**error.data, "error": about})
+
+
+if __name__ == "__main__":
+    main()

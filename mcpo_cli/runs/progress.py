@@ -1,0 +1,108 @@
+"""How far a run is, read cheaply from the end of its newest attempt while another process writes it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.plan import Cell
+from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
+from mcpo_cli.store.records import State
+
+
+@dataclass(frozen=True)
+class Progress:
+    """step: last global step recorded. phase: what runs outside the steps (a warm-up). metrics: of that step.
+
+    pass_at_1: mean accuracy over all tiers at the newest evaluation. seconds_left: None while unknown.
+    """
+
+    step: int = 0
+    phase: str = ""
+    metrics: dict[str, float] = field(default_factory=dict)
+    pass_at_1: float | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One cell as a display shows it."""
+
+    cell: Cell
+    state: State
+    progress: Progress
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A plan as a display shows it. Times in seconds."""
+
+    suite: str
+    cells: Sequence[CellView]
+    elapsed: float
+    seconds_left: float
+    stopping: bool
+
+
+class Tracker:
+    """Follows one run; each reading costs two small files."""
+
+    def __init__(self, run_dir: Path, spec: RunSpec) -> None:
+        self._journal = Journal(run_dir)
+        self._steps = spec.train.steps
+        self._first: tuple[Path, int, float] | None = None
+        self._last_step = -1
+        self._seconds_left: float | None = None
+        self._eval: tuple[Path, float] | None = None
+
+    def read(self) -> Progress:
+        """The run's progress now."""
+        attempts = self._journal.attempts()
+        if not attempts:
+            return Progress()
+        status = read_json(attempts[-1] / "status.json")
+        row = last_row(attempts[-1] / "metrics.jsonl")
+        step = row["step"] if row else status["start_step"]
+        if row:
+            self._clock(attempts[-1], step)
+        return Progress(
+            step=step,
+            phase=status.get("phase", ""),
+            metrics=row["metrics"] if row else {},
+            pass_at_1=self._pass_at_1(attempts[-1]),
+            seconds_left=self._seconds_left,
+        )
+
+    def _clock(self, attempt: Path, step: int) -> None:
+        """Seconds left, from the speed since this attempt's first step was seen."""
+        now = time.monotonic()
+        if self._first is None or self._first[0] != attempt:
+            self._first = (attempt, step, now)
+        elif step != self._last_step:
+            _, first_step, since = self._first
+            self._seconds_left = (self._steps - step) * (now - since) / (step - first_step)
+        self._last_step = step
+
+    def _pass_at_1(self, attempt: Path) -> float | None:
+        newest = max((attempt / "eval").glob("step_*.jsonl"), default=None)
+        if newest is None:
+            return None
+        if self._eval is None or self._eval[0] != newest:
+            shares = [row["c"] / row["n"] for row in read_lines(newest)]
+            self._eval = (newest, sum(shares) / max(len(shares), 1))
+        return self._eval[1]
+
+
+def final_metrics(run_dir: Path) -> dict[str, float]:
+    """The last step's metrics, and `eval/<tier>/pass_at_1` of the last evaluation (mean of c/n over problems)."""
+    journal = Journal(run_dir)
+    steps, rows = journal.steps(), journal.eval()
+    metrics = dict(steps[-1]["metrics"]) if steps else {}
+    last = max((row["step"] for row in rows), default=0)
+    tiers: dict[str, list[float]] = {}
+    for row in rows:
+        if row["step"] == last:
+            tiers.setdefault(row["tier"], []).append(row["c"] / row["n"])
+    return metrics | {f"eval/{tier}/pass_at_1": sum(shares) / len(shares) for tier, shares in tiers.items()}

@@ -1,0 +1,283 @@
+"""Runs a plan: one worker process a run, a few at a time. Everything is checked before anything starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from mcpo_cli import backends
+from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.estimate import Estimator, makespan
+from mcpo_cli.runs.feed import feeding
+from mcpo_cli.runs.home import home
+from mcpo_cli.runs.journal import Journal, read_json, write_atomic
+from mcpo_cli.runs.progress import CellView, Progress, Tracker, View, final_metrics
+from mcpo_cli.store.records import State
+
+WORKER = (sys.executable, "-P", "-m", "mcpo_cli.runs.worker")
+"""-P: a file in the user's folder must not shadow a module."""
+TICK_SECONDS = 0.25
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+class Display(Protocol):
+    """What shows a plan while it runs."""
+
+    def update(self, view: View) -> None:
+        """Show the plan as it is now; called several times a second."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Say something, once."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cell. metrics: see `final_metrics`; empty unless done."""
+
+    cell: Cell
+    state: State
+    metrics: dict[str, float]
+    error: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As `mcpo train --json` prints it."""
+        spec = self.cell.spec
+        return {
+            "run_id": spec.run_id,
+            "arm": self.cell.arm,
+            "method": spec.method.name,
+            "model": spec.model.name,
+            "seed": spec.seed,
+            "state": self.state,
+            "metrics": self.metrics,
+            **({"error": self.error} if self.error else {}),
+        }
+
+
+@dataclass
+class _Job:
+    """One cell while the scheduler is at work.
+
+    tried: this scheduler started a worker for it. told: stop signals passed on to that worker.
+    """
+
+    cell: Cell
+    folder: Path
+    state: State
+    tracker: Tracker
+    process: subprocess.Popen[bytes] | None = None
+    tried: bool = False
+    told: int = 0
+    error: str | None = None
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def waits(self) -> bool:
+        return not self.tried and self.state != "done"
+
+
+def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Outcome]:
+    """Bring every cell of `plan` to its end, skipping those that are done.
+
+    Raises:
+        ConfigError: something is missing or unreachable; nothing was started.
+        RunFailed: cells did not finish; the others did.
+        Interrupted: a signal asked to stop; every run that was going has written a checkpoint.
+    """
+    folder = home()
+    for cell in plan.cells:
+        backends.check(cell.spec)
+    with feeding(plan, display.note):
+        scheduler = _Scheduler(plan, folder, display, worker)
+        with _signals(scheduler.stop):
+            scheduler.loop()
+    outcomes = [_outcome(job) for job in scheduler.jobs]
+    _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
+    return outcomes
+
+
+def document(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """What became of `plan`, as plain data."""
+    return {"suite": plan.suite, "home": str(home()), "runs": [outcome.to_json() for outcome in outcomes]}
+
+
+class _Scheduler:
+    """The loop and what it knows."""
+
+    def __init__(self, plan: Plan, folder: Path, display: Display, worker: Sequence[str]) -> None:
+        self.plan = plan
+        self.display = display
+        self.worker = worker
+        self.home = folder
+        self.stops = 0
+        self.slots = slots(plan)
+        self.began = time.monotonic()
+        self.jobs = [self._job(cell) for cell in plan.cells]
+        self._estimate()
+
+    def stop(self) -> None:
+        """Ask the running workers to end; the second time, kill them. Takes effect at the next tick."""
+        self.stops += 1
+
+    def loop(self) -> None:
+        """Start workers and follow them until there is nothing left to do."""
+        while True:
+            for job in self.jobs:
+                self._follow(job)
+            while not self.stops and (job_to_start := self._next()):
+                self._start(job_to_start)
+            self.display.update(self._view())
+            if not any(job.process for job in self.jobs) and (self.stops or not any(job.waits for job in self.jobs)):
+                return
+            self._pass_on_stops()
+            time.sleep(TICK_SECONDS)
+
+    def _pass_on_stops(self) -> None:
+        going = [job for job in self.jobs if job.process and job.told < min(self.stops, 2)]
+        for job in going:
+            assert job.process is not None
+            if self.stops == 1:
+                job.process.send_signal(signal.SIGINT)
+            else:
+                os.killpg(job.process.pid, signal.SIGKILL)
+            job.told = min(self.stops, 2)
+        if going and self.stops == 1:
+            self.display.note("stopping: each run writes a checkpoint first (Ctrl-C again to kill them)")
+
+    def _job(self, cell: Cell) -> _Job:
+        folder = self.home / "runs" / cell.spec.run_id
+        return _Job(cell, folder, attempts.state(folder, cell.spec), Tracker(folder, cell.spec))
+
+    def _next(self) -> _Job | None:
+        """The first cell that waits, if a worker is free; rather one whose base policy nobody is making."""
+        busy = [job for job in self.jobs if job.process]
+        if len(busy) >= self.slots:
+            return None
+        waiting = [job for job in self.jobs if job.waits and job.state != "running"]
+        bases_in_work = {job.cell.spec.base_id for job in busy if job.progress.step == 0}
+        ready = [job for job in waiting if job.cell.spec.base_id not in bases_in_work]
+        return next(iter(ready or waiting), None)
+
+    def _start(self, job: _Job) -> None:
+        spec = job.cell.spec
+        write_atomic(job.folder / "spec.json", json.dumps(spec.to_dict(), indent=2))
+        if not (job.folder / "origin.json").exists():
+            origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
+            write_atomic(job.folder / "origin.json", json.dumps(origin, indent=2))
+        threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES}
+        with (job.folder / "worker.log").open("ab") as log:
+            job.process = subprocess.Popen(
+                [*self.worker, spec.run_id],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **threads, "MCPO_HOME": str(self.home)},
+                # Ctrl-C in a terminal reaches the scheduler alone, which passes it on once.
+                start_new_session=True,
+            )
+        job.tried, job.state = True, "running"
+
+    def _follow(self, job: _Job) -> None:
+        if job.process:
+            job.progress = job.tracker.read()
+            if (code := job.process.poll()) is not None:
+                job.state, job.error = _ending(job, job.process.pid, code)
+                job.process = None
+                self._estimate()
+        elif job.state == "running":
+            # Another process trains it; once that ends, the cell is done or ours to continue.
+            job.progress = job.tracker.read()
+            if not attempts.is_owned(job.folder):
+                job.state = attempts.state(job.folder, job.cell.spec)
+
+    def _estimate(self) -> None:
+        estimator = Estimator(self.home)
+        self.estimates = {
+            job.cell.spec.run_id: estimator.seconds(job.cell.spec, job.progress.step or job.tracker.read().step)
+            for job in self.jobs
+            if job.waits or job.process
+        }
+
+    def _view(self) -> View:
+        running = [job for job in self.jobs if job.process]
+        left = [
+            seconds if (seconds := job.progress.seconds_left) is not None else self.estimates[job.cell.spec.run_id]
+            for job in [*running, *(job for job in self.jobs if job.waits)]
+        ]
+        cells = [CellView(job.cell, job.state, job.progress, job.error) for job in self.jobs]
+        elapsed = time.monotonic() - self.began
+        return View(self.plan.suite, cells, elapsed, makespan(left, self.slots), stopping=self.stops > 0)
+
+
+def slots(plan: Plan) -> int:
+    """Runs at a time: `compute.parallel`, or as many as fill the cores this process may use."""
+    compute = plan.cells[0].spec.compute
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return compute.parallel or max(1, cores // compute.threads)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` for every SIGINT and SIGTERM."""
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
+    """State and error line of a job whose worker, process `pid`, has ended with exit code `code`."""
+    state = attempts.state(job.folder, job.cell.spec)
+    if code == 0 and state == "done":
+        return "done", None
+    if code == 0:
+        return "failed", f"the worker ended without finishing: {'; '.join(attempts.missing(job.folder, job.cell.spec))}"
+    if code == 130:
+        return "interrupted", None
+    if code < 0:
+        return "interrupted", f"killed by {signal.Signals(-code).name}"
+    return "failed", _error_line(job.folder, pid) or f"the worker ended with exit code {code}"
+
+
+def _error_line(folder: Path, pid: int) -> str | None:
+    """What the worker said last: in its attempt, or, where it did not come to open one, in its log."""
+    for attempt in Journal(folder).attempts()[-1:]:
+        status = read_json(attempt / "status.json")
+        if status["pid"] == pid and "error" in status:
+            return "; ".join(str(status["error"]).splitlines())
+    lines = (folder / "worker.log").read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), None)
+
+
+def _outcome(job: _Job) -> Outcome:
+    metrics = final_metrics(job.folder) if job.state == "done" else {}
+    return Outcome(job.cell, job.state, metrics, job.error)
+
+
+def _raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[Outcome], *, stopped: bool) -> None:
+    unfinished = [outcome for outcome in outcomes if outcome.state != "done"]
+    if not unfinished:
+        return
+    data = document(plan, outcomes)
+    counts = f"{len(outcomes) - len(unfinished)} of {len(outcomes)} runs are done"
+    if stopped:
+        raise Interrupted(f"stopped: {counts}; the others continue where they are", fix=plan.command, data=data)
+    lines = [
+        f"  {outcome.cell.spec.run_id}: {outcome.error or outcome.state}\n"
+        f"    log: {folder / 'runs' / outcome.cell.spec.run_id / 'worker.log'}"
+        for outcome in unfinished
+    ]
+    raise RunFailed("\n".join([f"{counts}; these failed:", *lines]), fix=f"{plan.command}  (continues them)", data=data)

@@ -1,0 +1,58 @@
+"""Stands for the real worker in the scheduler's tests: same records, no training. Driven by the environment.
+
+FAKE_FAIL: seeds that fail. FAKE_CRASH: seeds that die before they open an attempt. FAKE_SECONDS: time a step.
+"""
+
+import os
+import signal
+import sys
+import time
+
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, owned
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import Journal, read_json
+
+
+def main() -> int:
+    stopped: list[int] = []
+    signal.signal(signal.SIGINT, lambda *_: stopped.append(1))
+    folder = run_dir(sys.argv[1])
+    spec = load.from_dict(read_json(folder / "spec.json"))
+    seed = str(spec.seed)
+    if seed in os.environ.get("FAKE_CRASH", "").split(","):
+        sys.exit("a library is missing")
+    with owned(folder):
+        start = max((row["step"] for row in Journal(folder).steps()), default=0)
+        attempt = Attempt(folder, spec, start)
+        if start == 0:
+            evaluate(attempt, spec, 0)
+        for step in range(start + 1, spec.train.steps + 1):
+            time.sleep(float(os.environ.get("FAKE_SECONDS", "0")))
+            if stopped:
+                attempt.end("interrupted")
+                return 130
+            if seed in os.environ.get("FAKE_FAIL", "").split(","):
+                attempt.end("failed", "the learning rate exploded")
+                return 1
+            attempt.journal.step({"step": step, "time": time.time(), "metrics": {"train/accuracy": step / 10}})
+            if step in eval_steps(spec):
+                evaluate(attempt, spec, step)
+        attempt.end("done")
+    return 0
+
+
+def evaluate(attempt: Attempt, spec: RunSpec, step: int) -> None:
+    """Half of all samples are right."""
+    n = spec.eval.samples
+    rows = [
+        {"step": step, "tier": f"t{tier}", "problem": str(i), "n": n, "c": n // 2}
+        for tier in range(TIERS)
+        for i in range(spec.eval.problems)
+    ]
+    attempt.journal.rows("eval", step, rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""The scheduler with a worker that keeps records and trains nothing."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import plan as plans
+from mcpo_cli.config import load
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs import estimate, scheduler
+from mcpo_cli.runs.attempts import owned
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.progress import View
+
+WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
+OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "compute.parallel=2")
+
+
+class Recorder:
+    """A display that remembers."""
+
+    def __init__(self) -> None:
+        self.views: list[View] = []
+        self.notes: list[str] = []
+
+    def update(self, view: View) -> None:
+        self.views.append(view)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def make(*overrides: str) -> Plan:
+    return plans.from_overrides([*OFFLINE, *overrides])
+
+
+def run(plan: Plan) -> tuple[list[scheduler.Outcome], Recorder]:
+    recorder = Recorder()
+    return scheduler.run(plan, recorder, WORKER), recorder
+
+
+def attempts(home: Path, plan: Plan) -> list[int]:
+    return [len(Journal(home / "runs" / cell.spec.run_id).attempts()) for cell in plan.cells]
+
+
+def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
+    plan = make("seed=0,1,2")
+    outcomes, recorder = run(plan)
+    assert [outcome.state for outcome in outcomes] == ["done"] * 3
+    assert outcomes[0].metrics == pytest.approx(
+        {"train/accuracy": 0.3, "eval/t0/pass_at_1": 0.5, "eval/t1/pass_at_1": 0.5, "eval/t2/pass_at_1": 0.5}
+    )
+    assert max(sum(cell.state == "running" for cell in view.cells) for view in recorder.views) == 2
+    assert run(plan)[0] == outcomes
+    assert attempts(home, plan) == [1, 1, 1]
+
+
+def test_writes_what_the_worker_and_the_store_need(home: Path) -> None:
+    plan = make("seed=7")
+    run(plan)
+    folder = home / "runs" / plan.cells[0].spec.run_id
+    assert load.from_dict(read_json(folder / "spec.json")) == plan.cells[0].spec
+    assert read_json(folder / "origin.json") == {"suite": "train", "arm": "mcpo", "command": plan.command}
+    run(plans.from_overrides([*OFFLINE, "seed=7,8"]))
+    assert read_json(folder / "origin.json")["command"] == plan.command
+
+
+def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0,1,2")
+    monkeypatch.setenv("FAKE_FAIL", "0")
+    monkeypatch.setenv("FAKE_CRASH", "1")
+    with pytest.raises(RunFailed) as caught:
+        run(plan)
+    message = str(caught.value)
+    assert "1 of 3 runs are done" in message
+    assert "the learning rate exploded" in message
+    assert "a library is missing" in message
+    assert str(home / "runs" / plan.cells[0].spec.run_id / "worker.log") in message
+    assert [entry["state"] for entry in caught.value.data["runs"]] == ["failed", "failed", "done"]
+    monkeypatch.delenv("FAKE_FAIL")
+    monkeypatch.delenv("FAKE_CRASH")
+    assert {outcome.state for outcome in run(plan)[0]} == {"done"}
+    assert attempts(home, plan) == [2, 1, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_a_second_start_continues(
+    number: int, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make("seed=0,1,2", "train.steps=6")
+    monkeypatch.setenv("FAKE_SECONDS", "0.4")
+    signal_when(home, plan, number, times=1)
+    with pytest.raises(Interrupted) as caught:
+        run(plan)
+    assert caught.value.fix == plan.command
+    assert [entry["state"] for entry in caught.value.data["runs"]] == ["interrupted", "interrupted", "planned"]
+    monkeypatch.delenv("FAKE_SECONDS")
+    outcomes, _ = run(plan)
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    assert attempts(home, plan) == [2, 2, 1]
+    assert all(outcome.metrics["train/accuracy"] == pytest.approx(0.6) for outcome in outcomes)
+
+
+def test_a_second_signal_kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0", "train.steps=3")
+    monkeypatch.setenv("FAKE_SECONDS", "60")
+    signal_when(home, plan, signal.SIGINT, times=2)
+    began = time.monotonic()
+    with pytest.raises(Interrupted):
+        run(plan)
+    assert time.monotonic() - began < 30
+
+
+def signal_when(home: Path, plan: Plan, number: int, times: int) -> None:
+    """Signal this process once the first runs of `plan` have begun, and again a second later."""
+
+    def send() -> None:
+        while not any(attempts(home, plan)):
+            time.sleep(0.05)
+        for _ in range(times):
+            time.sleep(1.0)
+            os.kill(os.getpid(), number)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def test_waits_for_a_run_that_another_process_trains(home: Path) -> None:
+    plan = make("seed=0,1")
+    folder = home / "runs" / plan.cells[0].spec.run_id
+    began = threading.Event()
+
+    def hold() -> None:
+        with owned(folder):
+            began.set()
+            time.sleep(1.5)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    began.wait()
+    outcomes, recorder = run(plan)
+    other.join()
+    assert {outcome.state for outcome in outcomes} == {"done"}
+    first_done = next(view for view in recorder.views if any(cell.state == "done" for cell in view.cells))
+    assert first_done.cells[0].state == "running"
+
+
+def test_prefers_a_cell_whose_base_policy_nobody_makes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.3")
+    plan = make("seed=0,1", "method=dapo,mcpo")
+    bases = [cell.spec.base_id for cell in plan.cells]
+    assert bases[0] == bases[1] != bases[2]
+    _, recorder = run(plan)
+    first = next(view for view in recorder.views if sum(cell.state == "running" for cell in view.cells) == 2)
+    assert [cell.state for cell in first.cells] == ["running", "planned", "running", "planned"]
+
+
+def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
+    plan = plans.from_overrides(["scale=smoke", "compute.tracking_uri=http://127.0.0.1:1"])
+    with pytest.raises(ConfigError, match=r"compute\.tracking_uri=offline"):
+        run(plan)
+    assert not (home / "runs").exists()
+
+
+def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mcpo_cli.errors import StoreError
+    from mcpo_cli.runs import feed
+    from mcpo_cli.store.mlflow import Store
+
+    def gone(*_: object) -> None:
+        raise StoreError("the server is gone")
+
+    monkeypatch.setattr(Store, "ingest", gone)
+    monkeypatch.setattr(feed, "EVERY_SECONDS", 0.1)
+    monkeypatch.setenv("FAKE_SECONDS", "0.3")
+    outcomes, recorder = run(plans.from_overrides(["scale=smoke"]))
+    assert [outcome.state for outcome in outcomes] == ["done"]
+    assert sum("the server is gone" in note for note in recorder.notes) == 1
+    assert "mcpo runs sync" in recorder.notes[-1]
+
+
+def test_workers_get_their_threads_and_a_session_of_their_own(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import os, sys; sys.exit(f\"{os.environ['OMP_NUM_THREADS']} {os.getsid(0) == os.getpid()}\")")
+    with pytest.raises(RunFailed, match="3 True"):
+        scheduler.run(make("compute.threads=3"), Recorder(), (sys.executable, str(script)))
+
+
+def test_a_killed_worker_says_so(home: Path, tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text("import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(RunFailed, match="killed by SIGKILL"):
+        scheduler.run(make(), Recorder(), (sys.executable, str(script)))
+
+
+def test_makespan_takes_runs_in_order() -> None:
+    assert estimate.makespan([4, 3, 2, 1], 2) == 5
+    assert estimate.makespan([4, 3, 2, 1], 1) == 10
+    assert estimate.makespan([], 2) == 0
+
+
+def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0,1")
+    specs = [cell.spec for cell in plan.cells]
+    assert estimate.Estimator(home).basis(specs) == "from the cost model"
+    monkeypatch.setenv("FAKE_SECONDS", "0.2")
+    run(make("seed=0"))
+    estimator = estimate.Estimator(home)
+    assert 0.6 < estimator.seconds(specs[1]) < 3
+    assert estimator.seconds(specs[1], done_steps=1) == pytest.approx(estimator.seconds(specs[1]) * 2 / 3)
+    assert estimator.basis(specs) == "from 1 done run(s) here"

@@ -254,7 +254,7 @@ class BuiltTable:
             f"(numpy seed {BOOTSTRAP_SEED}); p Holm: adjusted over the {len(comparison.differences)} differences of "
             "this table; seeds >0: seeds in which the difference is positive.",
             "With few seeds the bootstrap is too narrow where seeds differ more than problems and samples explain: it "
-            "then covers 74% with 3 seeds, 85% with 5, 88% with 10. The t-interval over seeds keeps its 95% there; "
+            "then covers 75% with 3 seeds, 84% with 5, 90% with 10. The t-interval over seeds keeps its 95% there; "
             "a difference that only one of the two separates from 0 is not settled.",
             *(["* trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
             *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),

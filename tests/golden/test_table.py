@@ -1,0 +1,251 @@
+"""Table 1 and 2 from made-up journals, checked against an independent computation from the raw files."""
+
+import csv
+import functools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fakes import TIERS, write_runs
+from scipy import stats as scipy_stats
+
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.config import load
+from mcpo_cli.errors import ConfigError, MissingCells
+from mcpo_cli.plan import Plan, from_suite
+
+METRICS = {
+    "pass@1": lambda n, c: c / n,
+    "best@8": lambda n, c: 1 - (1 - c / n) ** 8,
+    "pass@8": lambda n, c: 1 - math.comb(n - c, 8) / math.comb(n, 8),
+}
+
+
+@functools.cache
+def _plan(name: str, *overrides: str) -> Plan:
+    return from_suite(name, ["scale=smoke", *overrides], f"mcpo reproduce {name}")
+
+
+def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -> artifacts.Built:
+    plan = _plan(name, *overrides)
+    write_runs(plan, dirty)
+    return artifacts.build(name, plan, home)
+
+
+@pytest.fixture(scope="module")
+def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with the runs and reports of both tables, for tests that only read it."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("MCPO_HOME", str(home))
+        write_runs(_plan("table1"))
+        write_runs(Plan("", "", tuple(cell for cell in _plan("table2").cells if cell not in _plan("table1").cells)))
+        yield home
+
+
+@pytest.fixture(scope="module", params=["table1", "table2"])
+def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, artifacts.Built]:
+    return request.param, artifacts.build(request.param, _plan(request.param), shared_home)
+
+
+def _raw(home: Path, plan: Plan) -> dict[tuple[str, str, str, str], dict[tuple[int, str], float]]:
+    """(model, arm, tier, metric) -> (seed, problem) -> value, read without any code of the project."""
+    values: dict[tuple[str, str, str, str], dict[tuple[int, str], float]] = defaultdict(dict)
+    for cell in plan.cells:
+        for line in (home / f"runs/{cell.spec.run_id}/attempt_1/eval/step_000003.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            for metric, function in METRICS.items():
+                key = (cell.spec.model.name, cell.arm, row["tier"], metric)
+                values[key][cell.spec.seed, row["problem"]] = function(row["n"], row["c"])
+    return values
+
+
+def _student(per_seed: list[float]) -> tuple[float, float]:
+    half = scipy_stats.t.ppf(0.975, len(per_seed) - 1) * stdev(per_seed) / math.sqrt(len(per_seed))
+    return mean(per_seed) - half, mean(per_seed) + half
+
+
+def _per_seed(values: dict[tuple[int, str], float]) -> list[float]:
+    return [mean(value for (seed, _), value in values.items() if seed == wanted) for wanted in (0, 1, 2)]
+
+
+def test_numbers_agree_with_an_independent_computation(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
+    name, built = table
+    baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
+    rows = built.to_json()["rows"]
+    raw = _raw(shared_home, _plan(name))
+    measured = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "measured"}
+    differences = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "difference"}
+    assert measured.keys() == raw.keys()
+    assert differences.keys() == {key for key in raw if key[1] != baseline}
+    for key, row in measured.items():
+        per_seed = _per_seed(raw[key])
+        assert row["mean"] == pytest.approx(mean(per_seed), abs=1e-9)
+        assert (row["t_low"], row["t_high"]) == pytest.approx(_student(per_seed), abs=1e-9)
+        assert (row["seeds"], row["problems"], row["samples"]) == (3, 6, 8)
+    for (model, arm, tier, metric), row in differences.items():
+        theirs = raw[model, baseline, tier, metric]
+        diff = {at: value - theirs[at] for at, value in raw[model, arm, tier, metric].items()}
+        per_seed = _per_seed(diff)
+        assert row["mean"] == pytest.approx(mean(per_seed), abs=1e-9)
+        assert (row["t_low"], row["t_high"]) == pytest.approx(_student(per_seed), abs=1e-9)
+        assert row["seeds_above"] == sum(value > 1e-12 for value in per_seed)
+    _check_holm([(row["p"], row["p_holm"]) for row in differences.values()])
+
+
+def _check_holm(pairs: list[tuple[float, float]]) -> None:
+    running = 0.0
+    for rank, (p, adjusted) in enumerate(sorted(pairs)):
+        running = max(running, min(1.0, p * (len(pairs) - rank)))
+        assert adjusted == pytest.approx(running, abs=1e-9)
+
+
+def test_bootstrap_agrees_with_resampling_by_index(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
+    name, built = table
+    raw = _raw(shared_home, _plan(name))
+    rng = np.random.default_rng(99)
+    for row in built.to_json()["rows"]:
+        if row["block"] != "difference":
+            continue
+        mine, theirs = (raw[row["model"], arm, row["tier"], row["metric"]] for arm in (row["arm"], row["baseline"]))
+        problems = sorted({problem for _, problem in mine})
+        diff = [[mine[seed, problem] - theirs[seed, problem] for problem in problems] for seed in (0, 1, 2)]
+        diff_SQ = np.array(diff)
+        seeds_BS, problems_BQ = rng.integers(0, 3, (20_000, 3)), rng.integers(0, 6, (20_000, 6))
+        means = diff_SQ[seeds_BS[:, :, None], problems_BQ[:, None, :]].mean(axis=(1, 2))
+        scale = max(np.std(means), 1e-9)
+        assert row["bootstrap_low"] == pytest.approx(np.quantile(means, 0.025), abs=0.3 * scale)
+        assert row["bootstrap_high"] == pytest.approx(np.quantile(means, 0.975), abs=0.3 * scale)
+
+
+def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
+    table: tuple[str, artifacts.Built], shared_home: Path
+) -> None:
+    name, built = table
+    assert built.paths == tuple(shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("md", "csv", "tex"))
+    before = [path.read_bytes() for path in built.paths]
+    again = artifacts.build(name, _plan(name), shared_home)
+    assert [path.read_bytes() for path in again.paths] == before
+    assert again.text() == built.text()
+
+    markdown, numbers, tex = (content.decode() for content in before)
+    document, text = built.to_json(), built.text()
+    lines = list(csv.DictReader(numbers.splitlines()))
+    assert [line["mean"] for line in lines] == [str(row["mean"]) for row in document["rows"]]
+    for row in document["rows"]:
+        shown = {"measured": "{:.3f} ±", "difference": "{:+.3f}"}.get(row["block"], "{:.4f}").format(row["mean"])
+        assert shown in markdown
+        assert shown in text
+        assert shown.replace("±", r"$\pm$") in tex
+    for cell in _plan(name).cells:
+        assert cell.spec.run_id in markdown
+        assert cell.spec.run_id in text
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_text_fits_100_columns_and_cuts_no_number_on_narrow_terminals(table: tuple[str, artifacts.Built]) -> None:
+    _, built = table
+    assert max(map(len, built.text().splitlines())) <= 100
+    assert "…" not in built.text(width=40)
+    for tier in TIERS:
+        assert tier in built.text()
+    assert "3 seeds x 6 problems a tier x 8 samples" in built.text()
+
+
+def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Built]) -> None:
+    tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
+    # Two models with scores and one difference, or one model with scores and three; runs; published.
+    assert len(tables) == 6
+    for body in tables:
+        columns = body.index("}")
+        rows = [line for line in body.splitlines() if line.endswith(r"\\")]
+        assert rows
+        assert {line.count(" & ") + 1 for line in rows} == {columns}
+
+
+def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artifacts.Built]) -> None:
+    name, built = table
+    label = f"published (arXiv 2604.16972, Table {name[-1]}), not measured here"
+    published = [row for row in built.to_json()["rows"] if row["block"] == label]
+    assert len(published) == 4 * 6
+    assert label in built.text()
+    found = {(row["model"], row["arm"], row["tier"], row["metric"]): row["mean"] for row in published}
+    assert found["Qwen3-8B-Base", "DAPO", "AIME24", "pass@8"] == 0.6483
+    assert found["Qwen3-8B-Base", "MCPO", "AMC23", "pass@1"] == 0.8656
+    assert {row["run_ids"] for row in published} == {None}
+
+
+def test_published_pass_at_1_are_shares_of_one_run_and_pass_at_8_are_not_shares_of_problems() -> None:
+    paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+    evaluation = paper["settings"]["evaluation"]
+    fits = []
+    for table in paper["tables"].values():
+        for row in table["rows"]:
+            for benchmark, problems in evaluation["benchmarks"].items():
+                samples = problems * evaluation["samples_per_problem"]
+                rounded = row[benchmark]["pass@1"] * samples
+                assert rounded == pytest.approx(round(rounded), abs=1e-4 * samples)
+                share = row[benchmark]["pass@8"] * problems
+                fits.append(abs(share - round(share)) <= 1e-4 * problems)
+    assert sum(fits) < len(fits) / 4
+    rows = paper["tables"]["table1"]["rows"], paper["tables"]["table2"]["rows"]
+    keyed = [{(row["model"], row["arm"]): row for row in table} for table in rows]
+    for key in keyed[0].keys() & keyed[1].keys():
+        assert keyed[0][key]["AIME24"] == keyed[1][key]["AIME24"]
+
+
+def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path) -> None:
+    write_runs(_plan("table1", "seed=0,1"))
+    with pytest.raises(MissingCells, match="4 of 12 runs are not done") as caught:
+        artifacts.build("table1", _plan("table1"), mcpo_home)
+    assert caught.value.fix == "mcpo reproduce table1 scale=smoke"
+    assert not (mcpo_home / "reports").exists()
+
+
+def test_one_seed_claims_no_interval(mcpo_home: Path) -> None:
+    built = _built(mcpo_home, "table1", "seed=4")
+    rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference")]
+    for name in ("t_low", "t_high", "bootstrap_low", "bootstrap_high", "p", "p_holm"):
+        assert {row[name] for row in rows} == {None}
+    scores = built.text().split("paired by problem")[0]
+    assert scores.count("n=1") == 2 * 9
+    assert "±" not in scores
+
+
+@pytest.mark.parametrize(
+    ("dirty", "mark", "note"),
+    [(True, "MCPO *", "uncommitted changes"), (None, "MCPO ?", "was not recorded"), (False, "MCPO", "")],
+)
+def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_home: Path) -> None:
+    lines = _built(mcpo_home, "table1", "model=toy-s", dirty=dirty).text().splitlines()
+    assert any(line.strip().startswith(mark + "  ") for line in lines)
+    assert any(note in line for line in lines)
+    assert any("uncommitted" in line for line in lines) == (dirty is True)
+    assert any("not recorded" in line for line in lines) == (dirty is None)
+
+
+def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
+    built = _built(mcpo_home, "table1", "eval.samples=4")
+    assert [row["metric"] for row in built.to_json()["rows"][:9:3]] == ["pass@1", "best@4", "pass@4"]
+    assert "k = 4, not 8" in built.text()
+
+
+def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:
+    with pytest.raises(ConfigError, match="only model and seed can be swept"):
+        artifacts.build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
+
+
+def test_artifacts_are_found_by_scanning_and_names_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"table1", "table2"} <= artifacts.registry().keys()
+    with pytest.raises(ConfigError, match=r"unknown artifact 'tabel1': did you mean 'table1'\?"):
+        artifacts.get("tabel1")
+    twice = [SimpleNamespace(ARTIFACT=artifacts.get("table1"), __name__=name) for name in ("a", "b")]
+    monkeypatch.setattr(artifacts, "modules", lambda _: twice)
+    with pytest.raises(TypeError, match="'table1' is taken twice"):
+        artifacts.registry.__wrapped__()

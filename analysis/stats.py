@@ -125,8 +125,8 @@ def paired_bootstrap(
     |----------------------------------|---------|---------|----------|
     | seeds alone                      |    75 % |    84 % |     90 % |
     | problems alone                   |    93 % |    94 % |     93 % |
-    | seeds and noise alike            |    97 % |    98 % |     99 % |
-    | noise (seed x problem) alone     |   100 % |   100 % |    100 % |
+    | seeds and noise alike            |    97 % |    98 % |     98 % |
+    | noise (seed x problem) alone     |    99 % |   100 % |    100 % |
 
     So with 3 seeds that differ from each other by more than problems and samples explain, the interval is
     too narrow (it cannot leave the range of the seeds: no resampling of 3 values can), and p falls below .05

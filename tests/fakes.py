@@ -30,16 +30,24 @@ def write_run(spec: RunSpec, dirty: bool | None = False) -> None:
         if step:
             groups = _groups(spec, step, rng)
             attempt.journal.rows("groups", step, groups)
-            accuracy = float(np.mean([group["p"] for group in groups]))
-            metrics = {
-                "train/accuracy": accuracy,
-                f"{spec.method.name}/only": float(step),
-                "hinge/penalty": float("nan"),
-            }
-            attempt.journal.step({"step": step, "time": float(step), "metrics": metrics})
+            attempt.journal.step({"step": step, "time": float(step), "metrics": _metrics(spec, groups)})
         if step in eval_steps(spec):
             attempt.journal.rows("eval", step, _eval(spec, step, rng))
     attempt.end("done")
+
+
+def _metrics(spec: RunSpec, groups: list[GroupRow]) -> dict[str, float]:
+    p_P = np.array([group["p"] for group in groups])
+    metrics = {
+        "train/accuracy": p_P.mean(),
+        "train/entropy": 1 / groups[0]["step"],
+        "mastery/mastered": (p_P == 1).mean(),
+        "mastery/all_wrong": (p_P == 0).mean(),
+    }
+    # Not defined for a method without a hinge, nor at a step in which it feels nothing.
+    if spec.method.name == "mcpo" and groups[0]["step"] % 2 == 0:
+        metrics["hinge/penalty"] = 0.25
+    return {name: float(value) for name, value in metrics.items()}
 
 
 def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow]:

@@ -1,6 +1,7 @@
 """Frames hold what the journals hold, with pinned types, and never leave a gap."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -45,13 +46,14 @@ def test_all_evaluations_on_demand(plan: Plan) -> None:
 def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
     write_runs(plan)
     frame = frames.steps_frame(plan)
-    metrics = ["dapo/only", "hinge/penalty", "mcpo/only", "train/accuracy"]
+    metrics = ["hinge/penalty", "mastery/all_wrong", "mastery/mastered", "train/accuracy", "train/entropy"]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
     assert frame["step"].tolist() == [1, 2, 3] * len(plan.cells)
-    assert frame["hinge/penalty"].isna().all()
-    assert frame.loc[frame["method"] == "dapo", "dapo/only"].tolist() == [1.0, 2.0, 3.0] * 2
-    assert frame.loc[frame["method"] == "mcpo", "dapo/only"].isna().all()
+    assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(plan.cells)
+    assert frame.loc[frame["method"] == "dapo", "hinge/penalty"].isna().all()
+    penalty = frame.loc[(frame["method"] == "mcpo") & (frame["seed"] == 0), "hinge/penalty"].tolist()
+    assert penalty == pytest.approx([math.nan, 0.25, math.nan], nan_ok=True)
 
 
 def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:

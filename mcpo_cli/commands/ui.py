@@ -16,6 +16,7 @@ from mcpo_cli.commands.options import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 START_SECONDS = 60.0
+SEE_WHY = "mcpo ui --debug shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; the default lets nobody else in.")]
@@ -48,7 +49,8 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
         "MLFLOW_UVICORN_OPTS": "--log-level warning",
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    server = subprocess.Popen(command, env=environment, start_new_session=True, stdout=sys.stderr)
+    output = sys.stderr if debug else subprocess.DEVNULL
+    server = subprocess.Popen(command, env=environment, start_new_session=True, stdout=output, stderr=output)
     try:
         _wait_until_up(server, host, port)
         console.talk(f"MLflow UI over {store.shown}: http://{host}:{port} (Ctrl-C ends it)")
@@ -56,7 +58,7 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
             console.print_json({"url": f"http://{host}:{port}", "store": store.shown})
             sys.stdout.flush()
         server.wait()
-        raise StoreError(f"the MLflow server ended by itself (exit code {server.returncode})", fix="mcpo ui")
+        raise StoreError(f"the MLflow server ended by itself (exit code {server.returncode})", fix=SEE_WHY)
     except KeyboardInterrupt:
         console.talk("MLflow UI ended")
     finally:
@@ -72,7 +74,7 @@ def _wait_until_up(server: subprocess.Popen[bytes], host: str, port: int) -> Non
             if probe.connect_ex((host, port)) == 0:
                 return
         time.sleep(0.1)
-    raise StoreError(f"the MLflow server did not come up at {host}:{port}; its messages stand above", fix="mcpo ui")
+    raise StoreError(f"the MLflow server did not come up at {host}:{port}", fix=SEE_WHY)
 
 
 def _is_free(host: str, port: int) -> bool:

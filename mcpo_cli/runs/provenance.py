@@ -18,7 +18,7 @@ from mcpo_cli.runs.journal import write_atomic
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-SECRET = re.compile(r"(?i)(?<=://)[^/@\s]+@|((?:token|secret|password|api_?key)[^=\s]*=)\S+")
+SECRET = re.compile(r"(?i)(?<=://)[^/\s]+@|((?:token|secret|password|api_?key)[^=\s]*=)\S+")
 
 
 def write(attempt_dir: Path) -> None:
@@ -87,7 +87,9 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
+    )
 
 
 def _gpus() -> list[str]:

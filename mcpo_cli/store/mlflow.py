@@ -19,11 +19,12 @@ from typing import Any
 from filelock import FileLock
 
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.errors import ConfigError, McpoError, StoreError
+from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
+from mcpo_cli.runs.provenance import redact
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
 from mcpo_cli.store.records import State, Status
 
@@ -65,11 +66,6 @@ def resolve(setting: str) -> str | None:
     return None if uri == OFFLINE else uri
 
 
-def public(text: str) -> str:
-    """`text` without the credentials of the URIs in it."""
-    return re.sub(r"://[^/\s]*@", "://***@", text)
-
-
 @dataclass
 class _Child:
     """What is known of one run's MLflow run.
@@ -90,14 +86,16 @@ class _Child:
 class Store:
     """An MLflow store and what of the journals is in it already.
 
-    Writers of one store, or of one home, take turns by a file lock: looking up a run and creating it, and
-    creating the schema of a new SQLite file, are each one step to the others.
+    Processes take turns by file locks: looking up a run and creating it, and creating the schema of a new
+    SQLite file, are each one step to the others.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
         self._home = home()
-        self._lock = FileLock(f"{self.database or self._home / 'mlflow.db'}.lock", timeout=LOCK_SECONDS)
+        name = self.database or self._home / "mlflow.db"
+        self._setup = FileLock(f"{name}.setup.lock", timeout=LOCK_SECONDS)
+        self._turn = FileLock(f"{name}.writer.lock", timeout=LOCK_SECONDS)
         self._mlflow: MlflowClient | None = None
         self._monitored = False
         self._forget()
@@ -105,7 +103,7 @@ class Store:
     @property
     def shown(self) -> str:
         """The URI for messages."""
-        return public(self.uri)
+        return redact(self.uri)
 
     @property
     def is_server(self) -> bool:
@@ -119,14 +117,14 @@ class Store:
         return Path(self.uri.removeprefix("sqlite:///").partition("?")[0]) if is_file else None
 
     def check(self) -> None:
-        """Connect, and create the schema of a new database.
+        """Connect anew, and create the schema of a new database.
 
         Raises:
             ConfigError: the store cannot be reached or written now.
         """
         try:
-            with self._lock:
-                self._client().search_experiments(max_results=1)
+            self._mlflow = None
+            self._client()
         except Exception as error:
             raise ConfigError(
                 f"the MLflow store {self.shown} cannot be used: {_reason(error)}",
@@ -183,10 +181,8 @@ class Store:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
-            with self._lock:
+            with self._turn:
                 yield
-        except McpoError:
-            raise
         except Exception as error:
             # What was read but not sent must be read again, and what was cached may be gone.
             self._forget()
@@ -204,16 +200,22 @@ class Store:
 
     def _client(self) -> MlflowClient:
         if self._mlflow is None:
-            scheme = re.split(r"[:+]", self.uri)[0]
-            if scheme in DATABASE_ENGINES:
-                # MLflow would try a database that is not there for minutes.
-                with create_sqlalchemy_engine(self.uri).connect() as connection:
-                    if scheme == "sqlite":
-                        # Readers (the UI) and a writer do not lock each other out; stays with the file.
-                        connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-                        connection.exec_driver_sql("BEGIN IMMEDIATE")
-            self._mlflow = MlflowClient(self.uri)
+            with self._setup:
+                self._probe()
+                client = MlflowClient(self.uri)
+                client.search_experiments(max_results=1)  # the first call makes the schema of a new database
+                self._mlflow = client
         return self._mlflow
+
+    def _probe(self) -> None:
+        """Fail where MLflow itself would go on trying for minutes: at a database that cannot be used."""
+        if re.split(r"[:+]", self.uri)[0] not in DATABASE_ENGINES:
+            return
+        with create_sqlalchemy_engine(self.uri).connect() as connection:
+            if self.database:
+                # In WAL mode a writer and the readers (the UI) do not lock each other out; stays with the file.
+                for statement in ("PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"):
+                    connection.exec_driver_sql(statement)
 
     def _ingest(self, plan: Plan, *, adopt: bool) -> dict[str, int]:
         """adopt: make children of another plan's parent, with runs in common, this plan's."""
@@ -236,13 +238,11 @@ class Store:
         return points
 
     def _plan_status(self, states: set[State]) -> str:
-        if not self._monitored and "running" not in states:
-            for worst in ("failed", "interrupted"):
-                if worst in states:
-                    return STATUS[worst]
-            if states == {"done"}:
-                return STATUS["done"]
-        return STATUS["running"]
+        if self._monitored or "running" in states:
+            return STATUS["running"]
+        if "failed" in states:
+            return STATUS["failed"]
+        return STATUS["done" if states == {"done"} else "interrupted"]
 
     def _set_status(self, mlflow_id: str, status: str, end: float) -> None:
         if self._statuses.get(mlflow_id) == status:
@@ -278,7 +278,7 @@ class Store:
                     for cell in plan.cells
                     for first in self._journal(cell.spec).attempts()[:1]
                 ]
-                tags = {"mcpo.plan_id": plan.plan_id, "mcpo.command": public(plan.command)}
+                tags = {"mcpo.plan_id": plan.plan_id, "mcpo.command": redact(plan.command)}
                 start = milliseconds(min(started, default=time.time()))
                 run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=key)
             self._parents[key] = run.info.run_id
@@ -356,7 +356,8 @@ class Store:
         }
         provenance = attempt / "provenance.json"
         if provenance.exists():
-            tags |= {key: value for key, value in read_json(provenance).items() if key in ("commit", "dirty")}
+            code = read_json(provenance)
+            tags |= {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
         self._log_tags(child, tags)
         params = [Param(key, str(value)) for key, value in flat(spec.identity()).items()]
         for i in range(0, len(params), 100):
@@ -373,7 +374,7 @@ class Store:
         for name in ("spec.json", "provenance.json"):
             path = journal.attempts()[-1] / name
             if path.exists():
-                self._client().log_text(child.mlflow_id, public(path.read_text(encoding="utf-8")), name)
+                self._client().log_text(child.mlflow_id, redact(path.read_text(encoding="utf-8")), name)
         for path in journal.files("eval").values():
             self._client().log_artifact(child.mlflow_id, str(path), "eval")
 
@@ -389,4 +390,4 @@ def _status(attempt: Path) -> Status:
 
 def _reason(error: Exception) -> str:
     """The first line of an error, without credentials."""
-    return public(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+    return redact(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)

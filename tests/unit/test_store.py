@@ -24,7 +24,7 @@ from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.home import run_dir
-from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import mlflow as store_module
 from mcpo_cli.store.mlflow import MlflowClient, Store, resolve
 
@@ -313,6 +313,21 @@ def test_a_failure_is_one_line_and_the_next_call_catches_up(store: Store, home: 
     assert points(home / "mlflow.db") == expected(spec(), range(1, 3), (0, 2))
 
 
+def test_polling_reads_only_what_is_new(home: Path) -> None:
+    attempt = begin(spec())
+    reader = FinalSteps(Journal(run_dir(spec().run_id)), after=0)
+    train(attempt, range(1, 4))
+    attempt.durable(2)
+    assert [row["step"] for row in reader.read()] == [1, 2]
+    path = attempt.folder / "metrics.jsonl"
+    read, rest = path.read_bytes().rsplit(b"\n", 2)[:2]
+    path.write_bytes(b"x" * len(read) + b"\n" + rest + b"\n")
+    assert list(reader.read()) == []
+    train(attempt, range(4, 5))
+    attempt.durable(4)
+    assert [row["step"] for row in reader.read()] == [3, 4]
+
+
 def test_settings_name_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve("") == f"sqlite:///{home}/mlflow.db"
     assert resolve("offline") is None
@@ -333,7 +348,7 @@ def silent_server() -> Iterator[int]:
 def test_a_dead_server_is_an_error_at_once(home: Path) -> None:
     start = time.monotonic()
     with pytest.raises(ConfigError) as caught:
-        Store(f"http://me:secret@127.0.0.1:{free_port()}").check()
+        Store(f"http://me:top@secret@127.0.0.1:{free_port()}").check()
     assert time.monotonic() - start < 10
     assert "http://***@127.0.0.1" in caught.value.message
     assert "secret" not in str(caught.value)

@@ -60,7 +60,13 @@ def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow
 def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
     n = spec.eval.samples
     return [
-        {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": n, "c": int(rng.binomial(n, p + step / 100))}
+        {
+            "step": step,
+            "tier": tier,
+            "problem": f"{tier} {i}",
+            "n": n,
+            "c": int(rng.binomial(n, p + step / spec.train.steps / 10)),
+        }
         for tier, p in TIERS.items()
         for i in range(spec.eval.problems)
     ]

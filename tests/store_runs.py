@@ -1,0 +1,92 @@
+"""Runs whose every point is known, for the tests of the store, and what a store holds of them."""
+
+import json
+import socket
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import methods
+from mcpo_cli.config.schema import Eval, RunSpec, Train
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.store.mlflow import MlflowClient, Store
+
+TIERS = {"easy": [2, 1], "middle": [1, 1], "hard": [0, 1]}
+"""Right answers, of 2, to the two problems of each tier."""
+PASS_AT_1 = {"easy": 0.75, "middle": 0.5, "hard": 0.25}
+
+
+def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:
+    return RunSpec(
+        method=methods.get(method), seed=seed, train=Train(steps=steps), eval=Eval(problems=2, samples=2, every=2)
+    )
+
+
+def plan(*specs: RunSpec, suite: str = "train") -> Plan:
+    return Plan(suite, "mcpo train", tuple(Cell(spec.method.label, spec) for spec in specs))
+
+
+def begin(spec: RunSpec, start: int = 0) -> Attempt:
+    folder = run_dir(spec.run_id)
+    attempt = Attempt(folder, spec, start)
+    write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
+    write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "c0ffee", "dirty": True}))
+    return attempt
+
+
+def train(attempt: Attempt, steps: range, **metrics: float) -> None:
+    for step in steps:
+        values = metrics or {"train/accuracy": step / 100, "train/length": 2.0 * step}
+        attempt.journal.step({"step": step, "time": 1000.0 + step, "metrics": values})
+
+
+def evaluate(attempt: Attempt, *steps: int) -> None:
+    for step in steps:
+        rows = [
+            {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": 2, "c": c}
+            for tier, right in TIERS.items()
+            for i, c in enumerate(right)
+        ]
+        attempt.journal.rows("eval", step, rows)
+
+
+def complete(spec: RunSpec) -> None:
+    attempt = begin(spec)
+    train(attempt, range(1, spec.train.steps + 1))
+    evaluate(attempt, *range(0, spec.train.steps + 1, 2))
+    attempt.durable(spec.train.steps)
+    attempt.end("done")
+
+
+def points(database: Path) -> Counter[tuple[str, str, int]]:
+    """How often each (run id, metric, step) stands in the store, whatever its time and value."""
+    query = (
+        "select tags.value, metrics.key, metrics.step from metrics join tags on tags.run_uuid = metrics.run_uuid "
+        "where tags.key = 'mcpo.run_id'"
+    )
+    with closing(sqlite3.connect(database)) as connection:
+        return Counter(connection.execute(query).fetchall())
+
+
+def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Counter[tuple[str, str, int]]:
+    names = ("train/accuracy", "train/length")
+    rows = [(spec.run_id, name, step) for name in names for step in steps]
+    return Counter(rows + [(spec.run_id, f"eval/{tier}/pass_at_1", step) for tier in TIERS for step in evaluations])
+
+
+def runs(store: Store, suite: str = "train") -> dict[str, Any]:
+    client = MlflowClient(store.uri)
+    experiment = client.get_experiment_by_name(suite)
+    assert experiment is not None
+    return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,43 @@
+"""Fixtures of the store's tests."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from mcpo_cli.store.mlflow import Store
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite store with its schema, made once: it takes seconds."""
+    from mcpo_cli.store.mlflow import Store
+
+    path = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(path))
+        Store(f"sqlite:///{path}/mlflow.db").check()
+    return path / "mlflow.db"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def store(home: Path, empty_database: Path) -> "Store":
+    from mcpo_cli.store.mlflow import Store, resolve
+
+    with closing(sqlite3.connect(empty_database)) as source, closing(sqlite3.connect(home / "mlflow.db")) as target:
+        source.backup(target)
+    uri = resolve("")
+    assert uri is not None
+    return Store(uri)

@@ -1,0 +1,190 @@
+"""The MLflow store behind real servers, dead ones too, beside other processes, and in the UI."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli.errors import ConfigError, StoreError
+from mcpo_cli.store.mlflow import Store
+from tests.store_runs import (
+    complete,
+    expected,
+    free_port,
+    plan,
+    points,
+    runs,
+    spec,
+)
+
+
+@contextmanager
+def silent_server() -> Iterator[int]:
+    """Takes connections and never answers."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield server.getsockname()[1]
+
+
+def test_a_dead_server_is_an_error_at_once(home: Path) -> None:
+    start = time.monotonic()
+    with pytest.raises(ConfigError) as caught:
+        Store(f"http://me:top@secret@127.0.0.1:{free_port()}").check()
+    assert time.monotonic() - start < 10
+    assert "http://***@127.0.0.1" in caught.value.message
+    assert "secret" not in str(caught.value)
+    assert "compute.tracking_uri=offline" in str(caught.value)
+    assert "mcpo runs sync" in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_server_that_never_answers_is_an_error_in_seconds(home: Path) -> None:
+    start = time.monotonic()
+    with silent_server() as port, pytest.raises(ConfigError, match="offline"):
+        Store(f"http://127.0.0.1:{port}").check()
+    assert time.monotonic() - start < 40
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///{home}/file/mlflow.db", "sqlite:///{home}/file", "nonsense", "foo://bar"])
+def test_a_store_that_cannot_be_is_an_error_at_once(home: Path, uri: str) -> None:
+    (home / "file").write_text("this is no database, and no folder either. " * 100)
+    start = time.monotonic()
+    with pytest.raises(ConfigError, match="offline"):
+        Store(uri.format(home=home)).check()
+    assert time.monotonic() - start < 5
+
+
+@contextmanager
+def process(command: list[str], environment: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
+    running = subprocess.Popen(
+        [sys.executable, *command],
+        env=os.environ | environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield running
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGTERM)
+            running.wait(30)
+        assert running.stderr
+        running.stderr.close()
+
+
+def answer(url: str, body: dict[str, Any], seconds: float = 60) -> Any:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return json.load(response)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_new_store_lose_nothing(home: Path, tmp_path: Path) -> None:
+    script = "import sys; from mcpo_cli.store.mlflow import Store; print(Store(sys.argv[1]).sync())"
+    uri = f"sqlite:///{tmp_path}/shared.db"
+    specs = [spec(seed) for seed in range(4)]
+    everything: Counter[tuple[str, str, int]] = Counter()
+    for one in specs:
+        complete(one)
+        everything += expected(one, range(1, 5), (0, 2, 4))
+    other = tmp_path / "other"
+    shutil.copytree(home, other)
+    for folder in sorted((other / "runs").iterdir())[:2]:
+        shutil.rmtree(folder)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, uri],
+            env=os.environ | {"MCPO_HOME": str(path)},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for path in (home, home, other)
+    ]
+    outputs = [one.communicate(timeout=120) for one in running]
+    assert [one.returncode for one in running] == [0, 0, 0], outputs
+    assert [error for _, error in outputs] == ["", "", ""]
+    assert points(tmp_path / "shared.db") == everything
+
+
+@pytest.mark.slow
+def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_path: Path) -> None:
+    port = free_port()
+    command = ["-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
+    places = {
+        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{tmp_path}/server.db",
+        "MLFLOW_ARTIFACTS_DESTINATION": str(tmp_path / "artifacts"),
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+    complete(spec(0))
+    store = Store(f"http://127.0.0.1:{port}")
+    with process(command, places):
+        answer(f"{store.uri}/api/2.0/mlflow/experiments/search", {"max_results": 1})
+        store.check()
+        store.ingest(plan(spec(0)))
+        assert store.ingest(plan(spec(0))) == 0
+        assert runs(store)[spec(0).run_id].info.status == "FINISHED"
+        assert points(tmp_path / "server.db") == expected(spec(0), range(1, 5), (0, 2, 4))
+    assert len(list((tmp_path / "artifacts").rglob("spec.json"))) == 1
+    complete(spec(1))
+    start = time.monotonic()
+    with pytest.raises(StoreError, match="mcpo runs sync"):
+        store.ingest(plan(spec(0), spec(1)))
+    assert time.monotonic() - start < 10
+
+
+@pytest.mark.slow
+def test_the_ui_shows_the_runs_and_ends_with_ctrl_c(store: Store) -> None:
+    complete(spec())
+    store.ingest(plan(spec()))
+    port = free_port()
+    with process(["-m", "mcpo_cli.main", "ui", "--port", str(port)], {}) as ui:
+        url = f"http://127.0.0.1:{port}/api/2.0/mlflow"
+        experiments = answer(f"{url}/experiments/search", {"max_results": 10})["experiments"]
+        number = next(one["experiment_id"] for one in experiments if one["name"] == "train")
+        found = answer(f"{url}/runs/search", {"experiment_ids": [number]})["runs"]
+        assert spec().run_id in {run["info"]["run_name"] for run in found}
+        taken = subprocess.run(
+            [sys.executable, "-m", "mcpo_cli.main", "ui", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert taken.returncode == 2
+        assert f"mcpo ui --port {port + 1}" in taken.stderr
+        ui.send_signal(signal.SIGINT)
+        assert ui.wait(30) == 0
+        assert ui.stderr
+        talk = ui.stderr.read()
+        assert f"http://127.0.0.1:{port}" in talk
+        assert "Traceback" not in talk
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_the_ui_without_a_store_says_how_to_get_one(home: Path) -> None:
+    from mcpo_cli.commands.ui import ui
+
+    with pytest.raises(ConfigError, match="mcpo train"):
+        ui()

@@ -50,7 +50,7 @@ class Arithmetic:
         longest = min(self.warmup.max_ops, self.task.max_ops)
         share = self.warmup.first_skill_share
         weights = [1.0] if self.task.skills == 1 else [share, (1 - share) / 2, (1 - share) / 2]
-        problems = []
+        problems: list[Problem] = []
         while len(problems) < count:
             (skill,) = rng.choices(range(self.task.skills), weights)
             problem = self._make(rng, rng.randint(1, longest), skill)
@@ -86,7 +86,8 @@ class Arithmetic:
     def _draw(self, rng: random.Random) -> Problem:
         """One training problem: k and skill uniform, never a held-out one."""
         while True:
-            problem = self._make(rng, rng.randint(self.task.min_ops, self.task.max_ops), rng.randrange(self.task.skills))
+            length = rng.randint(self.task.min_ops, self.task.max_ops)
+            problem = self._make(rng, length, rng.randrange(self.task.skills))
             if not held_out(problem):
                 return problem
 

@@ -7,7 +7,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -28,7 +28,7 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
     Raises:
         ConfigError: unknown key, wrong type, value out of its bounds or not among its choices.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
     hints = typing.get_type_hints(cls)
     values = {}
     for key, value in data.items():

@@ -15,7 +15,7 @@ import yaml
 
 from mcpo_cli import methods
 from mcpo_cli.config.convert import convert
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import RunSpec, plain
 from mcpo_cli.errors import ConfigError, closest, nearest
 
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
@@ -119,13 +119,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _base_node() -> dict[str, Any]:
     """All defaults of the schema but the method's, as Hydra's lowest layer."""
-    plain = {}
-    for field in dataclasses.fields(RunSpec):
-        if field.name != "method":
-            value: Any = field.default
-            is_group = dataclasses.is_dataclass(value) and not isinstance(value, type)
-            plain[field.name] = dataclasses.asdict(value) if is_group else value
-    return plain
+    return {field.name: plain(field.default) for field in dataclasses.fields(RunSpec) if field.name != "method"}
 
 
 def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

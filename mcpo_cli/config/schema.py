@@ -69,7 +69,7 @@ class Warmup:
     lr: float = identity(4e-3, gt=0)
     max_ops: int = identity(6, ge=1, le=8)
     first_skill_share: float = identity(0.94, gt=0, le=1)
-    target_accuracy: float = identity(0.35, ge=0, le=1)
+    target_accuracy: float = identity(0.4, ge=0, le=1)
     probe_every: int = identity(10, ge=1)
     probe_prompts: int = identity(512, ge=1)
     max_steps: int = identity(3000, ge=0)
@@ -163,13 +163,18 @@ class RunSpec:
     def identity(self) -> dict[str, Any]:
         """The nested plain data of all IDENTITY fields, method name included."""
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("role") != RUNTIME}
-        plain = {key: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value for key, value in data.items()}
-        plain["method"] = {"name": self.method.name, **plain["method"]}
-        return plain
+        nested = {key: plain(value) for key, value in data.items()}
+        nested["method"] = {"name": self.method.name, **nested["method"]}
+        return nested
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""
         return {**self.identity(), "compute": dataclasses.asdict(self.compute)}
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as nested plain data; anything else as it is."""
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def digest(data: Any) -> str:

@@ -136,7 +136,8 @@ class Method:
         bears_P1 = std_P1 > 1e-9
         if self.degenerate == "zero":
             bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
-        return (centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1)) * bears_P1
+        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
+        return advantage_PG
 
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
         """The clipped surrogate (Eq. 2-3) as a loss to be minimised, one value a token, and no hinge."""

@@ -77,7 +77,7 @@ def _git(*arguments: str) -> str:
 def _command() -> list[str]:
     """The command a person typed: the parent's, as the worker is started by it."""
     try:
-        return psutil.Process(os.getppid()).cmdline()
+        return list(psutil.Process(os.getppid()).cmdline())
     except psutil.Error:
         return sys.argv
 

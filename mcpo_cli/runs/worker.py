@@ -53,7 +53,9 @@ def work(run_id: str) -> int:
                 attempt.end("interrupted", str(error))
                 return error.exit_code
             except Exception as error:
-                attempt.end("failed", str(error) if isinstance(error, McpoError) else f"{type(error).__name__}: {error}")
+                attempt.end(
+                    "failed", str(error) if isinstance(error, McpoError) else f"{type(error).__name__}: {error}"
+                )
                 traceback.print_exc()
                 return 1
     except RunFailed as error:

@@ -23,7 +23,7 @@ BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 
 
 def sampled(rollouts: Rollouts, correct_PG: Tensor, reward_PG: Tensor) -> dict[str, float]:
-    """Of all groups sampled in the step, before any filter: shares are of prompts, lengths in tokens, entropy in nats."""
+    """Of all groups sampled in the step, before any filter: shares of prompts, lengths in tokens, entropy in nats."""
     p_P = correct_PG.double().mean(-1)
     mastered_P, wrong_P = correct_PG.all(-1), ~correct_PG.any(-1)
     tokens = rollouts.length_PG.sum()
@@ -83,7 +83,7 @@ def sample_rows(step: int, batch: Sampled, count: int, tokenizer: PreTrainedToke
     rows = []
     for i, problem in enumerate(batch.problems[:count]):
         for j, length in enumerate(batch.rollouts.length_PG[i].tolist()):
-            text = tokenizer.decode(batch.rollouts.token_PGT[i, j, :length])
+            text = str(tokenizer.decode(batch.rollouts.token_PGT[i, j, :length]))
             correct = bool(batch.correct_PG[i, j])
             rows.append(SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=correct))
     return rows

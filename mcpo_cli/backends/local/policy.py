@@ -9,6 +9,7 @@ logits against the stock forward pass.
 import copy
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -51,28 +52,25 @@ def build(settings: Model, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwe
     with torch.random.fork_rng():
         torch.manual_seed(stream(seed, "init"))
         model = Qwen3ForCausalLM(config)
-        torch.nn.init.normal_(model.get_input_embeddings().weight, std=settings.init_std)
+        torch.nn.init.normal_(model.model.embed_tokens.weight, std=settings.init_std)
     return model
 
 
 class Policy:
     """Forward passes over the weights of `model`; they stay shared with it."""
 
-    def __init__(self, model: Qwen3ForCausalLM) -> None:
+    def __init__(self, model: Qwen3ForCausalLM, place: torch.device) -> None:
         config = model.config
-        self.model = model
+        self.model, self.device = model, place
+        model.to(place)  # type: ignore[arg-type]
         self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
+        rope: Any = config.rope_parameters
         half = torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim
         angle = torch.outer(
             torch.arange(config.max_position_embeddings, dtype=torch.float64),
-            config.rope_parameters["rope_theta"] ** -half,
+            rope["rope_theta"] ** -half,
         ).repeat(1, 2)
         self.cos, self.sin = angle.cos().float().to(self.device), angle.sin().float().to(self.device)
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.model.device  # type: ignore[no-any-return]
 
     def parameters(self) -> list[Tensor]:
         """The trained tensors, in a fixed order."""
@@ -80,7 +78,7 @@ class Policy:
 
     def copy(self) -> "Policy":
         """A policy with its own weights, equal to these now."""
-        return Policy(copy.deepcopy(self.model))
+        return Policy(copy.deepcopy(self.model), self.device)
 
     def save(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
         """Write the Hugging Face folder that vLLM, verl and `from_pretrained` load."""

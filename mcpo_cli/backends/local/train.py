@@ -118,7 +118,8 @@ class Trainer:
         else:
             raise RunFailed(
                 f"step {self.step}: dynamic sampling found {int(kept.sum())} of {train.prompts} prompts with mixed "
-                f"answers in {len(kept)} (train.max_refills={train.max_refills}); the others were all right or all wrong",
+                f"answers in {len(kept)} (train.max_refills={train.max_refills}); the others were all right or all "
+                "wrong",
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
         return Sampled(
@@ -137,7 +138,9 @@ class Trainer:
         batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
         seed = stream(self.spec.seed, "rollout", self.step, refill)
         eos = self.tokenizer.eos_token_id
-        rollouts = sample(self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
+        rollouts = sample(
+            self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
+        )
         correct_PG = batch.correct(rollouts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
@@ -148,8 +151,8 @@ class Trainer:
         in_batch = set(sampled.batch_index.tolist())
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled, in_batch))
         if self.step in eval_steps(self.spec):
-            count = self.spec.compute.sample_groups
-            self.attempt.journal.rows("samples", self.step, measure.sample_rows(self.step, sampled, count, self.tokenizer))
+            rows = measure.sample_rows(self.step, sampled, self.spec.compute.sample_groups, self.tokenizer)
+            self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
         """All held-out tiers under the current policy."""

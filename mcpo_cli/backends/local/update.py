@@ -81,7 +81,8 @@ class Updater:
         felt_P = torch.zeros_like(batch.mastered_P)
         for start in range(0, self.train.prompts, self.train.mini_batch):
             index_M = torch.arange(start, start + self.train.mini_batch, device=self.policy.device)
-            self._mini_batch(batch, index_M, moved=start > 0 or (self.anchor is not None and step > 1), sums=sums, felt_P=felt_P)
+            moved = start > 0 or (self.anchor is not None and step > 1)
+            self._mini_batch(batch, index_M, moved, sums, felt_P)
         sums.add("hinge/prompts_felt", felt_P.sum(), batch.mastered_P.sum() if self.method.anchors_mastered else 0)
         return {**sums.means(), "train/lr": self.train.lr * warm}
 
@@ -175,7 +176,7 @@ class Updater:
         )
         loss = self.method.token_loss(tokens)
         reduced = reduce(loss, mask_BT)
-        reduced.backward()  # type: ignore[no-untyped-call]
+        reduced.backward()
         with torch.no_grad():
             self._measure(tokens, sums)
             if self.method.anchors_mastered:

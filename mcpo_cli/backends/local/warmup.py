@@ -41,13 +41,13 @@ def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, Pr
         if not is_whole(folder):
             _make(spec, folder, attempt, stop)
     model = Qwen3ForCausalLM.from_pretrained(folder, dtype="float32")
-    return Policy(model.to(device(spec.compute.device))), PreTrainedTokenizerFast.from_pretrained(folder)
+    return Policy(model, device(spec.compute.device)), PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
     tokenizer = tokenizers.build(benchmarks.of(spec).vocabulary)
     model = policies.build(spec.model, tokenizer, spec.seed)
-    policy = Policy(model.to(device(spec.compute.device)))
+    policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
     part = folder.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)
@@ -77,7 +77,7 @@ def _train(
         problems = benchmark.demonstrations(spec.seed, step, settings.batch)
         loss = cross_entropy(policy, encode(tokenizer, problems, longest))
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
     raise RunFailed(

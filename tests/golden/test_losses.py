@@ -1,0 +1,191 @@
+"""Eq. 2-3 and 7-11: hinge-KL values and gradients, the clipped surrogate, and independence of the split."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from mcpo_cli.methods import Method, MiniBatch, TokenBatch, get, reduce
+from mcpo_cli.methods.mcpo import hinge_kl
+
+DELTA = 0.01
+VARIANTS = [
+    get("grpo"),
+    get("dapo"),
+    get("dapo", aggregation="token-mean"),
+    get("mcpo"),
+    get("mcpo", normalize="all", beta=2.5, delta=0.1),
+    get("mcpo", hinge=False),
+    get("mcpo", reweight=False, aggregation="token-mean"),
+]
+
+
+def k3(d: float) -> float:
+    return math.exp(d) - d - 1
+
+
+@pytest.mark.parametrize(
+    ("d", "expected"),
+    [
+        (0.0, 0.0),
+        (0.01, 0.0),
+        (-0.01, 0.0),
+        (0.005, 0.0),
+        (0.5, k3(0.5) - k3(0.01)),
+        (-0.5, k3(-0.5) - k3(-0.01)),
+        (2.0, k3(2.0) - k3(0.01)),
+        (-3.0, k3(-3.0) - k3(-0.01)),
+    ],
+)
+def test_hinge_values(d: float, expected: float) -> None:
+    assert float(hinge_kl(torch.tensor(d, dtype=torch.float64), DELTA)) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize("edge", [DELTA, -DELTA])
+def test_hinge_is_continuous_at_the_edges(edge: float) -> None:
+    d = torch.tensor([edge * (1 - 1e-9), edge, edge * (1 + 1e-9)], dtype=torch.float64)
+    assert hinge_kl(d, DELTA).abs().max() < 1e-12
+
+
+def test_hinge_gradient_by_finite_differences() -> None:
+    d = torch.tensor(
+        [-1.0, -0.3, -0.0101, -0.0099, 0.0, 0.0099, 0.0101, 0.3, 1.0], dtype=torch.float64, requires_grad=True
+    )
+    hinge_kl(d, DELTA).sum().backward()
+    assert d.grad is not None
+    outside = d.detach().abs() > DELTA
+    assert torch.allclose(d.grad, d.detach().expm1() * outside, atol=1e-15)
+    h = 1e-6
+    numeric = (hinge_kl(d.detach() + h, DELTA) - hinge_kl(d.detach() - h, DELTA)) / (2 * h)
+    assert torch.allclose(d.grad, numeric, atol=1e-8)
+
+
+@given(st.floats(-5, 5), st.floats(0, 1))
+def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta: float) -> None:
+    value = float(hinge_kl(torch.tensor(d, dtype=torch.float64), delta))
+    if abs(d) <= delta:
+        assert value == 0
+    else:
+        edge = math.copysign(delta, d)
+        assert value == pytest.approx(math.expm1(d) - d - (math.expm1(edge) - edge), rel=1e-12, abs=1e-18)
+        assert value >= 0
+
+
+def random_batch(seed: int, sequences: int = 12, tokens: int = 7) -> tuple[TokenBatch, Tensor]:
+    """A mini-batch with log-probabilities that need a gradient, in float64."""
+    rng = torch.Generator().manual_seed(seed)
+    length_B = torch.randint(1, tokens + 1, (sequences,), generator=rng)
+    mask_BT = torch.arange(tokens) < length_B[:, None]
+    logp_BT = -torch.rand(sequences, tokens, generator=rng, dtype=torch.float64)
+    old_BT = logp_BT + 0.3 * torch.randn(sequences, tokens, generator=rng, dtype=torch.float64)
+    mastered_B = torch.arange(sequences) % 3 == 0
+    advantage_B = torch.randn(sequences, generator=rng, dtype=torch.float64) * ~mastered_B
+    total = MiniBatch(sequences, int(length_B.sum()), int(mastered_B.sum()))
+    logp_BT.requires_grad_()
+    return TokenBatch(logp_BT, old_BT, old_BT - 0.1, mask_BT, advantage_B, mastered_B, total), logp_BT
+
+
+def part_of(batch: TokenBatch, index: Tensor) -> TokenBatch:
+    fields = {name: value[index] for name, value in vars(batch).items() if name != "total"}
+    return TokenBatch(**fields, total=batch.total)
+
+
+def numpy_loss(method: Method, batch: TokenBatch) -> float:
+    """The objective written as nested loops over sequences and tokens, sharing no code with the methods."""
+    surrogate = hinge = 0.0
+    counted = int(batch.mask_BT.sum())
+    for b in range(len(batch.mask_BT)):
+        length = int(batch.mask_BT[b].sum())
+        a = float(batch.advantage_B[b])
+        of_sequence = of_hinge = 0.0
+        for t in range(length):
+            r = math.exp(float(batch.logp_BT.detach()[b, t] - batch.logp_old_BT[b, t]))
+            of_sequence += min(r * a, min(max(r, 1 - method.clip_low), 1 + method.clip_high) * a)
+            d = float(batch.logp_BT.detach()[b, t] - batch.logp_anchor_BT[b, t])
+            delta = getattr(method, "delta", 0.0)
+            of_hinge += 0.0 if abs(d) <= delta else k3(d) - k3(math.copysign(delta, d))
+        token_mean = method.aggregation == "token-mean"
+        surrogate += of_sequence / (counted if token_mean else length * len(batch.mask_BT))
+        if batch.mastered_B[b]:
+            of_mastered = getattr(method, "normalize", "mastered") == "mastered"
+            hinge += of_hinge / length / (batch.total.mastered if of_mastered else batch.total.sequences)
+    beta = getattr(method, "beta", 0.0) if method.anchors_mastered else 0.0
+    return -surrogate + beta * hinge
+
+
+@pytest.mark.parametrize("method", VARIANTS, ids=str)
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_loss_against_nested_loops(method: Method, seed: int) -> None:
+    batch, _ = random_batch(seed)
+    loss = reduce(method.token_loss(batch), batch.mask_BT).detach()
+    assert float(loss) == pytest.approx(numpy_loss(method, batch), abs=1e-12)
+
+
+@pytest.mark.parametrize("method", VARIANTS, ids=str)
+@given(seed=st.integers(0, 2**32 - 1), cuts=st.sets(st.integers(1, 11), max_size=5))
+@settings(max_examples=20)
+def test_loss_and_gradient_do_not_depend_on_the_split(method: Method, seed: int, cuts: set[int]) -> None:
+    batch, logp_BT = random_batch(seed)
+    whole = reduce(method.token_loss(batch), batch.mask_BT)
+    whole.backward()
+    assert logp_BT.grad is not None
+    expected, logp_BT.grad = logp_BT.grad.clone(), None
+    order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
+    total = 0.0
+    for index in order.tensor_split(sorted(cuts)):
+        piece = part_of(batch, index)
+        loss = reduce(method.token_loss(piece), piece.mask_BT)
+        loss.backward()
+        total += float(loss.detach())
+    assert total == pytest.approx(float(whole.detach()), abs=1e-6)
+    assert torch.allclose(logp_BT.grad, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", VARIANTS, ids=str)
+def test_gradient_by_finite_differences(method: Method) -> None:
+    batch, logp_BT = random_batch(5)
+
+    def loss(logp: Tensor) -> Tensor:
+        moved = TokenBatch(**{**vars(batch), "logp_BT": logp})
+        return reduce(method.token_loss(moved), batch.mask_BT)
+
+    assert torch.autograd.gradcheck(loss, (logp_BT,), eps=1e-7, atol=1e-6)
+
+
+def test_clipping_is_asymmetric() -> None:
+    """A = 1 at ratio 1.25: GRPO clips at 1.2, DAPO does not yet; A = -1 at ratio 0.7: both clip at 0.8."""
+
+    def loss(method: Method, ratio: float, advantage: float) -> float:
+        one = torch.ones(1, 1)
+        batch = TokenBatch(
+            logp_BT=one * math.log(ratio),
+            logp_old_BT=one * 0,
+            logp_anchor_BT=one * 0,
+            mask_BT=one.bool(),
+            advantage_B=torch.tensor([advantage]),
+            mastered_B=torch.tensor([False]),
+            total=MiniBatch(1, 1, 0),
+        )
+        return float(reduce(method.token_loss(batch), batch.mask_BT))
+
+    assert loss(get("grpo"), 1.25, 1.0) == pytest.approx(-1.2)
+    assert loss(get("dapo"), 1.25, 1.0) == pytest.approx(-1.25)
+    assert loss(get("dapo"), 1.40, 1.0) == pytest.approx(-1.28)
+    assert loss(get("dapo"), 0.70, -1.0) == pytest.approx(0.8)
+    assert loss(get("dapo"), 1.40, -1.0) == pytest.approx(1.4)
+
+
+def test_a_mini_batch_without_mastered_prompts_has_no_hinge_and_no_nan() -> None:
+    batch, _ = random_batch(3)
+    nobody = TokenBatch(
+        **{**vars(batch), "mastered_B": batch.mastered_B & False, "total": MiniBatch(12, batch.total.tokens, 0)}
+    )
+    with_hinge = reduce(get("mcpo").token_loss(nobody), batch.mask_BT)
+    without = reduce(get("mcpo", hinge=False).token_loss(nobody), batch.mask_BT)
+    assert np.isfinite(float(with_hinge.detach()))
+    assert float(with_hinge.detach()) == float(without.detach())

@@ -1,0 +1,64 @@
+"""The local engine's own global step, with grades that are given instead of earned."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.tasks import encode
+from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import Attempt
+from tests.bench import workload
+
+Grade = Callable[[int, int], Tensor]
+"""Prompts and rollouts to correct_PG."""
+
+
+def coin_flips(prompts: int, rollouts: int) -> Tensor:
+    """Nearly every sequence bears a gradient: one group of 16 flips in 32768 is constant."""
+    return torch.rand(prompts, rollouts) < 0.5
+
+
+def quarters(prompts: int, rollouts: int) -> Tensor:
+    """A quarter of the groups mastered, a quarter all wrong, the rest flips: what a trained policy earns."""
+    correct_PG = coin_flips(prompts, rollouts)
+    correct_PG[::4] = True
+    correct_PG[1::4] = False
+    return correct_PG
+
+
+class LocalEngine(Trainer):
+    """A policy at its initial weights, trained step by step on work graded by `grade`; journals to a scrap folder."""
+
+    def __init__(self, spec: RunSpec, grade: Grade) -> None:
+        model, tokenizer = workload.fresh_model(spec)
+        self.grade = grade
+        self.scrap = tempfile.TemporaryDirectory()
+        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), Policy(model), tokenizer)
+
+    def sample_round(self, refill: int) -> Sampled:
+        """As the trainer's own, but no token ends a response."""
+        train = self.spec.train
+        problems = workload.prompts(self.spec, self.step)
+        batch = encode(self.tokenizer, problems, train.max_response)
+        shape = (train.rollouts, train.max_response, train.temperature)
+        rollouts = sample(self.policy, batch.prompt_PS, *shape, eos=workload.NEVER, seed=self.step)
+        torch.manual_seed(self.step)
+        correct_PG = self.grade(train.prompts, train.rollouts)
+        return Sampled(problems, rollouts, correct_PG, correct_PG.double(), torch.arange(len(problems)))
+
+    def seconds(self) -> float:
+        """Wall time of the next global step, journal and metrics included, in the deterministic mode of real runs."""
+        self.step += 1
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
+        start = time.perf_counter()
+        self.global_step()
+        elapsed = time.perf_counter() - start
+        torch.use_deterministic_algorithms(mode=False)
+        return elapsed

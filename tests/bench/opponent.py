@@ -1,0 +1,91 @@
+"""TRL's GRPOTrainer on the same work, as fast as its documented options make it on a processor.
+
+Chosen because each was measured to be no slower here: micro-batches of 256 sequences (of 128, 256, 512 and 1024),
+fused AdamW, no gradient checkpointing, no reference model (beta 0), no logging, reporting or saving. A static
+cache for generation was no faster; vLLM and Liger kernels need an accelerator; the attention is PyTorch's fused one.
+"""
+
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from datasets import Dataset
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.bench import workload
+
+MICRO_BATCH = 256
+
+
+class _Clock(TrainerCallback):
+    """Times whole global steps, everything the trainer does between them included, and lets others run between."""
+
+    def __init__(self, gradient_steps: int, between: Callable[[], None]) -> None:
+        self.gradient_steps, self.between = gradient_steps, between
+        self.seconds: list[float] = []
+        self._start: float | None = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step % self.gradient_steps:
+            return
+        if self._start is not None:  # the first global step warms up
+            self.seconds.append(time.perf_counter() - self._start)
+        self.between()
+        self._start = time.perf_counter()
+
+
+def seconds(repeats: int, between: Callable[[], None]) -> list[float]:
+    """Wall times of `repeats` global steps of TRL; `between` runs before each of them, off the clock."""
+    settings = workload.spec("method=grpo")
+    train = settings.train
+    model, tokenizer = workload.fresh_model(settings)
+    tokenizer.padding_side = "left"
+    gradient_steps = train.prompts // train.mini_batch
+    accumulation = train.mini_batch * train.rollouts // MICRO_BATCH
+    flips = random.Random(settings.seed)
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        return [float(flips.random() < 0.5) for _ in completions]
+
+    texts = [problem.text for step in range(repeats + 1) for problem in workload.prompts(settings, step)]
+    clock = _Clock(gradient_steps, between)
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            max_steps=gradient_steps * (repeats + 1),
+            per_device_train_batch_size=MICRO_BATCH,
+            gradient_accumulation_steps=accumulation,
+            steps_per_generation=accumulation * gradient_steps,
+            num_generations=train.rollouts,
+            max_completion_length=train.max_response,
+            generation_kwargs={"min_new_tokens": train.max_response},
+            temperature=train.temperature,
+            beta=0.0,
+            loss_type="grpo",
+            epsilon=0.2,
+            epsilon_high=0.28,
+            learning_rate=train.lr,
+            lr_scheduler_type="constant",
+            optim="adamw_torch_fused",
+            gradient_checkpointing=False,
+            use_cpu=True,
+            bf16=False,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=reward,
+            args=config,
+            train_dataset=Dataset.from_dict({"prompt": texts}),
+            processing_class=tokenizer,
+            callbacks=[clock],
+        )
+        trainer.train()
+    return clock.seconds

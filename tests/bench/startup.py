@@ -1,0 +1,41 @@
+"""How long `mcpo --help` takes beside the `--help` of the smallest useful typer app."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PLAIN_APP = '''\
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def hello(name: str) -> None:
+    """Greet."""
+    print(name)
+
+
+@app.command()
+def goodbye(name: str) -> None:
+    """Part."""
+    print(name)
+
+
+app()
+'''
+
+
+def seconds(repeats: int, folder: Path) -> tuple[list[float], list[float]]:
+    """Wall times of `mcpo --help` and of the plain app's, alternating; the first of each warms the disk."""
+    plain = folder / "plain.py"
+    plain.write_text(PLAIN_APP, encoding="utf-8")
+    mcpo = Path(sys.executable).with_name("mcpo")
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(repeats + 1):
+        for script, found in zip((mcpo, plain), times, strict=True):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, script, "--help"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+            found.append(time.perf_counter() - start)
+    return times[0][1:], times[1][1:]

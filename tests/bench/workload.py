@@ -1,0 +1,34 @@
+"""The one piece of work that steps are timed on: 128 prompts x 16 rollouts x 16 tokens, 2 gradient steps.
+
+Every response has all 16 tokens, whatever it says, and against TRL the rewards are coin flips: the work of a
+step then depends on nobody's policy, and no sequence can be skipped (which favours the opponent).
+"""
+
+from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.local import policy, tokenizer
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import RunSpec
+
+THREADS = 2
+NEVER = -1
+"""An end token that no vocabulary has."""
+
+
+def spec(*method: str) -> RunSpec:
+    """toy-s and the paper's shape at 16 tokens a response, under the method of these overrides."""
+    (found,) = load.load([*method, "model=toy-s", "regime=paper-shaped", "train.max_response=16"])
+    return found
+
+
+def fresh_model(settings: RunSpec) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+    """The model at its initial weights, the same at every call, with its tokenizer."""
+    words = tokenizer.build(benchmarks.of(settings).vocabulary)
+    return policy.build(settings.model, words, settings.seed), words
+
+
+def prompts(settings: RunSpec, step: int) -> list[benchmarks.Problem]:
+    """The problems of global step `step`."""
+    count = settings.train.prompts
+    return benchmarks.of(settings).training(settings.seed, step * count, count)

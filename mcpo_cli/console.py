@@ -95,13 +95,13 @@ class LiveDisplay:
 
     def _table(self, view: View) -> Table:
         table = Table.grid(padding=(0, 1))
-        for _ in range(4):
+        for _ in range(3):
             table.add_column(no_wrap=True, overflow="ellipsis")
         for cell in view.cells:
             if cell.state == "running":
                 steps = cell.cell.spec.train.steps
                 bar = ProgressBar(total=steps, completed=cell.progress.step, width=max(5, self.console.width // 6))
-                table.add_row(cell.cell.spec.run_id, bar, f"{cell.progress.step}/{steps}", details(cell))
+                table.add_row(cell.cell.spec.run_id, bar, details(cell))
         return table
 
 
@@ -131,8 +131,7 @@ class LineDisplay:
                 self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
                 self._said[name] = now
             elif cell.state == "running" and now - self._said.get(name, now) >= LINE_SECONDS:
-                steps = cell.cell.spec.train.steps
-                self.note(f"{name}: step {cell.progress.step}/{steps}  {details(cell)}")
+                self.note(f"{name}: {details(cell)}")
                 self._said[name] = now
 
     def note(self, text: str) -> None:
@@ -150,7 +149,7 @@ def header(view: View) -> str:
 def details(cell: CellView) -> str:
     """A running cell's phase, metrics and time left."""
     progress = cell.progress
-    parts = [progress.phase] if progress.phase else []
+    parts = [progress.phase]
     parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
         parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")

@@ -3,9 +3,12 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from mcpo_cli.plan import Plan
-from mcpo_cli.store.mlflow import Store, resolve
+
+if TYPE_CHECKING:
+    from mcpo_cli.store.mlflow import Store
 
 EVERY_SECONDS = 2.0
 LAST_SECONDS = 60.0
@@ -21,6 +24,9 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
     Raises:
         ConfigError: at the start, when the store cannot be reached.
     """
+    # Here, because it takes seconds and a plan that is only looked at needs no store.
+    from mcpo_cli.store.mlflow import Store, resolve
+
     uri = resolve(plan.cells[0].spec.compute.tracking_uri)
     if uri is None:
         yield
@@ -38,7 +44,7 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
 class _Feed(threading.Thread):
     """The thread. failed: the newest ingest did not succeed."""
 
-    def __init__(self, store: Store, plan: Plan, note: Callable[[str], None]) -> None:
+    def __init__(self, store: "Store", plan: Plan, note: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self.store, self.plan, self.note = store, plan, note
         self.failed = False

@@ -13,13 +13,13 @@ from mcpo_cli.store.records import State
 
 @dataclass(frozen=True)
 class Progress:
-    """step: last global step recorded. phase: what runs outside the steps (a warm-up). metrics: of that step.
+    """step: last global step recorded. phase: what the run does now, in words. metrics: of that step.
 
     pass_at_1: mean accuracy over all tiers at the newest evaluation. seconds_left: None while unknown.
     """
 
     step: int = 0
-    phase: str = ""
+    phase: str = "starting"
     metrics: dict[str, float] = field(default_factory=dict)
     pass_at_1: float | None = None
     seconds_left: float | None = None
@@ -69,7 +69,8 @@ class Tracker:
             self._clock(attempts[-1], step)
         return Progress(
             step=step,
-            phase=status.get("phase", ""),
+            # A worker that resumes loads its libraries before it opens an attempt of its own.
+            phase=status.get("phase", "starting") if status["state"] == "running" else "starting",
             metrics=row["metrics"] if row else {},
             pass_at_1=self._pass_at_1(attempts[-1]),
             seconds_left=self._seconds_left,

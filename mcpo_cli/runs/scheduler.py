@@ -257,7 +257,7 @@ def _error_line(folder: Path, pid: int) -> str | None:
     for attempt in Journal(folder).attempts()[-1:]:
         status = read_json(attempt / "status.json")
         if status["pid"] == pid and "error" in status:
-            return "; ".join(str(status["error"]).splitlines())
+            return "; ".join(line.strip() for line in str(status["error"]).splitlines())
     lines = (folder / "worker.log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
 
@@ -274,7 +274,7 @@ def _raise_unfinished(plan: Plan, folder: Path, outcomes: Sequence[Outcome], *, 
     data = document(plan, outcomes)
     counts = f"{len(outcomes) - len(unfinished)} of {len(outcomes)} runs are done"
     if stopped:
-        raise Interrupted(f"stopped: {counts}; the others continue where they are", fix=plan.command, data=data)
+        raise Interrupted(f"stopped: {counts}; the same command continues the others", fix=plan.command, data=data)
     lines = [
         f"  {outcome.cell.spec.run_id}: {outcome.error or outcome.state}\n"
         f"    log: {folder / 'runs' / outcome.cell.spec.run_id / 'worker.log'}"

@@ -1,0 +1,127 @@
+"""Help, plans, completion: what the command line says without training anything."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import plan
+from mcpo_cli.config import load
+from tests.cli.conftest import MCPO, Cli
+
+HEAVY = {"torch", "transformers", "mlflow", "pandas"}
+
+
+def imported(cli: Cli, *arguments: str) -> set[str]:
+    """Top-level modules that a command imports."""
+    result = subprocess.run(
+        [sys.executable, "-X", "importtime", *MCPO[1:], *arguments],
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in result.stderr.splitlines() if line.startswith("import time:")]
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+def test_without_arguments_it_says_how_to_begin(cli: Cli) -> None:
+    result = cli()
+    assert result.returncode == 0
+    commands = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  mcpo ")]
+    assert len(commands) >= 4
+    assert cli.untouched()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"]])
+def test_help_needs_nothing_heavy(cli: Cli, arguments: list[str]) -> None:
+    assert not imported(cli, *arguments) & (HEAVY | {"hydra", "yaml"})
+
+
+@pytest.mark.parametrize("arguments", [["plan", "table1"], ["train", "seed=0,1", "--dry-run"], ["runs", "list"]])
+def test_looking_needs_no_torch_and_writes_nothing(cli: Cli, arguments: list[str]) -> None:
+    assert not imported(cli, *arguments) & HEAVY
+    assert cli.untouched()
+
+
+def test_help_of_train_names_presets_settings_and_examples(cli: Cli) -> None:
+    out = cli("train", "--help").stdout
+    words = out.replace(",", " ").split()
+    for presets in load.groups().values():
+        assert set(presets) <= set(words)
+    for key in set(load.keys()) - set(load.groups()):
+        assert key.rpartition(".")[2] in words
+    assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
+
+
+@pytest.mark.parametrize("suite", sorted(plan.suites()))
+def test_plan_of_a_suite(cli: Cli, suite: str) -> None:
+    document = cli.json("plan", suite, "seed=0,1")
+    expected = plan.from_suite(suite, ["seed=0,1"], "")
+    assert [run["run_id"] for run in document["runs"]] == [cell.spec.run_id for cell in expected.cells]
+    assert {run["state"] for run in document["runs"]} == {"planned"}
+    assert document["command"] == f"mcpo reproduce {suite} seed=0,1"
+    assert document["estimate"]["seconds_left"] > 0
+    assert document["estimate"]["basis"] == "from the cost model"
+
+
+def test_dry_run_is_the_plan(cli: Cli) -> None:
+    assert cli.json("train", "seed=0,1", "--dry-run") == cli.json("plan", "seed=0,1")
+    table2 = cli.json("ablate", "--dry-run")
+    assert table2["runs"] == cli.json("plan", "table2")["runs"]
+    assert table2["command"] == "mcpo ablate"
+    text = cli("plan", "seed=3").stdout
+    assert "mcpo train seed=3" in text
+    assert cli.untouched()
+
+
+def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
+    command = cli.json("plan", "seed=choice(0, 1)")["command"]
+    again = subprocess.run(
+        ["bash", "-c", command.replace("mcpo train", " ".join([*MCPO, "plan", "--json"]))],
+        env=cli.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [run["seed"] for run in json.loads(again.stdout)["runs"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("words", "cword", "offered"),
+    [
+        ("mcpo tr", 1, ["train"]),
+        ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
+        ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
+        # bash splits words at "="
+        ("mcpo train method = mc", 4, ["mcpo"]),
+        ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
+        ("mcpo plan table", 2, ["table1", "table2"]),
+        ("mcpo reproduce ", 2, ["table1", "table2"]),
+        ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
+    ],
+)
+def test_completion(cli: Cli, words: str, cword: int, offered: list[str]) -> None:
+    folder = cli.home / "runs" / "mcpo-toy-s-s0-000000000000"
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text("{}")
+    script = Path(sys.executable).with_name("mcpo")
+    result = subprocess.run(
+        [script],
+        env=cli.env | {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(cword)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    got = [word for word in result.stdout.split() if not words.endswith("method") or word.startswith("method=")]
+    assert got == offered
+
+
+def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
+    command = f"{' '.join(MCPO)} plan table1 --json | head -n 1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(["bash", "-c", command], env=cli.env, capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert os.linesep in result.stdout

@@ -1,0 +1,136 @@
+"""Identity and presets: what names a run, and that everything shipped composes."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import pytest
+
+from mcpo_cli import methods, plan
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import IDENTITY, RUNTIME, Compute, RunSpec, digest
+from mcpo_cli.errors import ConfigError
+
+GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
+
+
+def base() -> RunSpec:
+    return load.load([])[0]
+
+
+def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
+    """Every setting below RunSpec with its path, the method's options left out."""
+    for field in dataclasses.fields(RunSpec):
+        if field.name in GROUPS:
+            for inner in dataclasses.fields(type(field.default)):
+                yield f"{field.name}.{inner.name}", inner
+        elif field.name != "method":
+            yield field.name, field
+
+
+def other(hint: Any, value: Any) -> Any:
+    """Another value of the same type."""
+    if get_origin(hint) is Literal:
+        return next((choice for choice in get_args(hint) if choice != value), f"not {value}")
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1
+    return f"{value}x" if isinstance(value, str) else tuple(item / 2 for item in value)
+
+
+def changed(spec: Any, path: str) -> Any:
+    """`spec` with another value at `path`."""
+    name, _, rest = path.partition(".")
+    value = getattr(spec, name)
+    new = changed(value, rest) if rest else other(get_type_hints(type(spec))[name], value)
+    return dataclasses.replace(spec, **{name: new})
+
+
+@pytest.mark.parametrize(("path", "field"), list(settings()), ids=lambda case: case if isinstance(case, str) else "")
+def test_every_field_says_whether_it_changes_the_result(path: str, field: "dataclasses.Field[Any]") -> None:
+    role = field.metadata["role"]
+    assert role in (IDENTITY, RUNTIME)
+    assert (role == RUNTIME) == path.startswith("compute.")
+    run_id = changed(base(), path).run_id
+    assert (run_id == base().run_id) == (role == RUNTIME)
+
+
+@pytest.mark.parametrize("name", sorted(methods.registry()))
+def test_every_option_of_a_method_is_identity(name: str) -> None:
+    spec = dataclasses.replace(base(), method=methods.get(name))
+    options = [field.name for field in dataclasses.fields(spec.method)]
+    ids = {changed(spec, f"method.{option}").run_id for option in options} | {spec.run_id}
+    assert len(ids) == len(options) + 1
+
+
+def test_methods_with_the_same_options_are_different_runs() -> None:
+    specs = [dataclasses.replace(base(), method=methods.get(name)) for name in methods.registry()]
+    digests = {spec.run_id.rpartition("-")[2] for spec in specs}
+    assert len(digests) == len(specs)
+
+
+def test_runs_share_a_base_policy_whatever_the_method_and_the_training() -> None:
+    assert changed(base(), "train.lr").base_id == base().base_id
+    assert changed(base(), "method.beta").base_id == base().base_id
+    assert changed(base(), "compute.threads").base_id == base().base_id
+    for path in ("seed", "model.hidden", "warmup.lr", "task.max_ops"):
+        assert changed(base(), path).base_id != base().base_id
+
+
+def test_run_id_survives_the_disk() -> None:
+    spec = dataclasses.replace(base(), compute=Compute(threads=7))
+    again = load.from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    assert again.run_id == base().run_id
+
+
+def test_digest_is_stable() -> None:
+    """It names every record on every disk: only RUN_ID_VERSION may change it."""
+    assert digest({"b": [1, 2.5], "a": {"x": None}}) == digest({"a": {"x": None}, "b": [1, 2.5]}) == "fc853c7b967d"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [f"{one}={a}", f"{two}={b}"]
+        for (one, first), (two, second) in itertools.combinations(load.groups().items(), 2)
+        for a in first
+        for b in second
+    ],
+    ids=" ".join,
+)
+def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
+    (spec,) = load.load(overrides)
+    assert load.from_dict(spec.to_dict()) == spec
+
+
+@pytest.mark.parametrize("name", sorted(plan.suites()))
+@pytest.mark.parametrize("scale", load.groups()["scale"])
+def test_every_suite_composes(name: str, scale: str) -> None:
+    suite = load.read_yaml(plan.suites()[name])
+    cells = plan.from_suite(name, [f"scale={scale}"], "mcpo").cells
+    sweep = itertools.product(*suite["sweep"].values())
+    assert len(cells) == len(suite["arms"]) * len(list(sweep))
+    assert {cell.arm for cell in cells} == set(suite["arms"])
+
+
+def test_a_sweep_is_a_product_in_order() -> None:
+    cells = plan.from_overrides(["method=dapo,mcpo", "seed=0,1"]).cells
+    assert [(cell.spec.method.name, cell.spec.seed) for cell in cells] == [
+        ("dapo", 0), ("dapo", 1), ("mcpo", 0), ("mcpo", 1),
+    ]  # fmt: skip
+
+
+def test_overrides_replace_the_sweep_of_a_suite_but_not_what_its_arms_vary() -> None:
+    assert {cell.spec.seed for cell in plan.from_suite("table1", ["seed=5"], "mcpo").cells} == {5}
+    with pytest.raises(ConfigError, match="method is what the arms of table1 differ in"):
+        plan.from_suite("table1", ["method=grpo"], "mcpo")
+
+
+@pytest.mark.parametrize("preset", load.groups()["scale"])
+def test_a_preset_names_itself(preset: str) -> None:
+    (spec,) = load.load([f"scale={preset}"])
+    assert spec.scale == preset

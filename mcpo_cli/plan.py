@@ -50,12 +50,13 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """
     path = suites().get(name)
     if path is None:
-        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=f"mcpo plan {closest(name, suites())}")
+        fix = f"mcpo plan {closest(name, suites())}"
+        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=fix)
     suite = load.read_yaml(path)
     given = {load.override_key(text) for text in overrides}
     varied = {load.override_key(text) for arm in suite["arms"].values() for text in arm}
     for key in sorted(given & varied):
-        raise ConfigError(f"{key} is what the arms of {name} differ in; it cannot be set for all of them", fix="mcpo train")
+        raise ConfigError(f"{key} is what the arms of {name} differ in: it cannot be set for all", fix="mcpo train")
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in suite["sweep"].items() if key not in given]
     cells = [
         Cell(arm, spec)

@@ -29,7 +29,7 @@ HELD_OUT_SHARE = 8
 class Arithmetic:
     """The task with the settings of `task` and, for the warm-up's demonstrations, of `warmup`."""
 
-    vocabulary = (BLANK, EOS, EQUALS, *OPERATORS, *SKILLS, *(str(value) for value in range(MODULUS)))
+    vocabulary = (EOS, BLANK, EQUALS, *OPERATORS, *SKILLS, *(str(value) for value in range(MODULUS)))
 
     def __init__(self, task: Task, warmup: Warmup) -> None:
         self.task = task

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from fakes import write_runs
 from nbclient import NotebookClient
 
 from mcpo_cli.plan import from_suite
+from tests.fakes import write_runs
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 

@@ -12,13 +12,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fakes import TIERS, write_runs
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.plan import Plan, from_suite
+from tests.fakes import TIERS, write_runs
 
 METRICS = {
     "pass@1": lambda n, c: c / n,

@@ -5,11 +5,11 @@ import math
 from pathlib import Path
 
 import pytest
-from fakes import TIERS, write_run, write_runs
 
 from mcpo_cli.analysis import frames
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.plan import Plan, from_suite
+from tests.fakes import TIERS, write_run, write_runs
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ logits against the stock forward pass.
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -64,13 +63,9 @@ class Policy:
         self.model, self.device = model, place
         model.to(place)  # type: ignore[arg-type]
         self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
-        rope: Any = config.rope_parameters
-        half = torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim
-        angle = torch.outer(
-            torch.arange(config.max_position_embeddings, dtype=torch.float64),
-            rope["rope_theta"] ** -half,
-        ).repeat(1, 2)
-        self.cos, self.sin = angle.cos().float().to(self.device), angle.sin().float().to(self.device)
+        positions = torch.arange(config.max_position_embeddings, device=place)[None]
+        cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
+        self.cos, self.sin = cos[0], sin[0]
 
     def parameters(self) -> list[Tensor]:
         """The trained tensors, in a fixed order."""

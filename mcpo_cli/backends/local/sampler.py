@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.local.policy import KeysValues, Policy
+from mcpo_cli.backends.local.policy import Policy
 
 CHUNK = 64
 """Prompts sampled at a time: keeps the keys and values in the processor's cache."""
@@ -19,7 +19,7 @@ CHUNK = 64
 class Rollouts:
     """G responses to each of P prompts, padded to T tokens.
 
-    token_PGT: padded with the blank token. length_PG: tokens, the end token included. ended_PG: closed by
+    token_PGT: padded with the end token. length_PG: tokens, the end token included. ended_PG: closed by
     the end token; the others were cut at T. logp_PGT: log-probability of each token under the sampling
     policy at temperature 1, nats. entropy_PGT: entropy of the policy (temperature 1) where the token was
     drawn, nats.
@@ -64,20 +64,21 @@ def sample(
 def _sample(policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int) -> Rollouts:
     T, P, G = uniform_TPG.shape
     shape = (P, G, T)
-    token = prompt_PS.new_zeros(shape)
-    logp, entropy = uniform_TPG.new_zeros(shape), uniform_TPG.new_zeros(shape)
+    token = prompt_PS.new_full(shape, eos)
     length_PG = prompt_PS.new_full((P, G), T)
     ended_PG = torch.zeros(P, G, dtype=torch.bool, device=prompt_PS.device)
 
     first_PV, prompts = policy.prompt(prompt_PS)
     logits_PGV = first_PV[:, None].expand(P, G, -1)
-    past = _empty(policy, P, G, T)
+    logp, entropy = first_PV.new_zeros(shape), first_PV.new_zeros(shape)
+    room = (P, policy.heads, G, T, policy.head_dim)
+    past = [(k.new_empty(room), v.new_empty(room)) for k, v in prompts]
     active_A = torch.arange(P, device=prompt_PS.device)
     for t in range(T):
         logp_AGV = logits_PGV.log_softmax(-1)
         token_AG = draw(logits_PGV if temperature != 1 else logp_AGV, temperature, uniform_TPG[t, active_A])
         live_AG = ~ended_PG[active_A]
-        token[active_A, :, t] = token_AG * live_AG
+        token[active_A, :, t] = token_AG.where(live_AG, eos)
         logp[active_A, :, t] = logp_AGV.gather(-1, token_AG[..., None]).squeeze(-1) * live_AG
         entropy[active_A, :, t] = -(logp_AGV.exp() * logp_AGV).sum(-1) * live_AG
         stops_AG = live_AG & (token_AG == eos)
@@ -102,9 +103,3 @@ def draw(logits_V: Tensor, temperature: float, uniform: Tensor) -> Tensor:
     cumulative_V = (logits_V / temperature).softmax(-1).cumsum(-1)
     # Rounding may leave the last entry below the quantile.
     return (cumulative_V < uniform[..., None] * cumulative_V[..., -1:]).sum(-1)
-
-
-def _empty(policy: Policy, P: int, G: int, T: int) -> KeysValues:
-    shape = (P, policy.heads, G, T, policy.head_dim)
-    layers = policy.model.config.num_hidden_layers
-    return [(torch.empty(shape, device=policy.device), torch.empty(shape, device=policy.device)) for _ in range(layers)]

@@ -13,7 +13,7 @@ from mcpo_cli.benchmarks import Problem
 
 @dataclass(frozen=True)
 class Encoded:
-    """P problems: prompt_PS, and gold_PT with its end token, padded with the blank token; lengths_P in tokens."""
+    """P problems: prompt_PS, and gold_PT with its end token, padded with the end token; lengths_P in tokens."""
 
     prompt_PS: Tensor
     gold_PT: Tensor

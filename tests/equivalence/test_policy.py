@@ -1,0 +1,203 @@
+"""Our forward pass and sampler against the stock Qwen3, and an update against the same update without shortcuts."""
+
+import dataclasses
+
+import pytest
+import torch
+from torch import Tensor
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
+from mcpo_cli.backends.local.tasks import encode
+from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
+from mcpo_cli.benchmarks.arithmetic import Arithmetic
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.methods import Method, get
+
+TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+EOS = TOKENIZER.eos_token_id
+G, T = 4, 9
+
+
+def new_policy(seed: int = 0) -> Policy:
+    """A random policy in float64; the stock norm still computes in float32, hence the tolerances."""
+    model = policies.build(Model(layers=2), TOKENIZER, seed).double()
+    # Larger than a fresh model's, so that attention matters to the result.
+    for parameter in model.model.layers.parameters():
+        parameter.data *= 4
+    return Policy(model, torch.device("cpu"))
+
+
+def prompts(count: int) -> Tensor:
+    spec = load(["scale=smoke"])[0]
+    return encode(TOKENIZER, benchmarks.of(spec).training(0, 0, count), T).prompt_PS
+
+
+def stock_logits(policy: Policy, rollouts: Rollouts) -> Tensor:
+    """logits_PGTV by the model's own forward pass over prompt and response written out."""
+    P, S = rollouts.prompt_PS.shape
+    full = torch.cat([rollouts.prompt_PS[:, None].expand(P, G, S), rollouts.token_PGT], -1).reshape(P * G, -1)
+    logits: Tensor = policy.model(full).logits[:, S - 1 : -1]
+    return logits.reshape(P, G, rollouts.token_PGT.shape[-1], -1)
+
+
+@pytest.fixture(scope="module")
+def rollouts() -> Rollouts:
+    return sample(new_policy(), prompts(6), G, T, 1.0, EOS, seed=3)
+
+
+def test_logits_and_gradients_equal_the_stock_forward_pass(rollouts: Rollouts) -> None:
+    ours, stock = new_policy(), new_policy()
+    mask_PGT = rollouts.mask_PGT
+    logits = ours.response(rollouts.prompt_PS, rollouts.token_PGT, mask_PGT)
+    expected = stock_logits(stock, rollouts)
+    assert torch.allclose(logits[mask_PGT], expected[mask_PGT], atol=5e-5)
+    (logits.log_softmax(-1)[mask_PGT] ** 2).sum().backward()
+    (expected.log_softmax(-1)[mask_PGT] ** 2).sum().backward()
+    for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
+        assert mine.grad is not None
+        assert theirs.grad is not None
+        assert torch.allclose(mine.grad, theirs.grad, atol=1e-4 * float(theirs.grad.abs().max())), name
+
+
+def test_sampler_records_exact_log_probabilities_and_entropies(rollouts: Rollouts) -> None:
+    mask_PGT = rollouts.mask_PGT
+    logp = stock_logits(new_policy(), rollouts).log_softmax(-1)
+    taken = logp.gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+    assert torch.allclose(rollouts.logp_PGT[mask_PGT], taken[mask_PGT], atol=5e-5)
+    entropy = -(logp.exp() * logp).sum(-1)
+    assert torch.allclose(rollouts.entropy_PGT[mask_PGT], entropy[mask_PGT], atol=5e-5)
+    assert not rollouts.logp_PGT[~mask_PGT].any()
+    assert torch.allclose(log_probs(new_policy(), rollouts)[mask_PGT], taken[mask_PGT], atol=5e-5)
+
+
+def test_responses_end_at_the_end_token_and_nowhere_else(rollouts: Rollouts) -> None:
+    assert rollouts.ended_PG.any()
+    for token_T, length, ended in zip(
+        rollouts.token_PGT.view(-1, T), rollouts.length_PG.view(-1), rollouts.ended_PG.view(-1), strict=True
+    ):
+        assert (token_T[: length - 1] != EOS).all()
+        assert bool(token_T[length - 1] == EOS) == bool(ended)
+        assert ended or length == T
+
+
+def test_a_group_does_not_depend_on_the_groups_beside_it() -> None:
+    policy, prompt_PS = new_policy(), prompts(6)
+    whole = sample(policy, prompt_PS, G, T, 1.0, EOS, seed=3)
+    changed = prompt_PS.clone()
+    changed[1:] = changed[1:].flip(0)
+    beside = sample(policy, changed, G, T, 1.0, EOS, seed=3)
+    assert torch.equal(whole.token_PGT[0], beside.token_PGT[0])
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.0])
+def test_draws_follow_the_distribution(temperature: float) -> None:
+    logits = torch.tensor([0.0, 1.0, -1.0, 2.0])
+    uniform = (torch.arange(100_000) + 0.5) / 100_000
+    share = draw(logits.expand(100_000, 4), temperature, uniform).bincount(minlength=4) / 100_000
+    assert torch.allclose(share, (logits / temperature).softmax(-1), atol=1e-4)
+    assert int(draw(logits, temperature, torch.tensor(1.0))) <= 3
+
+
+def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
+    """Groups of every class: all wrong, mixed, mastered."""
+    correct_PG = torch.tensor(
+        [[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 0]]
+    ).bool()
+    reward_PG = correct_PG.double()
+    return GradedBatch(rollouts, correct_PG, reward_PG, method.advantages(reward_PG, correct_PG))
+
+
+def updated(
+    spec: RunSpec, rollouts: Rollouts, micro_batch: int, steps: int = 2
+) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """Weights and metrics after two global steps of two mini-batches on the same rollouts."""
+    policy = new_policy()
+    updater = Updater(policy, spec.method, spec.train, micro_batch, policy.copy() if spec.method.needs_anchor else None)
+    metrics: dict[str, float] = {}
+    for step in range(1, steps + 1):
+        metrics = updater.global_step(graded(rollouts, spec.method), step)
+    return {name: value.detach() for name, value in policy.model.named_parameters()}, metrics
+
+
+SPEC = load(["scale=smoke", "train.prompts=6", "train.mini_batch=3", "train.lr=1e-3"])[0]
+
+
+@pytest.mark.parametrize(
+    "method",
+    [get("dapo"), get("mcpo"), get("mcpo", anchor="previous_step"), get("mcpo", aggregation="token-mean")],
+    ids=lambda method: f"{method.label}-{getattr(method, 'anchor', '')}-{method.aggregation}",
+)
+def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Method) -> None:
+    spec = dataclasses.replace(SPEC, method=method)
+    one, metrics_one = updated(spec, rollouts, micro_batch=6)
+    many, metrics_many = updated(spec, rollouts, micro_batch=1)
+    for name, value in one.items():
+        assert torch.allclose(value, many[name], atol=1e-6), name
+    assert metrics_one == pytest.approx(metrics_many, abs=1e-6)
+
+
+def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts) -> None:
+    """All sequences through the stock forward pass and a loss written out by hand give the same gradient."""
+    method = get("mcpo")
+    spec = dataclasses.replace(SPEC, method=method, train=dataclasses.replace(SPEC.train, mini_batch=6, grad_clip=1e9))
+    ours, stock = new_policy(), new_policy()
+    for policy in (ours, stock):
+        # Away from the rollout policy, or every ratio is 1 and the hinge idle.
+        policy.model.model.embed_tokens.weight.data += 0.02
+    batch = graded(rollouts, method)
+    updater = Updater(ours, method, spec.train, 2, None)
+    updater._mini_batch(batch, torch.arange(6), True, UnusedSums(), torch.zeros(6, dtype=torch.bool))
+
+    logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+    total = torch.zeros((), dtype=torch.float64)
+    mastered = int(batch.mastered_P.sum()) * G
+    for p in range(6):
+        for g in range(G):
+            n = int(rollouts.length_PG[p, g])
+            d = (logp - rollouts.logp_PGT)[p, g, :n]
+            a = batch.advantage_PG[p, g]
+            total = total - torch.minimum(d.exp() * a, d.exp().clamp(0.8, 1.28) * a).mean() / (6 * G)
+            if batch.mastered_P[p]:
+                k3 = d.exp() - d - 1
+                edge = torch.where(d > 0, 0.01, -0.01)
+                total = total + torch.where(d.abs() > 0.01, k3 - (edge.exp() - edge - 1), 0.0).mean() / mastered
+    total.backward()
+    for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
+        assert mine.grad is not None
+        assert theirs.grad is not None
+        assert torch.allclose(mine.grad, theirs.grad, atol=1e-4 * float(theirs.grad.abs().max())), name
+
+
+class UnusedSums:
+    """Takes metrics and forgets them."""
+
+    def add(self, *_: object) -> None:
+        pass
+
+
+def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Rollouts) -> None:
+    before = {name: value.detach().clone() for name, value in new_policy().model.named_parameters()}
+    policy = new_policy()
+    updater = Updater(policy, get("mcpo"), SPEC.train, 2, None)
+    correct_PG = torch.zeros(6, G, dtype=torch.bool)
+    nothing = GradedBatch(rollouts, correct_PG, correct_PG.double(), correct_PG.double())
+    metrics = updater.global_step(nothing, 1)
+    assert metrics["train/grad_norm"] == 0
+    for name, value in policy.model.named_parameters():
+        assert torch.equal(value, before[name])
+
+
+def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollouts: Rollouts) -> None:
+    alone = dataclasses.replace(SPEC.train, mini_batch=6)
+    whole = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0), train=alone)
+    assert updated(whole, rollouts, 6, steps=1)[1]["hinge/tokens_active"] == 0
+    halves = dataclasses.replace(SPEC, method=get("mcpo", delta=0.0))
+    # Prompts 1 and 4 are mastered, one in each mini-batch: only the second one is felt.
+    metrics = updated(halves, rollouts, 6, steps=1)[1]
+    assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
+    assert metrics["hinge/penalty"] > 0

@@ -1,0 +1,108 @@
+"""The task: right answers by an independent evaluator, disjoint held-out tiers, streams that can be resumed."""
+
+import operator as operators
+import re
+
+import pytest
+import torch
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.tasks import encode
+from mcpo_cli.benchmarks import Problem, correct
+from mcpo_cli.benchmarks.arithmetic import held_out
+from mcpo_cli.config.load import load
+from mcpo_cli.grading import overlong
+
+APPLY = {"+": operators.add, "-": operators.sub, "*": operators.mul}
+REGIMES = ["drift", "skills-drift"]
+
+
+def benchmark(regime: str, *overrides: str) -> benchmarks.Benchmark:
+    return benchmarks.of(load([f"regime={regime}", *overrides])[0])
+
+
+def by_hand(problem: Problem) -> str:
+    """The trace by Python's own arithmetic, written apart from the generator."""
+    words = [word for word in problem.text.split() if word not in "_="]
+    turn = "ABC".index(words.pop(0)) if words[0] in "ABC" else 0
+    value, trace = int(words[0]), []
+    for operator, operand in zip(words[1::2], words[2::2], strict=True):
+        meaning = "+-*"[("+-*".index(operator) + turn) % 3]
+        value = {"+": operators.add, "-": operators.sub, "*": operators.mul}[meaning](value, int(operand)) % 11
+        trace.append(str(value))
+    return " = ".join(trace)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_golds_are_right_and_prompts_have_one_length(regime: str) -> None:
+    task = benchmark(regime)
+    problems = [*task.training(0, 0, 300), *task.demonstrations(0, 1, 100)]
+    problems += [problem for tier in task.tiers(50).values() for problem in tier]
+    assert len({len(problem.text.split()) for problem in problems}) == 1
+    for problem in problems:
+        assert re.fullmatch(r"([ABC] )?\d+( [-+*] \d+)+( _)* =", problem.text)
+        assert problem.gold == by_hand(problem)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_nothing_trained_on_is_ever_evaluated(regime: str) -> None:
+    task = benchmark(regime)
+    evaluated = {problem.text for tier in task.tiers(200).values() for problem in tier}
+    assert len(evaluated) == 600
+    trained = {problem.text for seed in range(3) for problem in task.training(seed, 0, 3000)}
+    trained |= {problem.text for step in range(30) for problem in task.demonstrations(0, step, 128)}
+    assert not evaluated & trained
+    assert all(held_out(Problem(text, "")) for text in evaluated)
+    assert not any(held_out(Problem(text, "")) for text in trained)
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_the_training_stream_does_not_depend_on_how_it_is_read(regime: str) -> None:
+    task = benchmark(regime)
+    whole = task.training(7, 1000, 100)
+    assert [*task.training(7, 1000, 37), *task.training(7, 1037, 63)] == whole
+    assert task.training(8, 1000, 100) != whole
+
+
+def test_a_pool_comes_back_once_an_epoch_in_another_order() -> None:
+    task = benchmark("skills-drift")
+    first, second = task.training(0, 0, 1024), task.training(0, 1024, 1024)
+    assert len({problem.text for problem in first}) == 1024
+    assert {problem.text for problem in first} == {problem.text for problem in second}
+    assert first != second
+
+
+def test_tiers_are_the_same_for_everyone_and_named_by_difficulty() -> None:
+    assert list(benchmark("drift").tiers(3)) == ["k2-3", "k5-6", "k7-8"]
+    assert list(benchmark("skills-drift").tiers(3)) == ["skill-A", "skill-B", "skill-C"]
+    assert benchmark("drift", "seed=5").tiers(20) == benchmark("paper-shaped").tiers(20)
+
+
+def test_grading_tokens_says_what_grading_text_says() -> None:
+    task = benchmark("drift")
+    problems = task.training(0, 0, 40)
+    tokenizer = tokenizers.build(task.vocabulary)
+    batch = encode(tokenizer, problems, 20)
+    eos = tokenizer.eos_token_id
+    wrong = [f"{problem.gold} = 3" for problem in problems]
+    shifted = [problems[(i + 1) % 40].gold for i in range(40)]
+    for texts in ([problem.gold for problem in problems], wrong, shifted):
+        ids = [[*tokenizer(text)["input_ids"], eos] for text in texts]
+        token = torch.tensor([[*row, *[tokenizer.pad_token_id] * (20 - len(row))] for row in ids])[:, None]
+        length = torch.tensor([[len(row)] for row in ids])
+        nothing = torch.zeros(token.shape)
+        rollouts = Rollouts(batch.prompt_PS, token, length, length > 0, nothing, nothing)
+        decoded = [tokenizer.decode(row[:-1]) for row in ids]
+        expected = [correct(text, problem) for text, problem in zip(decoded, problems, strict=True)]
+        assert batch.correct(rollouts).squeeze(-1).tolist() == expected
+        # The gold answer without its end token is not finished, hence not right.
+        assert not batch.correct(Rollouts(batch.prompt_PS, token, length - 1, length > 0, nothing, nothing)).any()
+
+
+@pytest.mark.parametrize(("length", "expected"), [(0, 0.0), (16, 0.0), (17, -0.25), (18, -0.5), (20, -1.0), (25, -1.0)])
+def test_overlong_penalty_falls_linearly_in_the_cache(length: int, expected: float) -> None:
+    assert float(overlong.penalty(torch.tensor(length), 20, 4, 1.0)) == expected
+    assert float(overlong.penalty(torch.tensor(length), 20, 4, 0.5)) == expected / 2
+    assert float(overlong.penalty(torch.tensor(length), 20, 0, 1.0)) == 0

@@ -40,7 +40,7 @@ class LocalEngine(Trainer):
         model, tokenizer = workload.fresh_model(spec)
         self.grade = grade
         self.scrap = tempfile.TemporaryDirectory()
-        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), Policy(model), tokenizer)
+        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), Policy(model, torch.device("cpu")), tokenizer)
 
     def sample_round(self, refill: int) -> Sampled:
         """As the trainer's own, but no token ends a response."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -19,6 +19,8 @@ PIPE_WIDTH = 160
 """Columns where there is no terminal: wide enough that no name is cut."""
 LINE_SECONDS = 5.0
 """The least time between two lines about the same run."""
+BAR_WIDTH = 120
+"""Columns from which on a running cell has a bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 
@@ -94,14 +96,17 @@ class LiveDisplay:
         self.console.print(text, markup=False)
 
     def _table(self, view: View) -> Table:
+        running = [cell for cell in view.cells if cell.state == "running"]
+        names = [cell.cell.spec.run_id for cell in running]
         table = Table.grid(padding=(0, 1))
-        for _ in range(3):
-            table.add_column(no_wrap=True, overflow="ellipsis")
-        for cell in view.cells:
-            if cell.state == "running":
-                steps = cell.cell.spec.train.steps
-                bar = ProgressBar(total=steps, completed=cell.progress.step, width=max(5, self.console.width // 6))
-                table.add_row(cell.cell.spec.run_id, bar, details(cell))
+        # Where room is short the metrics give way, and before them the bar, but never a name.
+        table.add_column(no_wrap=True, min_width=max(map(len, names), default=0))
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for name, cell in zip(names, running, strict=True):
+            row: list[RenderableType] = [name, details(cell)]
+            if self.console.width >= BAR_WIDTH:
+                row.append(ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=16))
+            table.add_row(*row)
         return table
 
 

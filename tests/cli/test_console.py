@@ -1,0 +1,79 @@
+"""The displays, fed with plans that never ran."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from mcpo_cli import console, plan
+from mcpo_cli.runs.progress import CellView, Progress, View
+from mcpo_cli.store.records import State
+
+CELLS = plan.from_overrides(["seed=0,1,2"]).cells
+STEP = Progress(
+    step=12,
+    phase="step 13 of 40",
+    metrics={"train/accuracy": 0.4321, "mastery/mastered": 0.11},
+    pass_at_1=0.25,
+    seconds_left=65.0,
+)
+
+
+def view(*states: State, progress: Progress = STEP, error: str | None = None) -> View:
+    cells = [
+        CellView(cell, state, progress, error if state == "failed" else None)
+        for cell, state in zip(CELLS, states, strict=True)
+    ]
+    return View("table1", cells, elapsed=61.0, seconds_left=3723.0, stopping=False)
+
+
+def test_header_counts_and_estimates() -> None:
+    text = console.header(view("done", "running", "planned"))
+    assert text == "table1: 1 of 3 runs done, 1:01 elapsed, about 1:02:03 left"
+
+
+def test_details_hold_phase_metrics_and_time() -> None:
+    (_, running, _) = view("done", "running", "planned").cells
+    assert console.details(running) == "step 13 of 40, accuracy 0.432, mastered 0.110, eval pass@1 0.250, 1:05 left"
+    assert console.details(CellView(CELLS[0], "running", Progress())) == "starting"
+
+
+def test_lines_tell_changes_at_once_and_progress_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    with console.LineDisplay() as display:
+        for _ in range(100):
+            display.update(view("done", "running", "running"))
+            clock[0] += 0.25
+        display.update(view("done", "done", "failed", error="no luck"))
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    second = CELLS[1].spec.run_id
+    assert out == ""
+    assert f"{second}: running" in lines
+    assert f"{second}: done (2 of 3)" in lines
+    assert f"{CELLS[2].spec.run_id}: failed (no luck)" in lines
+    # 25 seconds: at most a line every five of them
+    assert 4 <= sum(line.startswith(f"{second}: step 13") for line in lines) <= 5
+    assert not any(line.startswith(CELLS[0].spec.run_id) for line in lines)
+
+
+@pytest.mark.parametrize("width", [30, 60, 120])
+def test_the_live_display_fits_the_terminal(width: int) -> None:
+    screen = io.StringIO()
+    with console.LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
+        display.update(view("done", "running", "failed", error="no luck"))
+        display.note("a word")
+    lines = [line for part in screen.getvalue().split("\x1b") for line in part.splitlines()]
+    assert all(len(line) <= width + 5 for line in lines)
+    assert "mcpo-toy-s-s1" in screen.getvalue()
+    assert "no luck" in " ".join(screen.getvalue().split())
+    assert "a word" in screen.getvalue()
+
+
+def test_tables_cut_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    name = CELLS[0].spec.run_id
+    console.print_table(["run", "note"], [[name, "[bold]as it is[/bold]"]])
+    assert capsys.readouterr().out.split("\n")[1].split("  ")[0] == name

@@ -1,0 +1,121 @@
+"""`mcpo train` and `mcpo reproduce` for real, at the smallest scale."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mcpo_cli import plan
+from mcpo_cli.runs.journal import Journal
+from tests.cli.conftest import MCPO, Cli
+from tests.fakes import write_runs
+
+OFFLINE = "compute.tracking_uri=offline"
+QUICK = ("scale=smoke", OFFLINE, "warmup.target_accuracy=0", "train.max_response=16")
+"""No warm-up: the policy knows nothing, which is enough to see the machinery work."""
+LONG = (*QUICK, "train.steps=40", "compute.checkpoint_every=1", "eval.every=40")
+
+
+def journal(home: Path) -> Journal:
+    """The journal of the only run."""
+    (folder,) = (home / "runs").iterdir()
+    return Journal(folder)
+
+
+def reproducible(run: dict[str, Any]) -> dict[str, float]:
+    """Final metrics without the clock's."""
+    return {name: value for name, value in run["metrics"].items() if not name.startswith("perf/")}
+
+
+def start(cli: Cli, *arguments: str) -> "subprocess.Popen[str]":
+    """`mcpo train` in a session of its own, once it has recorded its first steps."""
+    process = subprocess.Popen(
+        [*MCPO, "train", *arguments], env=cli.env, text=True, stderr=subprocess.PIPE, start_new_session=True
+    )
+    while not (cli.home / "runs").exists() or len(journal(cli.home).steps()) < 2:
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)
+    return process
+
+
+def test_train_list_show_and_sync(cli: Cli) -> None:
+    result = cli("train", *QUICK, "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    (run,) = document["runs"]
+    assert document["home"] == str(cli.home)
+    assert document["suite"] == "train"
+    assert {key: run[key] for key in ("arm", "method", "model", "seed", "state")} == {
+        "arm": "mcpo", "method": "mcpo", "model": "toy-s", "seed": 0, "state": "done",
+    }  # fmt: skip
+    assert run["metrics"]["train/accuracy"] >= 0
+    assert any(name.startswith("eval/") and name.endswith("/pass_at_1") for name in run["metrics"])
+    assert "1 of 1" in result.stderr
+
+    assert cli.json("train", *QUICK) == document
+    assert len(journal(cli.home).attempts()) == 1
+
+    (row,) = cli.json("runs", "list", "--state", "done")["runs"]
+    assert (row["run_id"], row["step"], row["suite"]) == (run["run_id"], 3, "train")
+    assert cli.json("runs", "list", "--state", "failed")["runs"] == []
+    shown = cli.json("runs", "show", run["run_id"][:14])
+    assert shown["metrics"] == run["metrics"]
+    assert shown["spec"]["train"]["steps"] == 3
+    assert shown["attempts"][0]["state"] == "done"
+    assert "attempt_1/metrics.jsonl" in shown["files"]
+    missing = cli("runs", "show", run["run_id"][:-1] + "x")
+    assert missing.returncode == 2
+    assert run["run_id"] in missing.stderr
+
+    assert not (cli.home / "mlflow.db").exists()
+    assert cli.json("runs", "sync")["points"][run["run_id"]] > 0
+    assert cli.json("runs", "sync")["points"][run["run_id"]] == 0
+    assert (cli.home / "mlflow.db").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_cleanly_and_the_same_command_continues(cli: Cli, tmp_path: Path) -> None:
+    process = start(cli, *LONG)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"mcpo train {' '.join(LONG)}" in talk
+    assert "Traceback" not in talk
+    assert cli.json("runs", "list")["runs"][0]["state"] == "interrupted"
+    (run,) = cli.json("train", *LONG)["runs"]
+    assert run["state"] == "done"
+    assert len(journal(cli.home).attempts()) == 2
+    (whole,) = Cli(tmp_path / "other").json("train", *LONG)["runs"]
+    assert reproducible(run) == reproducible(whole)
+
+
+@pytest.mark.slow
+def test_a_killed_scheduler_leaves_no_worker_behind(cli: Cli) -> None:
+    process = start(cli, *LONG)
+    (worker,) = psutil.Process(process.pid).children()
+    process.kill()
+    process.communicate()
+    worker.wait(timeout=60)
+    assert cli.json("runs", "list")["runs"][0]["state"] == "interrupted"
+
+
+def test_reproduce_trains_nothing_again_and_changes_no_digit(cli: Cli) -> None:
+    arguments = ("table1", "scale=smoke", "seed=0,1", OFFLINE)
+    write_runs(plan.from_suite("table1", list(arguments[1:]), "mcpo reproduce table1"))
+    first = cli("reproduce", *arguments)
+    assert first.returncode == 0, first.stderr
+    reports = {path: path.read_bytes() for path in sorted((cli.home / "reports").glob("**/*")) if path.is_file()}
+    assert {path.suffix for path in reports} == {".md", ".csv", ".tex"}
+    assert all(str(path) in first.stderr for path in reports)
+    document = cli.json("reproduce", *arguments)
+    assert len(document["runs"]) == 8
+    assert document["table1"]
+    assert sorted(document["files"]) == [str(path) for path in reports]
+    assert {path: path.read_bytes() for path in reports} == reports
+    assert {run["state"] for run in document["runs"]} == {"done"}
+    assert not list((cli.home / "runs").glob("*/attempt_2"))

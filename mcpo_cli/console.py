@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mcpo_cli.runs.journal import finite
 from mcpo_cli.runs.progress import CellView, View
 
 PIPE_WIDTH = 160
@@ -26,8 +27,8 @@ STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": 
 
 
 def print_json(document: Any) -> None:
-    """Exactly one JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, indent=2) + "\n")
+    """Exactly one JSON document on stdout; JSON has no NaN, see `journal.finite`."""
+    sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
 
 
 def print_text(text: str) -> None:

@@ -118,17 +118,18 @@ class FinalSteps:
 
 
 def dumps(data: Any) -> str:
-    """JSON on one line; non-finite floats become the strings "nan", "inf" and "-inf", which float() reads."""
-    return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
+    """JSON on one line; float() reads the strings of `finite` back."""
+    return json.dumps(finite(data), ensure_ascii=False, allow_nan=False)
 
 
-def _finite(data: Any) -> Any:
+def finite(data: Any) -> Any:
+    """`data` with non-finite floats as the strings "nan", "inf" and "-inf"."""
     if isinstance(data, float) and not math.isfinite(data):
         return str(data)
     if isinstance(data, Mapping):
-        return {key: _finite(value) for key, value in data.items()}
+        return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):
-        return [_finite(value) for value in data]
+        return [finite(value) for value in data]
     return data
 
 

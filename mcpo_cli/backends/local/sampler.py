@@ -12,7 +12,7 @@ from torch import Tensor
 from mcpo_cli.backends.local.policy import Policy
 
 CHUNK = 64
-"""Prompts sampled at a time: keeps the keys and values in the processor's cache."""
+"""Prompts sampled at a time, for each thread: keeps keys and values in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,9 @@ def sample(
     P = prompt_PS.shape[0]
     generator = torch.Generator().manual_seed(seed)
     uniform_TPG = torch.rand(max_response, P, rollouts, generator=generator).to(policy.device)
-    chunks = range(0, P, CHUNK)
-    return concatenate(
-        [_sample(policy, prompt_PS[i : i + CHUNK], uniform_TPG[:, i : i + CHUNK], temperature, eos) for i in chunks]
-    )
+    chunk = CHUNK * torch.get_num_threads()
+    parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), strict=True)
+    return concatenate([_sample(policy, part_PS, part_TPG, temperature, eos) for part_PS, part_TPG in parts])
 
 
 def _sample(policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int) -> Rollouts:

@@ -179,7 +179,6 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
     """
     torch.set_num_threads(spec.compute.threads)
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
     policy, tokenizer = base_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
     if saved := checkpoint.newest(attempt.folder.parent):

@@ -1,0 +1,42 @@
+"""A worker that kills itself: `python -m tests.e2e.killer RUN_ID POINT N` sends itself SIGKILL at the N-th call of POINT.
+
+POINT names a function the engine calls at a moment worth dying at; the kill comes before the call does anything.
+"""
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+from mcpo_cli.runs import worker
+
+POINTS = {
+    "warm-up": ("mcpo_cli.backends.local.warmup", "cross_entropy"),
+    "sampling": ("mcpo_cli.backends.local.train", "sample"),
+    "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
+    "evaluation": ("mcpo_cli.backends.local.evaluate", "sample"),
+    "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
+    "checkpoint rename": ("mcpo_cli.backends.local.checkpoint", "write_atomic"),
+}
+
+
+def die_at(point: str, call: int) -> None:
+    """Replace the function of `point` by one that ends the process at its `call`-th call."""
+    module, name = POINTS[point]
+    owner = importlib.import_module(module)
+    original, calls = getattr(owner, name), 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments, **options)
+
+    setattr(owner, name, counted)
+
+
+if __name__ == "__main__":
+    die_at(sys.argv[2], int(sys.argv[3]))
+    sys.exit(worker.work(sys.argv[1]))

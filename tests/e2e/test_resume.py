@@ -1,0 +1,136 @@
+"""The same spec gives the same numbers bit for bit: twice in a row, and after SIGKILL at any moment."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import missing, state
+from mcpo_cli.runs.journal import Journal, write_atomic
+
+pytestmark = pytest.mark.slow
+
+METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previous_step", "method.delta=0"]}
+KILLS = [
+    ("mcpo", "warm-up", 20),
+    ("dapo", "sampling", 4),
+    ("mcpo", "gradient step", 3),
+    ("dapo", "gradient step", 5),
+    ("mcpo", "evaluation", 2),
+    ("dapo", "evaluation", 5),
+    ("mcpo", "checkpoint write", 5),
+    ("dapo", "checkpoint rename", 2),
+]
+
+
+def spec_of(method: str) -> RunSpec:
+    # Two rollouts at a low temperature: some prompts are mastered even by a policy this weak.
+    shape = [
+        "train.prompts=32",
+        "train.mini_batch=8",
+        "train.rollouts=2",
+        "train.temperature=0.3",
+        "train.max_refills=200",
+    ]
+    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
+    return load([*quick, *shape, *METHODS[method]])[0]
+
+
+def work(home: Path, spec: RunSpec, *killer: str) -> int:
+    """Run the worker, or the one that kills itself; returns its exit code."""
+    folder = home / "runs" / spec.run_id
+    if not (folder / "spec.json").exists():
+        write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
+    module = "tests.e2e.killer" if killer else "mcpo_cli.runs.worker"
+    environment = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", module, spec.run_id, *killer]
+    return subprocess.run(command, env=environment, check=False, capture_output=True).returncode
+
+
+def records(home: Path, spec: RunSpec) -> dict[str, Any]:
+    """Everything that must not differ: metrics without the clock's, groups, evaluations, final weights."""
+    folder = home / "runs" / spec.run_id
+    journal = Journal(folder)
+    assert not missing(folder, spec)
+    steps = [
+        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith("perf/")})
+        for row in journal.steps()
+    ]
+    policy = journal.attempts()[-1] / "policy" / "model.safetensors"
+    return {"steps": steps, "groups": journal.groups(), "eval": journal.eval(), "policy": checkpoint.checksum(policy)}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Home and records of an uninterrupted run of each method."""
+    found = {}
+    for method in METHODS:
+        home = tmp_path_factory.mktemp(method)
+        assert work(home, spec_of(method)) == 0
+        found[method] = home, records(home, spec_of(method))
+    return found
+
+
+def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, dict[str, Any]]]) -> None:
+    for _, expected in uninterrupted.values():
+        assert all(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
+    assert all(metrics["hinge/tokens_active"] > 0 for _, metrics in uninterrupted["mcpo"][1]["steps"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_spec_twice(
+    method: str, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    spec = spec_of(method)
+    assert work(tmp_path, spec) == 0
+    assert records(tmp_path, spec) == uninterrupted[method][1]
+
+
+@pytest.mark.parametrize(("method", "point", "call"), KILLS)
+def test_killed_and_started_again(
+    method: str, point: str, call: int, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    home, expected = uninterrupted[method]
+    spec = spec_of(method)
+    folder = tmp_path / "runs" / spec.run_id
+    if point != "warm-up":
+        shutil.copytree(home / "cache", tmp_path / "cache")
+    assert work(tmp_path, spec, point, str(call)) == -signal.SIGKILL
+    assert state(folder, spec) == "interrupted"
+    assert work(tmp_path, spec) == 0
+    assert state(folder, spec) == "done"
+    assert len(Journal(folder).attempts()) == 2
+    assert records(tmp_path, spec) == expected
+
+
+def test_a_damaged_checkpoint_is_passed_over(
+    uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    """One flipped bit in the newest checkpoint: the one before it is taken, and the result is the same."""
+    home, expected = uninterrupted["dapo"]
+    spec = spec_of("dapo")
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    # Dies while it evaluates after the last step: the checkpoints of steps 0 and 2 are there.
+    assert work(tmp_path, spec, "evaluation", "8") == -signal.SIGKILL
+    folder = tmp_path / "runs" / spec.run_id
+    newest = checkpoint.newest(folder)
+    assert newest is not None
+    assert checkpoint.step_of(newest) == 2
+    damaged = newest / "policy.safetensors"
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    older = checkpoint.newest(folder)
+    assert older is not None
+    assert checkpoint.step_of(older) == 0
+    assert work(tmp_path, spec) == 0
+    assert records(tmp_path, spec) == expected

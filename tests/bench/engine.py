@@ -58,5 +58,4 @@ class LocalEngine(Trainer):
         self.step += 1
         start = time.perf_counter()
         self.global_step()
-        elapsed = time.perf_counter() - start
-        return elapsed
+        return time.perf_counter() - start

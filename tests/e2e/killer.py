@@ -1,4 +1,4 @@
-"""A worker that kills itself: `python -m tests.e2e.killer RUN_ID POINT N` sends itself SIGKILL at the N-th call of POINT.
+"""A worker that kills itself: `python -m tests.e2e.killer RUN_ID POINT N` dies by SIGKILL at the N-th call of POINT.
 
 POINT names a function the engine calls at a moment worth dying at; the kill comes before the call does anything.
 """

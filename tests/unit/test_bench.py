@@ -2,8 +2,6 @@
 
 import dataclasses
 
-import torch
-
 from mcpo_cli.runs.journal import Journal
 from tests.bench import engine, flops, workload
 

@@ -85,7 +85,7 @@ class Train:
     -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
     """
 
-    steps: int = identity(40, ge=1)
+    steps: int = identity(30, ge=1)
     prompts: int = identity(128, ge=1)
     rollouts: int = identity(16, ge=2)
     mini_batch: int = identity(64, ge=1)
@@ -111,7 +111,7 @@ class Eval:
     problems: int = identity(200, ge=1, le=1000)
     samples: int = identity(8, ge=1)
     temperature: float = identity(0.7, gt=0)
-    every: int = identity(20, ge=1)
+    every: int = identity(10, ge=1)
 
 
 @dataclass(frozen=True)

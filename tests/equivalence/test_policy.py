@@ -12,7 +12,7 @@ from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tasks import encode
-from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
+from mcpo_cli.backends.local.update import GradedBatch, Sums, Updater, log_probs
 from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
@@ -151,7 +151,7 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
         policy.model.model.embed_tokens.weight.data += 0.02
     batch = graded(rollouts, method)
     updater = Updater(ours, method, spec.train, 2, None)
-    updater._mini_batch(batch, torch.arange(6), True, UnusedSums(), torch.zeros(6, dtype=torch.bool))
+    updater._mini_batch(batch, torch.arange(6), True, Sums())
 
     logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
     total = torch.zeros((), dtype=torch.float64)
@@ -171,13 +171,6 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
         assert mine.grad is not None
         assert theirs.grad is not None
         assert torch.allclose(mine.grad, theirs.grad, atol=1e-4 * float(theirs.grad.abs().max())), name
-
-
-class UnusedSums:
-    """Takes metrics and forgets them."""
-
-    def add(self, *_: object) -> None:
-        pass
 
 
 def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Rollouts) -> None:

@@ -85,7 +85,7 @@ class Train:
     -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
     """
 
-    steps: int = identity(30, ge=1)
+    steps: int = identity(20, ge=1)
     prompts: int = identity(128, ge=1)
     rollouts: int = identity(16, ge=2)
     mini_batch: int = identity(64, ge=1)

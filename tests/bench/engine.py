@@ -1,4 +1,4 @@
-"""The local engine's own global step, with grades that are given instead of earned."""
+"""The local engine's own global step, as it is and with grades that are given instead of earned."""
 
 import tempfile
 import time
@@ -12,6 +12,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
 from tests.bench import workload
@@ -26,14 +27,34 @@ def coin_flips(prompts: int, rollouts: int) -> Tensor:
 
 
 def quarters(prompts: int, rollouts: int) -> Tensor:
-    """A quarter of the groups mastered, a quarter all wrong, the rest flips: what a trained policy earns."""
+    """A quarter of the groups mastered, a quarter all wrong, the rest flips."""
     correct_PG = coin_flips(prompts, rollouts)
     correct_PG[::4] = True
     correct_PG[1::4] = False
     return correct_PG
 
 
-class LocalEngine(Trainer):
+class Timed(Trainer):
+    """A trainer whose global steps are timed."""
+
+    def seconds(self) -> float:
+        """Wall time of the next global step, journal and metrics included."""
+        self.step += 1
+        start = time.perf_counter()
+        self.global_step()
+        return time.perf_counter() - start
+
+
+class RealRun(Timed):
+    """A run as users have it, from the base policy of its spec on; journals to a scrap folder."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self.scrap = tempfile.TemporaryDirectory()
+        attempt = Attempt(Path(self.scrap.name), spec, 0)
+        super().__init__(spec, attempt, *base_policy(spec, attempt, stop=lambda: False))
+
+
+class LocalEngine(Timed):
     """A policy at its initial weights, trained step by step on work graded by `grade`; journals to a scrap folder."""
 
     def __init__(self, spec: RunSpec, grade: Grade) -> None:
@@ -52,10 +73,3 @@ class LocalEngine(Trainer):
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
         return Sampled(problems, rollouts, correct_PG, correct_PG.double(), torch.arange(len(problems)))
-
-    def seconds(self) -> float:
-        """Wall time of the next global step, journal and metrics included."""
-        self.step += 1
-        start = time.perf_counter()
-        self.global_step()
-        return time.perf_counter() - start

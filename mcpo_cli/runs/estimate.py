@@ -5,46 +5,60 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mcpo_cli.benchmarks.arithmetic import LONGEST
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import TIERS, eval_steps
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
 
-SECONDS_A_TOKEN = 1.5e-5
-SECONDS_A_TOKEN_AND_PARAMETER = 7.8e-11
-"""A forward pass: the line through the sampling rates of toy-s (43k tokens/s) and toy-m (20k), one thread, on a
-busy machine with two AMD EPYC cores."""
-START_SECONDS = 8.0
-"""A worker's start, there: imports and the base policy."""
-WARMUP_STEPS = 300
+SECONDS_A_TOKEN = 9.7e-6
+SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
+"""Sampling: the line through toy-s (65k tokens/s) and toy-m (30k), two runs at a time with one thread each on an
+AMD EPYC with two cores."""
+START_SECONDS = 5.0
+"""A worker's start, there: imports."""
+WARMUP_STEPS = 450
 """Steps that a warm-up typically needs to reach its accuracy."""
-SAMPLING_ROUNDS = 2
+SAMPLING_ROUNDS = 3
 """Batches that dynamic sampling draws to fill one."""
-BACKWARD = 3
-"""Forward and backward pass, in forward passes."""
+UPDATE = 1
+"""The gradient steps, in samplings of the batch: half of the sequences bear no gradient."""
+WARMUP_PASSES = 2
+"""A step of supervised training, in samplings of its tokens."""
 
 
 class Estimator:
     """Seconds of runs. `basis` says what the estimates rest on."""
 
     def __init__(self, home: Path) -> None:
+        self._home = home
+        self._paid: set[str] = set()
         seconds: dict[tuple[str, str], float] = defaultdict(float)
         modelled: dict[tuple[str, str], float] = defaultdict(float)
         counted: dict[tuple[str, str], int] = defaultdict(int)
         for run in catalog.runs(home):
-            statuses = [read_json(attempt / "status.json") for attempt in Journal(run.folder).attempts()]
-            # The file's word is enough for an estimate; the proof would read every record.
-            if statuses and statuses[-1]["state"] == "done":
-                seconds[_kind(run.spec)] += sum(status["updated"] - status["started"] for status in statuses)
-                modelled[_kind(run.spec)] += model_seconds(run.spec)
-                counted[_kind(run.spec)] += 1
+            for attempt in Journal(run.folder).attempts():
+                first, last = next(read_lines(attempt / "metrics.jsonl"), None), last_row(attempt / "metrics.jsonl")
+                # The file's word is enough for an estimate; the proof would read every record.
+                if first and last and first != last and read_json(attempt / "status.json")["state"] == "done":
+                    share = (last["step"] - first["step"]) / run.spec.train.steps
+                    seconds[_kind(run.spec)] += last["time"] - first["time"]
+                    modelled[_kind(run.spec)] += share * training_seconds(run.spec)
+                    counted[_kind(run.spec)] += 1
         self._counted = counted
         self._factor = {kind: seconds[kind] / modelled[kind] for kind in seconds}
 
     def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
-        """Expected seconds of the steps that are left of one run."""
-        share = 1 - done_steps / spec.train.steps
-        return model_seconds(spec) * self._factor.get(_kind(spec), 1.0) * share
+        """Expected seconds that are left of one run.
+
+        A base policy that is not in the cache counts once: for the first run asked about that needs it.
+        """
+        factor = self._factor.get(_kind(spec), 1.0)
+        training = training_seconds(spec) * (1 - done_steps / spec.train.steps)
+        cached = (self._home / "cache" / "base" / spec.base_id / "manifest.json").exists()
+        warmup = 0.0 if cached or spec.base_id in self._paid else warmup_seconds(spec)
+        self._paid.add(spec.base_id)
+        return START_SECONDS + factor * (training + warmup)
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """What the estimates of `specs` rest on, in words."""
@@ -56,17 +70,24 @@ class Estimator:
         return basis if measured == kinds else f"{basis}, and from the cost model for other models"
 
 
-def model_seconds(spec: RunSpec) -> float:
-    """The cost model: tokens that pass through the model, times a fixed cost and one a parameter."""
+def training_seconds(spec: RunSpec) -> float:
+    """The cost model of all global steps and evaluations: tokens, times a fixed cost and one a parameter."""
     length = spec.task.min_ops + spec.task.max_ops
     batch = spec.train.prompts * spec.train.rollouts * length
     rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
-    training = spec.train.steps * batch * (rounds + BACKWARD)
     evaluation = len(eval_steps(spec)) * TIERS * spec.eval.problems * spec.eval.samples * length
-    warmup_steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    warmup = warmup_steps * spec.warmup.batch * 2 * length * BACKWARD
-    seconds_a_token = SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * parameters(spec.model)
-    return START_SECONDS + seconds_a_token * (training + evaluation + warmup)
+    return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + evaluation)
+
+
+def warmup_seconds(spec: RunSpec) -> float:
+    """The cost model of making the base policy: prompts of 18 tokens and their answers."""
+    steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
+    tokens = spec.warmup.batch * (2 * LONGEST + 2 + spec.task.min_ops + spec.task.max_ops)
+    return _seconds_a_token(spec) * steps * tokens * WARMUP_PASSES
+
+
+def _seconds_a_token(spec: RunSpec) -> float:
+    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * parameters(spec.model)
 
 
 def parameters(model: Model) -> int:

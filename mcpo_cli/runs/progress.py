@@ -70,7 +70,7 @@ class Tracker:
         return Progress(
             step=step,
             # A worker that resumes loads its libraries before it opens an attempt of its own.
-            phase=status.get("phase", "starting") if status["state"] == "running" else "starting",
+            phase={"running": status.get("phase", "starting"), "done": "ending"}.get(status["state"], "starting"),
             metrics=row["metrics"] if row else {},
             pass_at_1=self._pass_at_1(attempts[-1]),
             seconds_left=self._seconds_left,

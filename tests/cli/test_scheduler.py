@@ -211,6 +211,11 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     monkeypatch.setenv("FAKE_SECONDS", "0.2")
     run(make("seed=0"))
     estimator = estimate.Estimator(home)
-    assert 0.6 < estimator.seconds(specs[1]) < 3
-    assert estimator.seconds(specs[1], done_steps=1) == pytest.approx(estimator.seconds(specs[1]) * 2 / 3)
+    with_base = estimator.seconds(specs[1])
+    alone = estimator.seconds(specs[1])
+    assert alone < with_base
+    # Three steps that took 0.2 s each.
+    assert 0.5 < alone - estimate.START_SECONDS < 1.5
+    later = estimator.seconds(specs[1], done_steps=1) - estimate.START_SECONDS
+    assert later == pytest.approx((alone - estimate.START_SECONDS) * 2 / 3)
     assert estimator.basis(specs) == "from 1 done run(s) here"

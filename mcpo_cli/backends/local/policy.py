@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.config.schema import Model
@@ -61,7 +61,7 @@ class Policy:
     def __init__(self, model: Qwen3ForCausalLM, place: torch.device) -> None:
         config = model.config
         self.model, self.device = model, place
-        model.to(place)  # type: ignore[arg-type]
+        torch.nn.Module.to(model, place)
         self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
         positions = torch.arange(config.max_position_embeddings, device=place)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
@@ -88,7 +88,7 @@ class Policy:
         def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q_PHSD, k_PHSD, v_PHSD = (x.view(P, S, self.heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
             cache.append((k_PHSD, v_PHSD))
-            out_PHSD = F.scaled_dot_product_attention(q_PHSD, k_PHSD, v_PHSD, is_causal=True)
+            out_PHSD = functional.scaled_dot_product_attention(q_PHSD, k_PHSD, v_PHSD, is_causal=True)
             return out_PHSD.transpose(1, 2).reshape(P * S, self.heads, self.head_dim)
 
         positions_N = torch.arange(S, device=self.device).repeat(P)
@@ -146,25 +146,25 @@ class Policy:
         inner = self.model.model
         shape = (-1, self.heads, self.head_dim)
         cos_N1D, sin_N1D = self.cos[position_N].unsqueeze(1), self.sin[position_N].unsqueeze(1)
-        hidden_NE = F.embedding(token_N, inner.embed_tokens.weight)
+        hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight)
         for index, layer in enumerate(inner.layers):
             attention, mlp = layer.self_attn, layer.mlp
             x_NE = self._norm(hidden_NE, layer.input_layernorm.weight)
             weight = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-            q, k, v = (x.reshape(shape) for x in F.linear(x_NE, weight).chunk(3, dim=-1))
+            q, k, v = (x.reshape(shape) for x in functional.linear(x_NE, weight).chunk(3, dim=-1))
             q = rotate(self._norm(q, attention.q_norm.weight), cos_N1D, sin_N1D)
             k = rotate(self._norm(k, attention.k_norm.weight), cos_N1D, sin_N1D)
-            hidden_NE = hidden_NE + F.linear(attend(index, q, k, v).flatten(1), attention.o_proj.weight)
+            hidden_NE = hidden_NE + functional.linear(attend(index, q, k, v).flatten(1), attention.o_proj.weight)
             x_NE = self._norm(hidden_NE, layer.post_attention_layernorm.weight)
-            gate, up = F.linear(x_NE, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])).chunk(2, dim=-1)
-            hidden_NE = hidden_NE + F.linear(F.silu(gate) * up, mlp.down_proj.weight)
+            gate, up = functional.linear(x_NE, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])).chunk(2, dim=-1)
+            hidden_NE = hidden_NE + functional.linear(functional.silu(gate) * up, mlp.down_proj.weight)
         return self._norm(hidden_NE, inner.norm.weight)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.model.lm_head.weight)
+        return functional.linear(hidden, self.model.lm_head.weight)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
+        return functional.rms_norm(x, (x.shape[-1],), weight, self.eps)
 
     def _pad(self, x_NHD: Tensor, index_N: Tensor, shape: tuple[int, int, int]) -> Tensor:
         """Rows NHD to their places in PHGTD, zeros elsewhere."""

@@ -1,0 +1,39 @@
+"""A saved policy is an ordinary Hugging Face model: what transformers, vLLM and verl need is in its folder."""
+
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from mcpo_cli import benchmarks
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.tasks import encode
+from mcpo_cli.config.load import load
+
+
+def test_stock_classes_load_it_and_generate_the_same_tokens(tmp_path: Path) -> None:
+    for name in ("toy-s", "toy-m"):
+        (spec,) = load([f"model={name}"])
+        task = benchmarks.of(spec)
+        tokenizer = tokenizers.build(task.vocabulary)
+        policy = Policy(policies.build(spec.model, tokenizer, 0), torch.device("cpu"))
+        policy.save(tmp_path / name, tokenizer)
+
+        model = AutoModelForCausalLM.from_pretrained(tmp_path / name, dtype="float32")
+        loaded = AutoTokenizer.from_pretrained(tmp_path / name)
+        # verl masks what lies beyond the tokenizer in one place and not in another; vLLM's CPU attention takes 32.
+        assert model.config.vocab_size == len(loaded) == len(tokenizer)
+        assert model.config.head_dim == 32
+
+        problems = task.training(0, 0, 4)
+        prompt_PS = encode(tokenizer, problems, 16).prompt_PS
+        again = loaded([problem.text for problem in problems], return_tensors="pt")["input_ids"]
+        assert torch.equal(again, prompt_PS)
+        # Close to temperature 0 sampling is greedy.
+        ours = sample(policy, prompt_PS, 1, 8, 1e-4, tokenizer.eos_token_id, seed=0).token_PGT[:, 0]
+        stock = model.generate(prompt_PS, attention_mask=torch.ones_like(prompt_PS), max_new_tokens=8, do_sample=False)
+        theirs = stock[:, prompt_PS.shape[1] :]
+        assert torch.equal(ours[:, : theirs.shape[1]], theirs)

@@ -37,6 +37,7 @@ def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, Pr
     folder = home() / "cache" / "base" / spec.base_id
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Runs that share the base policy wait here for the one that makes it.
+    attempt.phase("waiting for the base policy")
     with FileLock(folder.with_suffix(".lock")):
         if not is_whole(folder):
             _make(spec, folder, attempt, stop)

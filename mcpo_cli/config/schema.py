@@ -118,6 +118,7 @@ class Eval:
 class Compute:
     """Where and how fast: none of it changes a result beyond floating-point rounding.
 
+    threads: of one run; with more than one, each computes a micro-batch of its own.
     micro_batch: prompts per forward and backward pass. checkpoint_every: global steps.
     parallel: runs at a time, 0 for one a core. tracking_uri: MLflow store, empty for the environment's
     MLFLOW_TRACKING_URI or else MCPO_HOME/mlflow.db; `offline` writes journals only (`mcpo runs sync`
@@ -127,7 +128,7 @@ class Compute:
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)
     parallel: int = runtime(0, ge=0)
-    micro_batch: int = runtime(32, ge=1)
+    micro_batch: int = runtime(16, ge=1)
     checkpoint_every: int = runtime(5, ge=1)
     sample_groups: int = runtime(2, ge=0)
     tracking_uri: str = runtime("")

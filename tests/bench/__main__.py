@@ -59,7 +59,7 @@ def mcpo_overhead(engine_of: Callable[..., engine.Timed]) -> dict[str, float]:
     methods = {"mcpo": ["method=mcpo"], "dapo_filter_off": ["method=dapo", "method.dynamic_sampling=false"]}
     arms = {name: engine_of(*method) for name, method in methods.items()}
     times: dict[str, list[float]] = {name: [] for name in arms}
-    for _ in range(2 * STEPS):
+    for _ in range(4 * STEPS):
         for name in reversed(arms) if len(times["mcpo"]) % 2 else arms:
             times[name].append(arms[name].seconds())
     medians = {f"{name}_seconds_per_step": statistics.median(values[1:]) for name, values in times.items()}
@@ -69,7 +69,7 @@ def mcpo_overhead(engine_of: Callable[..., engine.Timed]) -> dict[str, float]:
 
 def real(*settings: str) -> engine.Timed:
     """A run from its base policy, in the paper's shape."""
-    (spec,) = load(["model=toy-s", "regime=paper-shaped", *settings])
+    (spec,) = load(["model=toy-s", "regime=paper-shaped", f"compute.threads={workload.THREADS}", *settings])
     return engine.RealRun(spec)
 
 

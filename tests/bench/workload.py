@@ -20,11 +20,10 @@ def spec(*settings: str) -> RunSpec:
     """toy-s and the paper's shape at 16 tokens a response, with `settings` in place of its own.
 
     Embeddings start small: at toy-s' own 0.5 an untrained policy is certain of its next token, and gradients
-    are so small that the processor's slow path for denormal numbers would be timed. Two threads want larger
-    micro-batches than the one that real runs have; the opponent's were chosen for two threads as well.
+    are so small that the processor's slow path for denormal numbers would be timed.
     """
     work = ["model=toy-s", "model.init_std=0.02", "regime=paper-shaped", "train.max_response=16"]
-    work.append("compute.micro_batch=64")
+    work.append(f"compute.threads={THREADS}")
     (found,) = load.load([*settings, *work])
     return found
 

@@ -15,7 +15,7 @@ from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Sums, Updater, log_probs
 from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.config.schema import Compute, Model, RunSpec
 from mcpo_cli.methods import Method, get
 
 TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
@@ -113,11 +113,12 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
 
 
 def updated(
-    spec: RunSpec, rollouts: Rollouts, micro_batch: int, steps: int = 2
+    spec: RunSpec, rollouts: Rollouts, micro_batch: int, steps: int = 2, threads: int = 1
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Weights and metrics after two global steps of two mini-batches on the same rollouts."""
     policy = new_policy()
-    updater = Updater(policy, spec.method, spec.train, micro_batch, policy.copy() if spec.method.needs_anchor else None)
+    compute = Compute(micro_batch=micro_batch, threads=threads)
+    updater = Updater(policy, spec.method, spec.train, compute, policy.copy() if spec.method.needs_anchor else None)
     metrics: dict[str, float] = {}
     for step in range(1, steps + 1):
         metrics = updater.global_step(graded(rollouts, spec.method), step)
@@ -141,6 +142,14 @@ def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Meth
     assert metrics_one == pytest.approx(metrics_many, abs=1e-6)
 
 
+def test_updates_are_the_same_to_the_last_bit_for_any_number_of_threads(rollouts: Rollouts) -> None:
+    spec = dataclasses.replace(SPEC, method=get("mcpo"))
+    one, metrics_one = updated(spec, rollouts, micro_batch=1)
+    two, metrics_two = updated(spec, rollouts, micro_batch=1, threads=2)
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+    assert metrics_one == metrics_two
+
+
 def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts) -> None:
     """All sequences through the stock forward pass and a loss written out by hand give the same gradient."""
     method = get("mcpo")
@@ -150,7 +159,7 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
         # Away from the rollout policy, or every ratio is 1 and the hinge idle.
         policy.model.model.embed_tokens.weight.data += 0.02
     batch = graded(rollouts, method)
-    updater = Updater(ours, method, spec.train, 2, None)
+    updater = Updater(ours, method, spec.train, Compute(micro_batch=2))
     updater._mini_batch(batch, torch.arange(6), True, Sums())
 
     logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
@@ -176,7 +185,7 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
 def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Rollouts) -> None:
     before = {name: value.detach().clone() for name, value in new_policy().model.named_parameters()}
     policy = new_policy()
-    updater = Updater(policy, get("mcpo"), SPEC.train, 2, None)
+    updater = Updater(policy, get("mcpo"), SPEC.train, Compute(micro_batch=2))
     correct_PG = torch.zeros(6, G, dtype=torch.bool)
     nothing = GradedBatch(rollouts, correct_PG, correct_PG.double(), correct_PG.double())
     metrics = updater.global_step(nothing, 1)

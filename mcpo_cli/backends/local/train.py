@@ -60,7 +60,7 @@ class Trainer:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         self.benchmark = benchmarks.of(spec)
         anchor = policy.copy() if spec.method.needs_anchor else None
-        self.updater = Updater(policy, spec.method, spec.train, spec.compute.micro_batch, anchor)
+        self.updater = Updater(policy, spec.method, spec.train, spec.compute, anchor)
         self.step = 0
         self.cursor = 0
 

@@ -5,6 +5,7 @@ backward pass. They still count in the mini-batch's totals, so no gradient chang
 """
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.config.schema import Train
+from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, reduce
 
 
@@ -48,6 +49,11 @@ class Sums:
         pair[0] += float(total)
         pair[1] += float(count)
 
+    def merge(self, other: "Sums") -> None:
+        """Add all of `other`."""
+        for name, (total, count) in other._sums.items():
+            self.add(name, total, count)
+
     def means(self) -> dict[str, float]:
         """The quotients; a name whose denominator stayed 0 has no value and is left out."""
         return {name: total / count for name, (total, count) in self._sums.items() if count}
@@ -66,8 +72,12 @@ class Updater:
     (`needs_anchor`); its weights are part of a checkpoint.
     """
 
-    def __init__(self, policy: Policy, method: Method, train: Train, micro_batch: int, anchor: Policy | None) -> None:
-        self.policy, self.method, self.train, self.micro_batch, self.anchor = policy, method, train, micro_batch, anchor
+    def __init__(
+        self, policy: Policy, method: Method, train: Train, compute: Compute, anchor: Policy | None = None
+    ) -> None:
+        self.policy, self.method, self.train, self.compute, self.anchor = policy, method, train, compute, anchor
+        # A micro-batch a thread: torch's own threads split every operation, and these are too small for it.
+        self._map = _threads(compute.threads).map if compute.threads > 1 else map
         self.optimizer = torch.optim.AdamW(
             policy.parameters(), lr=train.lr, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
@@ -136,21 +146,30 @@ class Updater:
                 self._screen(batch, index_M[mastered_M], total, sums, felt_P)
             sums.add("hinge/tokens_active", 0.0, length_MG[mastered_M].sum())
             sums.add("hinge/penalty", 0.0, 1.0)
-        # Zeros rather than None: without any bearer the optimizer still moves by its momentum, as it
-        # does where every sequence goes through the backward pass.
-        for parameter in self.policy.parameters():
-            parameter.grad = torch.zeros_like(parameter)
         bears_M = (batch.advantage_PG[index_M] != 0).any(-1) | felt_P[index_M]
-        for index in self._micro_batches(batch, index_M[bears_M]):
-            tokens = self._tokens(batch, index, total)
-            reduce(self.method.token_loss(tokens), tokens.mask_BT).backward()
-            self._measure(tokens, sums)
+        parts = self._micro_batches(batch, index_M[bears_M])
+        # Zeros, not None, where nobody bears a gradient: the optimizer still moves by its momentum, as it
+        # does where every sequence goes through the backward pass.
+        total_gradients = [torch.zeros_like(parameter) for parameter in self.policy.parameters()]
+        # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
+        for gradients, measured in self._map(lambda part: self._gradients(batch, part, total), parts):
+            for sum_so_far, gradient in zip(total_gradients, gradients, strict=True):
+                sum_so_far.add_(gradient)
+            sums.merge(measured)
+        for parameter, gradient in zip(self.policy.parameters(), total_gradients, strict=True):
+            parameter.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)
         sums.add("train/grad_norm", norm, 1)
         if self.anchor is not None:
             self._load_weights(self.anchor, self._weights(self.policy))
         self.optimizer.step()
         return felt_P
+
+    def _gradients(self, batch: GradedBatch, index: Tensor, total: MiniBatch) -> tuple[tuple[Tensor, ...], Sums]:
+        """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics."""
+        tokens = self._tokens(batch, index, total)
+        loss = reduce(self.method.token_loss(tokens), tokens.mask_BT)
+        return torch.autograd.grad(loss, self.policy.parameters()), self._measure(tokens)
 
     @torch.no_grad()
     def _screen(self, batch: GradedBatch, index: Tensor, total: MiniBatch, sums: Sums, felt_P: Tensor) -> None:
@@ -171,7 +190,7 @@ class Updater:
         """Groups of similar length together, so that little is padded."""
         longest = batch.rollouts.length_PG[index].amax(-1) if len(index) else index
         by_length = index[longest.argsort(stable=True)]
-        yield from by_length.split(self.micro_batch) if len(index) else ()
+        yield from by_length.split(self.compute.micro_batch) if len(index) else ()
 
     def _tokens(self, batch: GradedBatch, index: Tensor, total: MiniBatch) -> TokenBatch:
         """The groups of `index` as sequences, with log-probabilities under the policy and the hinge's anchor."""
@@ -196,8 +215,9 @@ class Updater:
         )
 
     @torch.no_grad()
-    def _measure(self, tokens: TokenBatch, sums: Sums) -> None:
+    def _measure(self, tokens: TokenBatch) -> Sums:
         """Ratio statistics over the tokens of sequences that bear an advantage."""
+        sums = Sums()
         bears_BT = tokens.mask_BT & (tokens.advantage_B != 0)[:, None]
         count = bears_BT.sum()
         log_ratio_BT = tokens.logp_BT - tokens.logp_old_BT
@@ -208,6 +228,12 @@ class Updater:
         sums.add("train/clip_low", down_BT.sum(), count)
         # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
         sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
+        return sums
+
+
+def _threads(count: int) -> ThreadPoolExecutor:
+    """Threads that each compute on one core."""
+    return ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
 
 
 def crop(rollouts: Rollouts) -> Rollouts:

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.plan import Plan
 from mcpo_cli.scan import modules
 
@@ -65,7 +65,8 @@ def get(name: str) -> Artifact:
         ConfigError: there is none.
     """
     if name not in registry():
-        raise ConfigError(f"unknown artifact '{name}': {nearest(name, registry())}")
+        fix = f"mcpo reproduce {closest(name, registry())}"
+        raise ConfigError(f"unknown artifact '{name}': {nearest(name, registry())}", fix=fix)
     return registry()[name]
 
 

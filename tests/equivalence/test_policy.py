@@ -1,6 +1,7 @@
 """Our forward pass and sampler against the stock Qwen3, and an update against the same update without shortcuts."""
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -142,6 +143,16 @@ def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Meth
     assert metrics_one == pytest.approx(metrics_many, abs=1e-6)
 
 
+@pytest.fixture
+def single_threaded() -> Iterator[None]:
+    """torch's own threads off, as in a run with `compute.threads=1`: they round differently."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("single_threaded")
 def test_updates_are_the_same_to_the_last_bit_for_any_number_of_threads(rollouts: Rollouts) -> None:
     spec = dataclasses.replace(SPEC, method=get("mcpo"))
     one, metrics_one = updated(spec, rollouts, micro_batch=1)

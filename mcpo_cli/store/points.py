@@ -19,15 +19,17 @@ def step_points(row: StepRow) -> list[Point]:
     return [(key, value, milliseconds(row["time"]), row["step"]) for key, value in finite.items()]
 
 
-def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
-    """pass@1 of each tier: the mean of c / n over its problems. `rows`: the `EvalRow`s of one evaluation."""
+def pass_at_1(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """`eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems. `rows`: `EvalRow`s of one evaluation."""
     shares: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         shares[row["tier"]].append(row["c"] / row["n"])
-    return [
-        (f"eval/{tier}/pass_at_1", math.fsum(values) / len(values), milliseconds(seconds), step)
-        for tier, values in shares.items()
-    ]
+    return {f"eval/{tier}/pass_at_1": math.fsum(values) / len(values) for tier, values in shares.items()}
+
+
+def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
+    """The points of one evaluation, from its `EvalRow`s."""
+    return [(name, value, milliseconds(seconds), step) for name, value in pass_at_1(rows).items()]
 
 
 def milliseconds(seconds: float) -> int:

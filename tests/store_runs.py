@@ -14,7 +14,8 @@ from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store.mlflow import MlflowClient, Store
+from mcpo_cli.store.connection import MlflowClient
+from mcpo_cli.store.mlflow import Store
 
 TIERS = {"easy": [2, 1], "middle": [1, 1], "hard": [0, 1]}
 """Right answers, of 2, to the two problems of each tier."""

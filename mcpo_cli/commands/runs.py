@@ -74,7 +74,8 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Bring all journals of MCPO_HOME to the MLflow store; again at will, each point is written once."""
     from mcpo_cli import console
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.store.mlflow import Store, resolve
+    from mcpo_cli.store.connection import resolve
+    from mcpo_cli.store.mlflow import Store
 
     uri = resolve("")
     if uri is None:

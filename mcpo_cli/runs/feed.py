@@ -25,7 +25,8 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
         ConfigError: at the start, when the store cannot be reached.
     """
     # Here, because it takes seconds and a plan that is only looked at needs no store.
-    from mcpo_cli.store.mlflow import Store, resolve
+    from mcpo_cli.store.connection import resolve
+    from mcpo_cli.store.mlflow import Store
 
     uri = resolve(plan.cells[0].spec.compute.tracking_uri)
     if uri is None:

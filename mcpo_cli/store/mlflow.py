@@ -1,4 +1,4 @@
-"""Brings journals to MLflow; the only importer of mlflow.
+"""Brings the journals of runs to MLflow.
 
 One experiment a suite, one parent run a plan, one child run a run of ours. The journal stays the truth:
 ingesting is incremental, can be repeated at will, and takes only steps that no later attempt can replace,
@@ -6,8 +6,6 @@ so that each point is written once and never has to be taken back.
 """
 
 import json
-import os
-import re
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -16,54 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
+from mlflow.entities import Dataset, DatasetInput, Param
+from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
 from mcpo_cli.runs.provenance import redact
+from mcpo_cli.store.connection import STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
 from mcpo_cli.store.records import State, Status
 
-# Read by MLflow and its drivers; what the user has set stays.
-os.environ.update(
-    {
-        "MLFLOW_DISABLE_TELEMETRY": "true",
-        "DO_NOT_TRACK": "true",
-        "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # it prints tracebacks of what it raises anyway
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of 7, which wait for minutes
-        "PGCONNECT_TIMEOUT": "10",
-    }
-    | dict(os.environ)
-)
-
-from mlflow.entities import Dataset, DatasetInput, Metric, Param, RunTag
-from mlflow.store.db.db_types import DATABASE_ENGINES
-from mlflow.store.db.utils import create_sqlalchemy_engine
-from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-from mlflow.tracking import MlflowClient
-
-OFFLINE = "offline"
-STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-"""MLflow's words for the states of a run that has begun."""
-BATCH = 900
-"""Metrics a call: MLflow takes 1000 entities, the tags of the cursor among them."""
-LOCK_SECONDS = 60
 MONITOR_SECONDS = 5
-
-
-def resolve(setting: str) -> str | None:
-    """The tracking URI that `compute.tracking_uri` stands for; None where it says offline.
-
-    Raises:
-        ConfigError: MCPO_HOME cannot be written.
-    """
-    uri = setting or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home() / 'mlflow.db'}"
-    return None if uri == OFFLINE else uri
 
 
 @dataclass
@@ -83,53 +46,12 @@ class _Child:
     settled: str
 
 
-class Store:
-    """An MLflow store and what of the journals is in it already.
-
-    Processes take turns by file locks: looking up a run and creating it, and creating the schema of a new
-    SQLite file, are each one step to the others.
-    """
+class Store(Connection):
+    """An MLflow store and what of the journals is in it already."""
 
     def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self._home = home()
-        name = self.database or self._home / "mlflow.db"
-        self._setup = FileLock(f"{name}.setup.lock", timeout=LOCK_SECONDS)
-        self._turn = FileLock(f"{name}.writer.lock", timeout=LOCK_SECONDS)
-        self._mlflow: MlflowClient | None = None
+        super().__init__(uri)
         self._monitored = False
-        self._forget()
-
-    @property
-    def shown(self) -> str:
-        """The URI for messages."""
-        return redact(self.uri)
-
-    @property
-    def is_server(self) -> bool:
-        """Whether an MLflow server stands between us and the store."""
-        return self.uri.startswith(("http://", "https://"))
-
-    @property
-    def database(self) -> Path | None:
-        """The file of an SQLite store."""
-        is_file = self.uri.startswith("sqlite:///")
-        return Path(self.uri.removeprefix("sqlite:///").partition("?")[0]) if is_file else None
-
-    def check(self) -> None:
-        """Connect anew, and create the schema of a new database.
-
-        Raises:
-            ConfigError: the store cannot be reached or written now.
-        """
-        try:
-            self._mlflow = None
-            self._client()
-        except Exception as error:
-            raise ConfigError(
-                f"the MLflow store {self.shown} cannot be used: {_reason(error)}",
-                fix=f"compute.tracking_uri={OFFLINE} trains without it; mcpo runs sync brings the runs to it later",
-            ) from error
 
     def ingest(self, plan: Plan) -> int:
         """Bring what is new in the plan's journals to the store: the number of points sent.
@@ -178,44 +100,13 @@ class Store:
                 with suppress(Exception):
                     monitor.finish()
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            with self._turn:
-                yield
-        except Exception as error:
-            # What was read but not sent must be read again, and what was cached may be gone.
-            self._forget()
-            message = f"the MLflow store {self.shown} failed: {_reason(error)}"
-            raise StoreError(message, fix="mcpo runs sync") from error
-
     def _forget(self) -> None:
-        self._experiments: dict[str, str] = {}
+        super()._forget()
         self._parents: dict[str, str] = {}
         self._children: dict[tuple[str, str], _Child] = {}
-        self._statuses: dict[str, str] = {}
 
     def _journal(self, spec: RunSpec) -> Journal:
         return Journal(self._home / "runs" / spec.run_id)
-
-    def _client(self) -> MlflowClient:
-        if self._mlflow is None:
-            with self._setup:
-                self._probe()
-                client = MlflowClient(self.uri)
-                client.search_experiments(max_results=1)  # the first call makes the schema of a new database
-                self._mlflow = client
-        return self._mlflow
-
-    def _probe(self) -> None:
-        """Fail where MLflow itself would go on trying for minutes: at a database that cannot be used."""
-        if re.split(r"[:+]", self.uri)[0] not in DATABASE_ENGINES:
-            return
-        with create_sqlalchemy_engine(self.uri).connect() as connection:
-            if self.database:
-                # In WAL mode a writer and the readers (the UI) do not lock each other out; stays with the file.
-                for statement in ("PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"):
-                    connection.exec_driver_sql(statement)
 
     def _ingest(self, plan: Plan, *, adopt: bool) -> dict[str, int]:
         """adopt: make children of another plan's parent, with runs in common, this plan's."""
@@ -243,29 +134,6 @@ class Store:
         if "failed" in states:
             return STATUS["failed"]
         return STATUS["done" if states == {"done"} else "interrupted"]
-
-    def _set_status(self, mlflow_id: str, status: str, end: float) -> None:
-        if self._statuses.get(mlflow_id) == status:
-            return
-        if status == STATUS["running"]:
-            self._client().update_run(mlflow_id, status=status)
-        else:
-            self._client().set_terminated(mlflow_id, status=status, end_time=milliseconds(end))
-        self._statuses[mlflow_id] = status
-
-    def _experiment(self, suite: str) -> str:
-        if suite not in self._experiments:
-            found = self._client().get_experiment_by_name(suite)
-            # A server knows where its artifacts go; a database alone would put them into the current folder.
-            location = None if self.is_server else (self._home / "mlartifacts" / suite).as_uri()
-            self._experiments[suite] = (
-                found.experiment_id if found else self._client().create_experiment(suite, artifact_location=location)
-            )
-        return self._experiments[suite]
-
-    def _find(self, experiment: str, tag: str, value: str) -> Any:
-        found = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'", max_results=1)
-        return found[0] if found else None
 
     def _parent(self, plan: Plan) -> str:
         key = f"{plan.suite} {plan.plan_id}"
@@ -336,11 +204,9 @@ class Store:
                 points += eval_points(step, times.get(step, started), read_lines(path))
             child.evaluated = max(files)
         cursor = {"mcpo.step": str(child.steps.last), "mcpo.eval_step": str(child.evaluated)}
-        for i in range(0, len(points), BATCH):
-            metrics = [Metric(*point) for point in points[i : i + BATCH]]
-            # With the last batch: after a crash the points come again, and the store takes equal ones as one.
-            tags = cursor if i + BATCH >= len(points) else {}
-            self._client().log_batch(child.mlflow_id, metrics=metrics, tags=_tags(tags))
+        if points:
+            # The cursor with the last batch: after a crash the points come again, and equal ones count as one.
+            self._log(child.mlflow_id, points, cursor)
         return len(points)
 
     def _describe(self, child: _Child, cell: Cell, attempt: Path) -> None:
@@ -368,7 +234,7 @@ class Store:
         child.attempt = attempt.name
 
     def _log_tags(self, child: _Child, tags: Mapping[str, Any]) -> None:
-        self._client().log_batch(child.mlflow_id, tags=_tags(tags))
+        self._client().log_batch(child.mlflow_id, tags=run_tags(tags))
 
     def _log_artifacts(self, child: _Child, journal: Journal) -> None:
         for name in ("spec.json", "provenance.json"):
@@ -379,15 +245,6 @@ class Store:
             self._client().log_artifact(child.mlflow_id, str(path), "eval")
 
 
-def _tags(tags: Mapping[str, Any]) -> list[RunTag]:
-    return [RunTag(key, str(value)) for key, value in tags.items()]
-
-
 def _status(attempt: Path) -> Status:
     status: Status = read_json(attempt / "status.json")
     return status
-
-
-def _reason(error: Exception) -> str:
-    """The first line of an error, without credentials."""
-    return redact(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)

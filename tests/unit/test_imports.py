@@ -56,7 +56,7 @@ def test_the_scan_sees_imports_and_linked_folders() -> None:
 
 
 def test_only_the_store_imports_mlflow() -> None:
-    assert importers("mlflow") == {"store/mlflow.py"}
+    assert all(path.startswith("store/") for path in importers("mlflow"))
 
 
 def test_only_the_verl_backend_imports_verl() -> None:

@@ -14,7 +14,8 @@ from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import mlflow as store_module
-from mcpo_cli.store.mlflow import MlflowClient, Store, resolve
+from mcpo_cli.store.connection import MlflowClient, resolve
+from mcpo_cli.store.mlflow import Store
 from tests.store_runs import (
     PASS_AT_1,
     TIERS,

@@ -1,5 +1,6 @@
 """What a task is to the rest: problems with a gold answer, a training stream, held-out tiers."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,11 @@ class Problem:
 
     text: str
     gold: str
+
+    @property
+    def id(self) -> str:
+        """12 hex digits of the text's SHA-256: the same wherever the problem stands and however often it is copied."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
 class Benchmark(Protocol):

@@ -1,0 +1,90 @@
+"""Data sets: declared one a file in `mcpo_cli.benchmarks`, loaded from the hub at a pinned revision or from a file.
+
+>>> from mcpo_cli import data
+>>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
+"""
+
+from functools import cache
+from pathlib import Path
+
+from mcpo_cli.data import files, hub
+from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
+from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.scan import modules
+
+__all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry"]
+
+
+@cache
+def registry() -> dict[str, Dataset]:
+    """All data sets by name, found by scanning `mcpo_cli.benchmarks`. Raises TypeError when two share a name."""
+    found: dict[str, Dataset] = {}
+    for module in modules("mcpo_cli.benchmarks"):
+        dataset = getattr(module, "DATASET", None)
+        if dataset is None:
+            continue
+        if dataset.name in found:
+            raise TypeError(f"data set name '{dataset.name}' is taken twice, the second time in {module.__name__}")
+        found[dataset.name] = dataset
+    return found
+
+
+def get(name: str) -> Dataset:
+    """The data set `name`. Raises ConfigError for an unknown one."""
+    known = registry()
+    if name not in known:
+        raise ConfigError(f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list")
+    return known[name]
+
+
+def names(role: Role | None = None) -> list[str]:
+    """The names of all data sets, or of those in `role`."""
+    return [name for name, dataset in registry().items() if role in (None, dataset.role)]
+
+
+def read(dataset: Dataset, path: Path | None = None) -> Reading:
+    """All rows of `dataset`, from the hub or from `path` (a file, or a folder with `<name>.jsonl` or `.parquet`).
+
+    Raises:
+        ConfigError: the hub or the file cannot be read, or the file has another schema.
+    """
+    if path is None:
+        return files.read(hub.fetch(dataset), dataset, f"hub:{dataset.repo}@{dataset.revision}")
+    file = files.locate(path, dataset.name)
+    return files.read(file, dataset, file.name)
+
+
+def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
+    """The problems of `dataset`, each once, from the hub or from `path`, see `read`.
+
+    A training set's problems with contradicting golds are left out and counted: DAPO-Math-17k is published with some.
+
+    Raises:
+        ConfigError: unknown name; unreadable data; an empty problem or gold, a gold that must be an integer and is
+            not, or a benchmark's problem with contradicting golds (`mcpo data audit` lists them all).
+    """
+    declared = get(dataset) if isinstance(dataset, str) else dataset
+    reading = read(declared, path)
+    audit = f"mcpo data audit {path if path is not None else declared.name} --as {declared.name}"
+    if reading.defects:
+        defect = reading.defects[0]
+        raise ConfigError(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
+    if reading.conflicts and declared.role == "benchmark":
+        text, golds = next(iter(reading.conflicts.items()))
+        contradiction = f"one problem with the golds {', '.join(golds)}: {text[:80]!r}"
+        raise ConfigError(f"{reading.source}, row {reading.first[text]}: {contradiction}", fix=audit)
+    problems = reading.agreed
+    if not problems:
+        raise ConfigError(f"{reading.source}: no problem is left to use", fix=audit)
+    return Loaded(declared.name, problems, digest(problems), reading.source, reading.rows, _notes(declared, reading))
+
+
+def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:
+    unique, notes = len(reading.problems), []
+    if reading.rows > unique:
+        notes.append(f"{reading.rows} rows are {unique} problems; each is used once")
+    if reading.conflicts:
+        notes.append(f"{len(reading.conflicts)} problems have contradicting golds and are left out")
+    if dataset.size not in (None, unique):
+        notes.append(f"{unique} problems, published are {dataset.size}")
+    return tuple(notes)

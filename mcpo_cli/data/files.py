@@ -1,0 +1,205 @@
+"""Rows of a local file: parquet or JSON, in verl's schema or as plain columns.
+
+verl's schema: `{data_source, prompt: [{role, content}], reward_model: {ground_truth}, extra_info}`, see
+https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.data.base import Dataset, Defect, Reading, integer
+from mcpo_cli.data.prompt import strip
+from mcpo_cli.errors import ConfigError, nearest
+
+FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
+VERL = ("prompt", "reward_model")
+PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
+BATCH = 8192
+"""Rows of a parquet file that are in memory at once."""
+USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
+
+Row = tuple[int, Mapping[str, Any]]
+
+
+def locate(path: Path, name: str) -> Path:
+    """The file that `path` means: itself, or `<name>.jsonl`, `.parquet`, ... in a folder.
+
+    Raises:
+        ConfigError: there is no such file, or it is of another format.
+    """
+    if path.is_dir():
+        found = [path / (name + suffix) for suffix in FORMATS if (path / (name + suffix)).is_file()]
+        if not found:
+            present = sorted(file.name for file in path.iterdir() if _suffix(file))
+            hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file at all"
+            raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE)
+        return found[0]
+    if not path.is_file():
+        present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
+        raise ConfigError(f"no such file: {path}; {hint}", fix=USE)
+    if not _suffix(path):
+        raise ConfigError(f"{path}: unknown format '{path.suffix}'; known: {', '.join(FORMATS)}", fix=USE)
+    return path
+
+
+def read(path: Path, dataset: Dataset, source: str) -> Reading:
+    """All rows of `path`, counted by content; rows that cannot be used are its `defects`.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or has another schema.
+    """
+    counts: dict[tuple[str, str], list[int]] = {}
+    reading = Reading(source)
+    for number, problem, gold in _texts(path, dataset):
+        reading.rows += 1
+        seen = counts.setdefault((problem, gold), [number, 0])
+        seen[1] += 1
+    if not reading.rows:
+        raise ConfigError(f"{path} is empty: it holds no rows", fix=USE)
+    for (problem, answer), (number, count) in counts.items():
+        text, gold = strip(problem.strip()).strip(), dataset.gold(answer)
+        whole = integer(gold) if dataset.integer else gold
+        if not text:
+            reading.defects.append(Defect("empty problem", number, count, answer))
+        elif not gold:
+            reading.defects.append(Defect("empty gold", number, count, text))
+        elif whole is None:
+            reading.defects.append(Defect("non-integer gold", number, count, gold))
+        else:
+            reading.add(text, whole, number, count)
+    return reading
+
+
+def _suffix(path: Path) -> str:
+    return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), "")
+
+
+def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
+    rows = iter(_parquet(path, dataset) if _suffix(path) == ".parquet" else _json(path))
+    first = next(rows, None)
+    if first is None:
+        return
+    problem, answer = _columns(path, list(first[1]), dataset)
+    for number, row in _chain(first, rows):
+        where = f"{path}, row {number}"
+        for column in (problem, answer):
+            if column not in row:
+                raise ConfigError(f"{where}: no column '{column}'; it has {', '.join(row) or 'none'}", fix=USE)
+        if (problem, answer) == VERL:
+            yield number, _turn(row[problem], where), _text(_truth(row[answer], where), where)
+        else:
+            yield number, _text(row[problem], where), _text(row[answer], where)
+
+
+def _chain(first: Row, rest: Iterable[Row]) -> Iterator[Row]:
+    yield first
+    yield from rest
+
+
+def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str]:
+    """The columns of problem and answer: those of verl, of the publisher, or plain ones."""
+    if set(VERL) <= set(present):
+        return VERL
+    chosen = []
+    for what, own, known in (("problem", dataset.problem, PROBLEMS), ("answer", dataset.answer, ANSWERS)):
+        names = dict.fromkeys((own, *known))
+        found = next((name for name in names if name in present), None)
+        if found is None:
+            wanted = " or ".join(f"'{name}'" for name in names)
+            raise ConfigError(f"{path}: no column for the {what} ({wanted}); it has {', '.join(present)}", fix=USE)
+        chosen.append(found)
+    return chosen[0], chosen[1]
+
+
+def _turn(prompt: Any, where: str) -> str:
+    """The text of the one user's turn in verl's `prompt`."""
+    if isinstance(prompt, str):
+        return prompt
+    turns = prompt if isinstance(prompt, list) else []
+    texts = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
+    if len(texts) != 1 or not isinstance(texts[0], str):
+        raise ConfigError(f"{where}: 'prompt' must hold one user's turn as [{{role, content}}]", fix=USE)
+    return texts[0]
+
+
+def _truth(reward: Any, where: str) -> Any:
+    if not isinstance(reward, dict) or "ground_truth" not in reward:
+        held = ", ".join(reward) if isinstance(reward, dict) else type(reward).__name__
+        raise ConfigError(f"{where}: 'reward_model' has no 'ground_truth'; it has {held}", fix=USE)
+    return reward["ground_truth"]
+
+
+def _text(value: Any, where: str) -> str:
+    """A cell as text: `27.0` is `27`, a list is joined by commas, nothing is the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return ", ".join(_text(item, where) for item in value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(int(value)) if float(value).is_integer() else repr(value)
+    raise ConfigError(f"{where}: {json.dumps(value, default=str)[:60]} is neither a text nor a number", fix=USE)
+
+
+def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
+    """Rows of a parquet file, a batch at a time, and of its columns only those that are used."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            columns = _columns(path, file.schema_arrow.names, dataset)
+            number = 0
+            for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pa.ArrowException, OSError) as error:
+        raise ConfigError(f"{path} is no readable parquet file: {str(error).splitlines()[0]}", fix=USE) from error
+
+
+def _json(path: Path) -> Iterator[Row]:
+    suffix = _suffix(path)
+    try:
+        if suffix == ".json":
+            yield from _items(path)
+        else:
+            with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
+                yield from _lines(path, file)
+    except (OSError, EOFError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", fix=USE) from error
+
+
+def _items(path: Path) -> Iterator[Row]:
+    document = _parse(path.read_bytes(), f"{path}")
+    if not isinstance(document, list):
+        raise ConfigError(f"{path}: a .json file must hold a list of objects; one object a line is .jsonl", fix=USE)
+    for number, row in enumerate(document, 1):
+        yield number, _object(row, f"{path}, item {number}")
+
+
+def _lines(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            where = f"{path}, line {number}"
+            yield number, _object(_parse(line, where), where)
+
+
+def _parse(content: bytes, where: str) -> Any:
+    try:
+        return json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ConfigError(f"{where}: broken JSON: {error}", fix=USE) from error
+
+
+def _object(row: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: {type(row).__name__} instead of an object with problem and answer", fix=USE)
+    return row

@@ -46,6 +46,48 @@ def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
     return np.where(n_ == 0, np.nan, 1.0 - wrong**k_)[()]
 
 
+def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
+    """Probability that the most frequent answer of k samples, drawn without replacement, is the right one.
+
+    maj@k (self-consistency, Wang et al. 2022, arXiv 2203.11171), exact over all subsets: answers that are
+    equally frequent share the vote, samples without an answer have none. NaN where there are fewer samples
+    than k.
+
+    Args:
+        correct: samples with the right answer. others: samples of each different wrong answer. blank:
+            samples without an answer.
+
+    Raises:
+        ValueError: a count below 0, or k below 1.
+    """
+    if min(correct, blank, *others, k - 1) < 0:
+        raise ValueError("counts must be at least 0 and k at least 1")
+    n = correct + sum(others) + blank
+    if n < k:
+        return math.nan
+    won = 0.0
+    for votes in range(1, min(correct, k) + 1):
+        rest = k - votes
+        # ways[t][s]: choices of s other samples in which t wrong answers have as many votes, and none has more.
+        ways = [[math.comb(blank, s) for s in range(rest + 1)]]
+        for size in others:
+            ways = _add_answer(ways, size, votes)
+        shares = sum(row[rest] / (1 + ties) for ties, row in enumerate(ways))
+        won += math.comb(correct, votes) * shares
+    return won / math.comb(n, k)
+
+
+def _add_answer(ways: list[list[int]], size: int, votes: int) -> list[list[int]]:
+    """`ways` with one more wrong answer, which `size` samples gave and at most `votes` are chosen of."""
+    found = [[0] * len(ways[0]) for _ in range(len(ways) + 1)]
+    for ties, row in enumerate(ways):
+        for chosen in range(min(size, votes) + 1):
+            factor, to = math.comb(size, chosen), found[ties + (chosen == votes)]
+            for s in range(len(row) - chosen):
+                to[s + chosen] += factor * row[s]
+    return found
+
+
 def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]:
     arrays = [np.asarray(value) for value in (n, c, k)]
     if not all(np.issubdtype(array.dtype, np.integer) for array in arrays):
@@ -93,6 +135,30 @@ def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interva
         return Interval(float(data[0]), math.nan, 1)
     quantile = special.stdtrit(data.size - 1, 0.5 + level / 2)
     return Interval(float(data.mean()), float(quantile * data.std(ddof=1) / math.sqrt(data.size)), data.size)
+
+
+def share_interval(mean: float, variance: float, n: int, df: float, level: float = 0.95) -> tuple[float, float]:
+    """Wilson's interval for a mean of shares that do not come from one binomial draw.
+
+    The number of trials is the effective one, mean (1 - mean) / variance (Korn and Graubard 1998, Survey
+    Methodology 24, 193-201; with t in place of z as in Dean and Pagano 2015, J. Surv. Stat. Methodol. 3,
+    484-503). Where everything was right or everything wrong, or no variance shows, it is `n`: such a result
+    is not known without error, so the interval never has the width zero.
+
+    Args:
+        mean: in 0..1. variance: of that mean, NaN where it cannot be estimated. n: trials behind the mean.
+        df: degrees of freedom of `variance`; infinite for the normal quantile.
+
+    Returns:
+        Lower and upper bound in 0..1; NaN where the variance is.
+    """
+    if math.isnan(variance) or df < 1:
+        return math.nan, math.nan
+    trials = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else n
+    t2 = float(special.stdtrit(df, 0.5 + level / 2)) ** 2
+    center = (mean + t2 / (2 * trials)) / (1 + t2 / trials)
+    half = math.sqrt(t2 * mean * (1 - mean) / trials + (t2 / (2 * trials)) ** 2) / (1 + t2 / trials)
+    return max(0.0, center - half), min(1.0, center + half)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -18,6 +18,7 @@ from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, plain
 from mcpo_cli.errors import ConfigError, closest, nearest
 
+T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
 """More in one sweep is a slip of the keyboard."""
@@ -40,6 +41,29 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
     options = dict(data.pop("method"))
     method = methods.get(options.pop("name"), **options)
     return validate(convert(RunSpec, data, "", method=method))
+
+
+def settings(cls: type[T], overrides: Sequence[str]) -> T:
+    """The dataclass `cls` with what `overrides` (Hydra's grammar, no sweeps, no presets) change in its defaults.
+
+    Raises:
+        ConfigError: anything a user can get wrong.
+    """
+    data: dict[str, Any] = {}
+    for text in overrides:
+        override = _override(text)
+        *path, name = override.key_or_group.split(".")
+        if override.is_sweep_override():
+            raise ConfigError(f"'{text}': one value here, not a sweep", fix=f"{override.key_or_group}=VALUE")
+        inner = data
+        for part in path:
+            inner = inner.setdefault(part, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"'{text}': {part} is set to a value already")
+        if name in inner:
+            raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
+        inner[name] = override.value()
+    return convert(cls, data, "")
 
 
 def groups() -> dict[str, list[str]]:
@@ -164,22 +188,34 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
 
 def _parse(text: str) -> tuple[str, list[str]]:
     """Key and values of one override; several values in a sweep."""
+    with _reading(text):
+        override = _override(text)
+        if override.is_sweep_override():
+            return override.key_or_group, list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
+        return override.key_or_group, [override.get_value_element_as_str()]
+
+
+def _override(text: str) -> Any:
+    """One override that sets a key, as Hydra reads it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with _reading(text):
+        override = OverridesParser.create().parse_override(text)
+    if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
+        fix = f"{override.key_or_group}=VALUE"
+        raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=fix)
+    return override
+
+
+@contextmanager
+def _reading(text: str) -> Iterator[None]:
     from hydra.errors import HydraException
 
     try:
-        override = OverridesParser.create().parse_override(text)
-        if override.is_sweep_override():
-            values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
-        else:
-            values = [override.get_value_element_as_str()]
+        yield
     except (HydraException, ValueError, NotImplementedError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
         raise ConfigError(f"cannot read the override '{text}': {str(error).splitlines()[0]}", fix=hint) from error
-    key = override.key_or_group
-    if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
-        raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=f"{key}=VALUE")
-    return key, values
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:

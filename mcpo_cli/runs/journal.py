@@ -172,12 +172,12 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all, also after a power cut."""
+def write_atomic(path: Path, content: str | bytes) -> None:
+    """Write a file that is there whole or not at all, also after a power cut. Text is UTF-8."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with part.open("wb") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)

@@ -175,3 +175,83 @@ def test_holm_only_raises_keeps_the_order_and_is_at_most_bonferroni(p: list[floa
     assert np.all(np.diff(adjusted[order]) >= 0)
     shuffled = random.sample(range(len(p)), len(p))
     assert stats.holm([p[i] for i in shuffled]) == pytest.approx(adjusted[shuffled])
+
+
+def brute_majority(answers: list[int | None], k: int) -> float:
+    """maj@k by counting all subsets; answer 0 is the right one, None is no answer."""
+    shares = []
+    for chosen in itertools.combinations(answers, k):
+        votes = {answer: chosen.count(answer) for answer in set(chosen) - {None}}
+        winners = [answer for answer, count in votes.items() if count == max(votes.values())]
+        shares.append((0 in winners) / len(winners) if winners else 0.0)
+    return math.fsum(shares) / len(shares)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=1, max_size=8))
+def test_maj_at_k_agrees_with_counting_all_subsets(answers: list[int | None]) -> None:
+    others = [answers.count(wrong) for wrong in (1, 2, 3)]
+    for k in range(1, len(answers) + 1):
+        exact = stats.maj_at_k(answers.count(0), others, answers.count(None), k)
+        assert exact == pytest.approx(brute_majority(answers, k), abs=1e-12)
+
+
+def test_maj_at_k_by_hand() -> None:
+    assert stats.maj_at_k(2, [1], 0, 1) == pytest.approx(2 / 3)  # one sample: pass@1
+    assert stats.maj_at_k(2, [1], 0, 2) == pytest.approx((1 + 0.5 + 0.5) / 3)  # two of three pairs are a tie
+    assert stats.maj_at_k(2, [1], 0, 3) == 1.0
+    assert stats.maj_at_k(1, [1, 1], 1, 4) == pytest.approx(1 / 3)  # three answers with a vote each
+    assert stats.maj_at_k(0, [], 3, 2) == 0.0
+    assert math.isnan(stats.maj_at_k(2, [1], 0, 4))
+
+
+@pytest.mark.parametrize("counts", [(-1, [1], 0, 1), (1, [-1], 0, 1), (1, [], -1, 1), (1, [], 0, 0)])
+def test_maj_at_k_refuses_impossible_counts(counts: tuple[int, list[int], int, int]) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        stats.maj_at_k(*counts)
+
+
+@given(COUNTS)
+def test_pass_at_k_agrees_with_counting_all_subsets(counts: tuple[int, int, int]) -> None:
+    n, c, k = (min(value, 10) for value in counts)
+    c = min(c, n)
+    right = [index < c for index in range(n)]
+    hits = [any(chosen) for chosen in itertools.combinations(right, k)]
+    assert stats.pass_at_k(n, c, k) == pytest.approx(sum(hits) / len(hits), abs=1e-12)
+
+
+@pytest.mark.parametrize(("n", "c", "k"), [(8, 1, 8), (8, 3, 2), (5, 2, 8)])
+def test_best_at_k_is_a_bootstrap_with_replacement(n: int, c: int, k: int) -> None:
+    draws = np.random.default_rng(0).integers(0, n, size=(200_000, k))
+    share = (draws < c).any(axis=1).mean()
+    assert stats.best_at_k(n, c, k) == pytest.approx(share, abs=4 * math.sqrt(0.25 / 200_000))
+
+
+def test_share_interval_of_one_binomial_is_wilsons() -> None:
+    p, n = 0.3, 40
+    low, high = stats.share_interval(p, p * (1 - p) / n, n, math.inf)
+    wilson = scipy_stats.binomtest(12, n).proportion_ci(method="wilson")
+    assert (low, high) == pytest.approx((wilson.low, wilson.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1.0])
+def test_a_share_of_all_or_nothing_is_not_known_exactly(mean: float) -> None:
+    low, high = stats.share_interval(mean, 0.0, 30, 29)
+    assert 0 <= low <= mean <= high <= 1
+    assert 0.05 < high - low < 0.2
+
+
+def test_share_interval_without_a_variance_is_nan() -> None:
+    assert np.isnan(stats.share_interval(0.5, math.nan, 30, 29)).all()
+    assert np.isnan(stats.share_interval(0.5, 0.1, 1, 0)).all()
+
+
+@pytest.mark.parametrize("shape", [(0.5, 0.5), (2.0, 1.0), (0.3, 3.0)])
+def test_share_interval_over_problems_covers_what_it_promises(shape: tuple[float, float]) -> None:
+    """40 problems drawn from a population with these chances, 8 samples each: 95 % nominal."""
+    rng = np.random.default_rng(1)
+    truth, covered, runs = shape[0] / sum(shape), 0, 2000
+    for _ in range(runs):
+        share = rng.binomial(8, rng.beta(*shape, size=40)) / 8
+        low, high = stats.share_interval(float(share.mean()), float(share.var(ddof=1) / 40), 40, 39)
+        covered += low <= truth <= high
+    assert 0.93 < covered / runs < 0.97

@@ -1,0 +1,113 @@
+"""transformers' `generate`, one request at a time: its samples do not depend on what else is evaluated.
+
+A resumed evaluation therefore equals an uninterrupted one, token by token. `engine=vllm` is the fast one.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessorList, TopPLogitsWarper
+
+from mcpo_cli.backends.local.policy import device as place
+from mcpo_cli.backends.local.sampler import draw
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.model import ModelFacts, tokenizer
+
+
+class Seeded:
+    """Makes greedy search sample: leaves one token of each row, drawn by the row's own random numbers.
+
+    transformers draws a whole batch from the global generator, which no seed a sample can undo.
+    """
+
+    def __init__(self, request: Request, sampling: Sampling, longest: int, device: torch.device) -> None:
+        uniform_BT = np.stack([np.random.default_rng(seed).random(longest) for seed in request.seeds])
+        self.uniform_BT = torch.from_numpy(uniform_BT).to(device)
+        self.prompt, self.temperature = len(request.prompt_ids), sampling.temperature
+        self.nucleus = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
+
+    def __call__(self, ids_BS: Tensor, logits_BV: Tensor) -> Tensor:
+        """0 for the token drawn from softmax(logits / temperature) within the nucleus, -inf for the others."""
+        # A sum over a vocabulary of 150 000 needs more than float32 to place a quantile.
+        logits_BV = logits_BV.double() / self.temperature
+        if self.nucleus is not None:
+            logits_BV = self.nucleus(ids_BS, logits_BV)
+        token_B = draw(logits_BV, 1.0, self.uniform_BT[:, ids_BS.shape[1] - self.prompt])
+        return torch.full_like(logits_BV, float("-inf")).scatter_(-1, token_B[:, None], 0.0)
+
+
+class Transformers:
+    """See `Engine`. One model on one device; does not touch the global random numbers."""
+
+    version = f"transformers {transformers.__version__}"
+
+    def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("device=cuda: torch finds no CUDA device on this machine", fix="device=auto")
+        torch.set_num_threads(threads)
+        self.facts, self.sampling, self.device = model, sampling, place(device)
+        self.tokenizer = tokenizer(model)
+        self.model = _load(model).to(self.device).eval()
+        # What the model's file proposes (top-k, penalties, ...) fills whatever a call leaves out.
+        self.model.generation_config = GenerationConfig()
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+        """See `Engine`: in the order of `requests`."""
+        longest = [room(request, self.sampling, self.facts.window) for request in requests]
+        for request, tokens in zip(requests, longest, strict=True):
+            try:
+                yield request.key, self._samples(request, tokens)
+            except torch.OutOfMemoryError as error:
+                raise RunFailed(
+                    f"{request.key}: {len(request.seeds)} samples of up to {tokens} tokens do not fit into the "
+                    "memory of the GPU",
+                    fix="a smaller max_tokens, or engine=vllm, which pages its memory",
+                ) from error
+
+    def _samples(self, request: Request, longest: int) -> list[Sample]:
+        prompt_BS = torch.tensor([request.prompt_ids], device=self.device).repeat(len(request.seeds), 1)
+        stop_ids = self.sampling.stop_ids
+        processors = LogitsProcessorList()
+        if self.sampling.temperature > 0:
+            processors.append(Seeded(request, self.sampling, longest, self.device))
+        settings = GenerationConfig(
+            do_sample=False, max_new_tokens=longest, eos_token_id=list(stop_ids), pad_token_id=stop_ids[0]
+        )
+        ids_BS = self.model.generate(
+            prompt_BS,
+            attention_mask=torch.ones_like(prompt_BS),
+            generation_config=settings,
+            logits_processor=processors,
+        )
+        responses = ids_BS[:, len(request.prompt_ids) :].tolist()
+        return [finish(self.tokenizer, ids, stop_ids, seed) for ids, seed in zip(responses, request.seeds, strict=True)]
+
+
+def _load(facts: ModelFacts) -> Any:
+    """The model in the number format of its files, every weight of it from them.
+
+    Raises:
+        ConfigError: transformers does not know it, or weights are missing.
+    """
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        # Two values, against what the annotation says.
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            facts.folder, dtype=facts.dtype, local_files_only=True, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"{facts.name}: transformers {transformers.__version__} cannot load it: {reason}") from error
+    model, info = loaded
+    # transformers would go on with random numbers in their place.
+    if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
+        raise ConfigError(
+            f"{facts.name}: {len(absent)} weights are missing or of another shape than config.json says: "
+            f"{', '.join(absent[:3])}"
+        )
+    return model

@@ -1,0 +1,242 @@
+"""The model that is evaluated, and what its own files say: window, end tokens, chat template, number format.
+
+Nothing is taken from elsewhere, so that what an evaluation shows before it starts is what it does.
+"""
+
+import fnmatch
+import functools
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.errors import ConfigError, nearest
+
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "*.model",
+    "*.tiktoken",
+    "chat_template.*",
+)
+READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER)
+"""All that is fetched from the hub and counts for the digest: no code, no pickle."""
+ELSEWHERE = ("*/*", "consolidated*")
+"""The same weights once more, in the makers' own format."""
+FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+NO_LIMIT = 10**9
+"""Tokenizers without a limit say 10^30."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What the files in `folder` say.
+
+    name: as it was asked for. digest: 12 hex digits of the content of configuration, weights and tokenizer.
+    revision: the hub's commit, None for a local folder. architecture: the class that transformers loads.
+    parameters: numbers in the weights, tied ones once. dtype: their format, as torch calls it. window:
+    tokens, prompt and response together. stop_ids, stop_tokens: what ends a response, as ids and as text.
+    """
+
+    name: str
+    folder: Path
+    digest: str
+    revision: str | None
+    architecture: str
+    parameters: int
+    dtype: str
+    window: int
+    stop_ids: tuple[int, ...]
+    stop_tokens: tuple[str, ...]
+    chat_template: bool
+
+
+def resolve(model: str, revision: str | None = None) -> ModelFacts:
+    """The facts of a local Hugging Face folder or of a model of the hub (`OWNER/NAME`), which is fetched.
+
+    revision: a branch, tag or commit of the hub; without it the hub's main branch.
+
+    Raises:
+        ConfigError: there is no such model, it cannot be fetched, or its folder is not what an engine can load.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        if revision:
+            raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
+        return _facts(model, path.resolve(), None)
+    # runs/NAME is a path where there is a folder runs, and a model of the hub where there is none.
+    if not HUB_ID.fullmatch(model) or path.parent.is_dir():
+        raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})")
+    folder = _fetch(model, revision)
+    return _facts(model, folder, folder.name)
+
+
+@functools.lru_cache(maxsize=1)
+def tokenizer(facts: ModelFacts) -> Any:
+    """The tokenizer of the model's folder."""
+    return _tokenizer(facts.name, facts.folder)
+
+
+def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
+    """Token ids of `text` as a prompt: as the user's turn of the model's chat template, or as it stands.
+
+    Raises:
+        ConfigError: `chat`, and the model has no template.
+    """
+    if not chat:
+        return tuple(tokenizer(facts)(text)["input_ids"])
+    if not facts.chat_template:
+        raise ConfigError(f"{facts.name}: its tokenizer has no chat template", fix="chat=false")
+    turns = [{"role": "user", "content": text}]
+    return tuple(tokenizer(facts).apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+
+
+def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
+    config = _json(name, folder / "config.json")
+    generation = _json(name, folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
+    if "auto_map" in config:
+        raise ConfigError(
+            f"{name}: its config.json asks for code of the model's own (auto_map), which is never run",
+            fix="a model whose architecture transformers knows, without auto_map",
+        )
+    weights = _weights(name, folder)
+    tensors = [entry for path in weights for entry in _header(name, path)]
+    words = _tokenizer(name, folder)
+    stop_ids = _stop_ids(name, config, generation, words)
+    return ModelFacts(
+        name=name,
+        folder=folder,
+        digest=_digest(folder),
+        revision=revision,
+        architecture=", ".join(config.get("architectures") or ["unknown"]),
+        parameters=sum(math.prod(entry["shape"]) for entry in tensors),
+        dtype=config.get("dtype") or config.get("torch_dtype") or FORMATS.get(tensors[0]["dtype"], "float32"),
+        window=_window(name, config, words),
+        stop_ids=stop_ids,
+        stop_tokens=tuple(words.convert_ids_to_tokens(list(stop_ids))),
+        chat_template=words.chat_template is not None,
+    )
+
+
+def _window(name: str, config: Mapping[str, Any], words: Any) -> int:
+    """The least of what configuration and tokenizer allow."""
+    limits = [config.get("max_position_embeddings"), words.model_max_length]
+    known = [int(limit) for limit in limits if limit and limit < NO_LIMIT]
+    if not known:
+        raise ConfigError(f"{name}: config.json has no max_position_embeddings: how many tokens can it hold?")
+    return min(known)
+
+
+def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any], words: Any) -> tuple[int, ...]:
+    """The tokenizer's end token and those of generation_config.json (else config.json), as vLLM takes them."""
+    named = generation.get("eos_token_id", config.get("eos_token_id"))
+    listed = named if isinstance(named, list) else [named]
+    ids = dict.fromkeys(token for token in [words.eos_token_id, *listed] if token is not None)
+    if not ids:
+        raise ConfigError(
+            f"{name}: neither tokenizer, generation_config.json nor config.json names an end token, so that every "
+            "response would be cut",
+            fix=f'"eos_token_id" in {name}/generation_config.json',
+        )
+    return tuple(ids)
+
+
+def _tokenizer(name: str, folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
+        raise ConfigError(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{name}: its tokenizer cannot be loaded: {_first_line(error)}") from error
+
+
+def _weights(name: str, folder: Path) -> list[Path]:
+    """The files that hold the weights: one, or the shards that the index names."""
+    index = folder / "model.safetensors.index.json"
+    names = sorted(set(_json(name, index)["weight_map"].values())) if index.exists() else ["model.safetensors"]
+    if absent := [file for file in names if not (folder / file).exists()]:
+        pickled = sorted(path.name for pattern in ("*.bin", "*.pth", "*.pt") for path in folder.glob(pattern))
+        why = f"; {pickled[0]} is a pickle, which can run code and is never loaded" if pickled else ""
+        raise ConfigError(
+            f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there){why}",
+            fix="https://huggingface.co/spaces/safetensors/convert makes safetensors of a model of the hub"
+            if pickled
+            else None,
+        )
+    return [folder / file for file in names]
+
+
+def _header(name: str, path: Path) -> list[dict[str, Any]]:
+    """Format and shape of each tensor; safetensors begins with 8 bytes of length and a header in JSON."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length < path.stat().st_size:
+            raise ConfigError(f"{name}: {path.name} is not a safetensors file, or cut short")
+        header = json.loads(file.read(length))
+    return [entry for key, entry in header.items() if key != "__metadata__"]
+
+
+def _digest(folder: Path) -> str:
+    """Over names and content of the files of READ, in the order of their names."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if any(fnmatch.fnmatch(path.name, pattern) for pattern in READ):
+            with path.open("rb") as file:
+                total.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()[:12]
+
+
+def _json(name: str, path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
+    except ValueError as error:
+        raise ConfigError(f"{name}: {path.name} is not JSON: {error}") from error
+    return content
+
+
+def _fetch(model: str, revision: str | None) -> Path:
+    """The folder of the hub's cache with the files of READ, named by the commit."""
+    from huggingface_hub import errors, snapshot_download
+
+    at = f"{model}@{revision}" if revision else model
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], ignore_patterns=[*ELSEWHERE]))
+    except errors.GatedRepoError as error:
+        fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
+        raise ConfigError(f"{at}: the hub gives it only to those who accept its licence", fix=fix) from error
+    except errors.RepositoryNotFoundError as error:
+        fix = "check the name; for a private model: hf auth login"
+        raise ConfigError(f"{at}: the hub has no such model, or not for you", fix=fix) from error
+    except errors.RevisionNotFoundError as error:
+        fix = f"a branch, tag or commit of https://huggingface.co/{model}/commits/main"
+        raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
+    except (errors.LocalEntryNotFoundError, errors.HfHubHTTPError, OSError) as error:
+        fix = f"hf download {model} where there is a network, then mcpo evaluate FOLDER"
+        raise ConfigError(
+            f"{at}: not in the cache, and the hub cannot be reached: {_first_line(error)}", fix=fix
+        ) from error
+
+
+def _neighbour(path: Path) -> str:
+    """What the message says of a folder that is not there."""
+    if not path.parent.is_dir():
+        return f"nor is there {path.parent}; a model of the hub is named OWNER/NAME"
+    names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
+    return nearest(path.name, names) if names else f"{path.parent} has no folders"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

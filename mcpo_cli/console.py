@@ -3,12 +3,13 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -143,6 +144,34 @@ class LineDisplay:
     def note(self, text: str) -> None:
         """One line on stderr."""
         talk(text)
+
+
+@contextmanager
+def progress(title: str, total: int, unit: str = "problems") -> Iterator[Callable[[], None]]:
+    """Progress with the time left, on stderr; the value is called after each of `total` units.
+
+    A bar on a terminal, lines elsewhere.
+    """
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal and not console.is_dumb_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=console) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda: bar.advance(task)
+        return
+    start = said = time.monotonic()
+    done = 0
+
+    def advance() -> None:
+        nonlocal done, said
+        done, now = done + 1, time.monotonic()
+        if now - said >= LINE_SECONDS and done < total:
+            said = now
+            left = duration((now - start) * (total - done) / done)
+            talk(f"{title}: {done} of {total} {unit}, about {left} left")
+
+    yield advance
+    talk(f"{title}: {done} of {total} {unit}, {duration(time.monotonic() - start)}")
 
 
 def header(view: View) -> str:

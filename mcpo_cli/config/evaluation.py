@@ -36,7 +36,7 @@ class Evaluation:
     """n samples of every problem at `temperature` (0: greedy), each of at most `max_tokens` tokens.
 
     prompt: the template around a problem, the one training uses. chat: `auto` puts the model's own chat
-    template around that, where it has one. protocol: `paper` refuses to start unless everything is as in
+    template around that, where it has one. revision: of a model of the hub. protocol: `paper` refuses to start unless everything is as in
     Section 6.1 of the paper. The defaults are the paper's.
     """
 
@@ -48,6 +48,7 @@ class Evaluation:
     seed: int = identity(0, ge=0)
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     chat: Literal["auto", "off"] = identity("auto")
+    revision: str = runtime("")
     protocol: Literal["any", "paper"] = runtime("any")
     data: DataSource = runtime(DataSource())
     grading: Grading = runtime(Grading())

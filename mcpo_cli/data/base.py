@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mcpo_cli.benchmarks.base import Problem
+from mcpo_cli.data.prompt import Template
 
 Role = Literal["train", "benchmark"]
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
@@ -86,6 +87,7 @@ class Loaded:
     source: `hub:REPO@REVISION`, or the file's name.
     rows: as read.
     notes: what people should know: copies, problems left out, a size that is not the published one.
+    template: around each problem, whatever an evaluation asks for; None where it may choose.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Loaded:
     rows: int
     notes: tuple[str, ...] = ()
     grader: str = "math_verify"
+    template: Template | None = None
 
 
 def digest(problems: tuple[Problem, ...]) -> str:

@@ -58,10 +58,10 @@ class Attempt:
 
 @contextmanager
 def owned(run_dir: Path) -> Iterator[None]:
-    """Hold the run's lock: two processes never train the same run.
+    """Hold the lock of a run or an evaluation: two processes never work on the same one.
 
     Raises:
-        RunFailed: another process trains it now.
+        RunFailed: another process works on it now.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run_dir / "lock")
@@ -69,7 +69,7 @@ def owned(run_dir: Path) -> Iterator[None]:
         # Not 0: a reader of the state holds the lock for an instant.
         lock.acquire(timeout=2)
     except Timeout as error:
-        raise RunFailed(f"run {run_dir.name} is being trained by another process", fix="mcpo runs list") from error
+        raise RunFailed(f"another process is at work on {run_dir.name}", fix="wait for it, or stop it") from error
     try:
         yield
     finally:

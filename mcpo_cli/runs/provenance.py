@@ -8,6 +8,7 @@ import platform
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,19 @@ ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_
 SECRET = re.compile(r"(?i)(?<=://)[^/\s]+@|((?:token|secret|password|api_?key)[^=\s]*=)\S+")
 
 
-def write(attempt_dir: Path) -> None:
-    """Write provenance.json, and code.diff where the code differs from its commit."""
-    code = _code()
+def write(attempt_dir: Path, command: Sequence[str]) -> None:
+    """Write provenance.json, and code.diff where the code differs from its commit.
+
+    command: what a person typed, see `parent_command`.
+    """
+    code = code_state()
     diff = code.pop("diff")
     if diff:
         write_atomic(attempt_dir / "code.diff", diff)
     record = {
         "mcpo": __version__,
         **code,
-        "command": [redact(word) for word in _command()],
+        "command": [redact(word) for word in command],
         "environment": {name: redact(os.environ[name]) for name in ENVIRONMENT if name in os.environ},
         "packages": dict(sorted((d.name, d.version) for d in importlib.metadata.distributions())),
         "python": platform.python_version(),
@@ -50,7 +54,15 @@ def redact(text: str) -> str:
     return SECRET.sub(lambda match: f"{match[1] or ''}***{'' if match[1] else '@'}", text)
 
 
-def _code() -> dict[str, Any]:
+def parent_command() -> list[str]:
+    """The command that started this process: what a person typed, where this is a worker."""
+    try:
+        return list(psutil.Process(os.getppid()).cmdline())
+    except psutil.Error:
+        return sys.argv
+
+
+def code_state() -> dict[str, Any]:
     """Commit, whether the tree differs from it, and how; nulls outside a checkout (an installed wheel)."""
     # A wheel inside some other project's checkout must not take that project's commit for its own.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
@@ -72,14 +84,6 @@ def _git(*arguments: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     return done.stdout
-
-
-def _command() -> list[str]:
-    """The command a person typed: the parent's, as the worker is started by it."""
-    try:
-        return list(psutil.Process(os.getppid()).cmdline())
-    except psutil.Error:
-        return sys.argv
 
 
 def _processor() -> str:

@@ -43,7 +43,7 @@ def work(run_id: str) -> int:
     try:
         with owned(folder):
             attempt = Attempt(folder, spec, backend.resume_step(folder))
-            provenance.write(attempt.folder)
+            provenance.write(attempt.folder, provenance.parent_command())
             try:
                 backend.run(spec, attempt, stop)
                 if gaps := missing(folder, spec):

@@ -13,9 +13,18 @@ runs/<run_id>/
     checkpoints/step_<s>/         weights, optimizer, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer
     log.txt                       what the process printed
+
+evals/<eval_id>/
+  lock                            held by the process that evaluates
+  protocol.json                   how it samples
+  attempt_<n>/provenance.json     one a start
+  samples/<benchmark>/<id>.json.gz   all samples of a problem, written whole
+  gradings/<n>/                   never overwritten: grading again adds one
+    <benchmark>.jsonl             a GradeRow a problem
+    results.json                  Results, written last
 """
 
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
@@ -74,3 +83,54 @@ class SampleRow(TypedDict):
     response: str
     gold: str
     correct: bool
+
+
+class GradeRow(TypedDict):
+    """One problem of an evaluation: c of n graded samples were right. Lists have an entry a sample.
+
+    statuses: of `mcpo_cli.grading`; an `infra_error` is in no count. answers: the text that was judged,
+    cut to 200 characters. tokens: lengths. finishes: `stop`, `length` (cut) or `no_room` (the prompt fills
+    the model's window). copies: samples that repeat an earlier one; long_copies: long ones among them.
+    """
+
+    problem: str
+    gold: str
+    n: int
+    c: int
+    statuses: list[str]
+    answers: list[str | None]
+    details: list[str]
+    tokens: list[int]
+    finishes: list[str]
+    copies: int
+    long_copies: int
+
+
+class BenchmarkResult(TypedDict):
+    """One benchmark of a grading. digest, source: of the data. grader: with its version."""
+
+    problems: int
+    digest: str
+    source: str
+    notes: list[str]
+    grader: str
+    metrics: dict[str, float]
+    warnings: list[str]
+
+
+class Results(TypedDict):
+    """results.json of a grading: all that tables and the store need. time: seconds since the epoch.
+
+    engines: versions that drew the samples. commit, dirty: of the code that graded.
+    """
+
+    eval_id: str
+    grading: int
+    time: float
+    label: str
+    protocol: dict[str, Any]
+    deviations: list[str]
+    engines: list[str]
+    commit: str | None
+    dirty: bool | None
+    benchmarks: dict[str, BenchmarkResult]

@@ -34,12 +34,13 @@ class Request:
 class Sample:
     """One response. text: without its stop token. tokens: their number, the stop token included.
 
-    finish: `stop` where a stop token ended it, `length` where it was cut.
+    finish: `stop` where a stop token ended it, `length` where it was cut, `no_room` where the prompt fills the
+    model's window (no engine is asked then).
     """
 
     text: str
     tokens: int
-    finish: Literal["stop", "length"]
+    finish: Literal["stop", "length", "no_room"]
     seed: int
 
 

@@ -1,0 +1,88 @@
+"""`mcpo evaluate`: a model on benchmarks."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from mcpo_cli.commands.options import Debug, DryRun, Json
+
+EPILOG = """\
+Settings, key=value: engine=hf|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
+chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...
+The defaults are the paper's (Section 6.1)."""
+
+
+def _complete_benchmarks(incomplete: str) -> list[str]:
+    from mcpo_cli import data
+
+    done, _, begun = incomplete.rpartition(",")
+    before = f"{done}," if done else ""
+    return [before + name for name in [*data.names("benchmark"), "arithmetic"] if name.startswith(begun)]
+
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder, or OWNER/NAME on the hub.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Settings in Hydra's grammar, see below.", show_default=False),
+]
+Benchmarks = Annotated[
+    str,
+    typer.Option(
+        help="Names separated by commas (mcpo data list; arithmetic: the local engine's held-out tiers).",
+        autocompletion=_complete_benchmarks,
+    ),
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only so many problems of each benchmark.", show_default=False)]
+
+
+def evaluate(
+    model: Model,
+    settings: Settings = None,
+    benchmarks: Benchmarks = "aime24,aime25,amc23",
+    limit: Limit = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Sample a model on benchmarks, grade, and report with intervals. Again: draws only what is missing."""
+    from mcpo_cli import console
+    from mcpo_cli.config import load
+    from mcpo_cli.config.evaluation import Evaluation
+    from mcpo_cli.errors import Interrupted
+    from mcpo_cli.evaluation import protocol, report, run, scope
+    from mcpo_cli.evaluation.publish import publisher
+
+    chosen = load.settings(Evaluation, settings or [])
+    subject = scope.subject(model, chosen.revision)
+    plan = protocol.Protocol(chosen, subject.facts)
+    protocol.check(plan)
+    loaded = scope.benchmarks(scope.split(benchmarks), chosen.data.path, subject.task, limit)
+    report.announce(plan, loaded, str(run.folder(plan.eval_id)))
+    if dry_run:
+        if as_json:
+            console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), "label": plan.label})
+        return
+    publish = publisher(chosen.compute.tracking_uri, console.talk)
+    try:
+        with _terminable():
+            results = run.evaluate(plan, loaded, console.progress)
+    except KeyboardInterrupt as error:
+        raise Interrupted("stopped; what was drawn is kept", fix="the same command continues") from error
+    publish(run.folder(plan.eval_id))
+    if as_json:
+        console.print_json(results)
+    else:
+        report.show(results)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,114 @@
+"""Gradings of stored samples: `gradings/<n>/`, one folder a grading, none ever overwritten."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from mcpo_cli.config.evaluation import Grading
+from mcpo_cli.evaluation import metrics
+from mcpo_cli.evaluation.samples import Drawn
+from mcpo_cli.grading import Pool, Verdict, tally
+from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
+from mcpo_cli.store.records import GradeRow, Results
+
+ANSWER_CHARS = 200
+"""Of an answer, in a grading row; the sample has all of it."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """The rows of a benchmark, one a problem, and the version of the grader that judged."""
+
+    rows: list[GradeRow]
+    grader: str
+
+
+class Graders:
+    """Worker pools, one a grader, opened when first used."""
+
+    def __init__(self, settings: Grading) -> None:
+        self.settings = settings
+        self._pools: dict[str, Pool] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Graders":
+        return self
+
+    def __exit__(self, *details: Any) -> None:
+        self._stack.close()
+
+    def grade(self, grader: str, drawn: Sequence[Drawn], advance: Callable[[], None]) -> Graded:
+        """Grade all samples of a benchmark; `advance` is called after each problem.
+
+        Raises:
+            RunFailed: too many gradings failed for reasons that are not the answers'.
+        """
+        pool = self.pool(grader)
+        pending = [[pool.submit(one.problem.gold, sample.text) for sample in one.samples] for one in drawn]
+        rows = []
+        for one, futures in zip(drawn, pending, strict=True):
+            rows.append(_row(one, [future.result() for future in futures]))
+            advance()
+        verdicts = [pair for row in rows for pair in zip(row["statuses"], row["details"], strict=True)]
+        failures = [detail for status, detail in verdicts if status == "infra_error"]
+        tally.check(Counter(status for status, _ in verdicts), failures[0] if failures else "")
+        return Graded(rows, pool.version)
+
+    def pool(self, grader: str) -> Pool:
+        """The pool of `grader`."""
+        if grader not in self._pools:
+            limits = self.settings
+            pool = Pool(grader, workers=limits.workers, timeout=limits.timeout, memory_mib=limits.memory_mib)
+            self._pools[grader] = self._stack.enter_context(pool)
+        return self._pools[grader]
+
+
+def write(folder: Path, results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> None:
+    """Add a grading to the evaluation in `folder`; `results` last, so that what is there is whole."""
+    target = folder / "gradings" / str(results["grading"])
+    for benchmark, found in rows.items():
+        write_atomic(target / f"{benchmark}.jsonl", "".join(f"{dumps(row)}\n" for row in found))
+    write_atomic(target / "results.json", json.dumps(json.loads(dumps(results)), indent=2))
+
+
+def all_of(folder: Path) -> list[Results]:
+    """All whole gradings of the evaluation in `folder`, oldest first."""
+    numbers = sorted(int(path.parent.name) for path in folder.glob("gradings/*/results.json"))
+    found = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
+    for results in found:
+        for benchmark in results["benchmarks"].values():
+            # JSON has no NaN: it is kept as text.
+            benchmark["metrics"] = {key: float(value) for key, value in benchmark["metrics"].items()}
+    return found
+
+
+def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:
+    """The rows of one benchmark of one grading."""
+    return [cast(GradeRow, row) for row in read_lines(folder / "gradings" / str(grading) / f"{benchmark}.jsonl")]
+
+
+def next_number(folder: Path) -> int:
+    """The number of the next grading; one that was cut short is not written into."""
+    return 1 + max((int(path.name) for path in folder.glob("gradings/*")), default=0)
+
+
+def _row(one: Drawn, verdicts: Sequence[Verdict]) -> GradeRow:
+    statuses = [verdict.status for verdict in verdicts]
+    long = [sample.text for sample in one.samples if sample.tokens >= metrics.ALIKE_TOKENS]
+    return GradeRow(
+        problem=one.problem.id,
+        gold=one.problem.gold,
+        n=len(statuses) - statuses.count("infra_error"),
+        c=statuses.count("correct"),
+        statuses=list(statuses),
+        answers=[None if verdict.answer is None else verdict.answer[:ANSWER_CHARS] for verdict in verdicts],
+        details=[verdict.detail for verdict in verdicts],
+        tokens=[sample.tokens for sample in one.samples],
+        finishes=[sample.finish for sample in one.samples],
+        copies=metrics.copies([sample.text for sample in one.samples]),
+        long_copies=metrics.copies(long),
+    )

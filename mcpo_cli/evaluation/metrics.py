@@ -1,0 +1,94 @@
+"""From the grading rows of one benchmark to its metrics: everything is derived from statuses, answers and lengths."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mcpo_cli.analysis import stats
+from mcpo_cli.store.records import GradeRow
+
+ALIKE_TOKENS = 64
+"""Tokens from which on two equal samples are no coincidence at a temperature above 0."""
+
+
+def summarize(rows: Sequence[GradeRow], n: int) -> dict[str, float]:
+    """The metrics of one benchmark, flat, in the order in which they are shown; NaN where one is not defined.
+
+    `pass_at_1` is the mean over problems of c / n. Its two 95 % intervals answer two questions: over samples,
+    what other samples of the same problems would give; over problems, what other problems of this kind would.
+    `n` is the number of samples a problem was to have; samples that could not be graded are in no metric.
+
+    Args:
+        rows: one a problem, at least one.
+        n: samples asked for.
+    """
+    graded, right = (np.array([row[key] for row in rows]) for key in ("n", "c"))
+    shares = right / np.where(graded > 0, graded, np.nan)
+    mean, problems = float(shares.mean()), len(rows)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = np.where(graded > 1, shares * (1 - shares) / (graded - 1), np.nan).sum() / problems**2
+    spread = float(shares.var(ddof=1)) / problems if problems > 1 else math.nan
+    samples_low, samples_high = stats.share_interval(mean, float(noise), int(graded.sum()), math.inf)
+    problems_low, problems_high = stats.share_interval(mean, spread, problems, problems - 1)
+    return {
+        "pass_at_1": mean,
+        "pass_at_1_samples_low": samples_low,
+        "pass_at_1_samples_high": samples_high,
+        "pass_at_1_problems_low": problems_low,
+        "pass_at_1_problems_high": problems_high,
+        **{f"pass_at_{k}": _mean(stats.pass_at_k(graded, right, k)) for k in range(2, n + 1)},
+        f"best_at_{n}": _mean(stats.best_at_k(graded, right, n)),
+        **{f"maj_at_{k}": _mean([_majority(row, k) for row in rows]) for k in range(2, n + 1)},
+        **_samples(rows),
+    }
+
+
+def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str]:
+    """What in the samples of a benchmark looks like a fault of the sampler rather than of the model."""
+    if n == 1 or temperature == 0:
+        return []
+    found = []
+    alike = [row for row in rows if row["copies"] == n - 1]
+    if len(alike) == len(rows):
+        found.append(f"all {n} samples of every problem are the same: a seed was used for all of them")
+    long = [row["problem"] for row in rows if row["long_copies"]]
+    if long:
+        found.append(
+            f"{len(long)} problems have equal samples of {ALIKE_TOKENS} tokens or more (first: {long[0]}): "
+            "seeds may have been used twice"
+        )
+    return found
+
+
+def copies(texts: Sequence[str]) -> int:
+    """How many of `texts` repeat an earlier one."""
+    return len(texts) - len(set(texts))
+
+
+def _samples(rows: Sequence[GradeRow]) -> dict[str, float]:
+    """Shares of all samples, and their mean length in tokens."""
+    statuses = Counter(status for row in rows for status in row["statuses"])
+    finishes = Counter(finish for row in rows for finish in row["finishes"])
+    total = statuses.total()
+    return {
+        "truncated": finishes["length"] / total,
+        "no_room": finishes["no_room"] / total,
+        "mean_tokens": math.fsum(tokens for row in rows for tokens in row["tokens"]) / total,
+        "copies": sum(row["copies"] for row in rows) / total,
+        **{status: statuses[status] / total for status in ("unparsable", "timeout", "infra_error")},
+    }
+
+
+def _majority(row: GradeRow, k: int) -> float:
+    """maj@k of one problem: right answers are one answer, wrong ones differ where their text does."""
+    graded = [pair for pair in zip(row["statuses"], row["answers"], strict=True) if pair[0] != "infra_error"]
+    wrong = Counter("".join(answer.split()) for status, answer in graded if status == "wrong" and answer is not None)
+    blank = len(graded) - row["c"] - wrong.total()
+    return stats.maj_at_k(row["c"], list(wrong.values()), blank, k)
+
+
+def _mean(values: Any) -> float:
+    return float(np.mean(values))

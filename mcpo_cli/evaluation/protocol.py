@@ -1,0 +1,98 @@
+"""How an evaluation really samples: what a result may be called follows from this, never from what was wished."""
+
+import re
+from dataclasses import dataclass, fields
+from typing import Any
+
+from mcpo_cli.config.evaluation import Evaluation
+from mcpo_cli.config.load import EXPERIMENTS, read_yaml
+from mcpo_cli.config.schema import RUNTIME, digest
+from mcpo_cli.data.prompt import render
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation.model import ModelFacts
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The settings as they take effect on one model."""
+
+    settings: Evaluation
+    model: ModelFacts
+
+    @property
+    def chat(self) -> bool:
+        """Whether the model's chat template is put around the prompt."""
+        return self.settings.chat == "auto" and self.model.chat_template
+
+    @property
+    def eval_id(self) -> str:
+        """`<model>-<hash>`: names the folder of the samples."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.name).strip(".-") or "model"
+        return f"{name[-60:].strip('.-')}-{digest(self._identity())}"
+
+    @property
+    def label(self) -> str:
+        """What a result may be called."""
+        settings = self.settings
+        sampled = "greedy" if settings.temperature == 0 else f"T={settings.temperature:g}"
+        return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens"
+
+    def deviations(self) -> list[str]:
+        """Where this is not the protocol of the paper's Section 6.1."""
+        paper = read_yaml(EXPERIMENTS / "paper.yaml")["settings"]["evaluation"]
+        wanted = {
+            "n": paper["samples_per_problem"],
+            "temperature": paper["temperature"],
+            "top_p": 1.0,
+            "max_tokens": paper["max_response_tokens"],
+        }
+        chosen = {key: getattr(self.settings, key) for key in wanted}
+        found = [f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]]
+        if self.model.window < wanted["max_tokens"]:
+            found.append(f"the model holds {self.model.window} tokens, prompt and response together")
+        return found
+
+    def lines(self) -> dict[str, str]:
+        """The protocol for people."""
+        settings, model = self.settings, self.model
+        sampled = "greedy" if settings.temperature == 0 else f"temperature {settings.temperature:g}"
+        revision = f", revision {model.revision}" if model.revision else ""
+        stops = zip(model.stop_tokens, model.stop_ids, strict=True)
+        chat = "the model's own, around the prompt" if self.chat else "none"
+        return {
+            "model": f"{model.name}, {model.parameters:,} parameters in {model.dtype}, files {model.digest}{revision}",
+            "engine": settings.engine,
+            "samples": f"{settings.n} a problem, {sampled}, top_p {settings.top_p:g}, seed {settings.seed}; "
+            "no top_k, no penalties",
+            "length": f"at most {settings.max_tokens} tokens; the model holds {model.window} with the prompt",
+            "stop tokens": ", ".join(f"{text} ({number})" for text, number in stops),
+            "prompt": f"{settings.prompt}: {render(settings.prompt, '{problem}')!r}",
+            "chat template": chat if self.chat or not model.chat_template else "not used (chat=off)",
+            "the paper's": "; ".join(self.deviations()) or "the same",
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Everything that took effect, as plain data."""
+        model = self.model
+        about = {"model_name": model.name, "revision": model.revision, "parameters": model.parameters}
+        return {**self._identity(), **about, "dtype": model.dtype, "stop_tokens": list(model.stop_tokens)}
+
+    def _identity(self) -> dict[str, Any]:
+        """What decides the samples of a problem."""
+        chosen = {f.name: getattr(self.settings, f.name) for f in fields(Evaluation) if f.metadata["role"] != RUNTIME}
+        effective = {"chat": self.chat, "stop_ids": list(self.model.stop_ids), "window": self.model.window}
+        return {"model": self.model.digest, **chosen, **effective}
+
+
+def check(protocol: Protocol) -> None:
+    """Whether the settings do not contradict each other, and are the paper's where that is asked for.
+
+    Raises:
+        ConfigError: they are not.
+    """
+    settings = protocol.settings
+    if settings.temperature == 0 and settings.n > 1:
+        fix = f"n=1 temperature=0  (or temperature=0.7 n={settings.n})"
+        raise ConfigError(f"temperature=0 makes the n={settings.n} samples of a problem the same", fix=fix)
+    if settings.protocol == "paper" and (found := protocol.deviations()):
+        raise ConfigError(f"protocol=paper, but this would not be it: {'; '.join(found)}", fix="protocol=any")

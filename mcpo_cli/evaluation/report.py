@@ -1,0 +1,70 @@
+"""What an evaluation says, for people: the effective protocol before, the results after."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from mcpo_cli import console
+from mcpo_cli.data.base import Loaded
+from mcpo_cli.evaluation.protocol import Protocol
+from mcpo_cli.store.records import Results
+
+LABEL_WIDTH = 14
+
+
+def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> None:
+    """The effective protocol, on stderr, before anything is drawn."""
+    lines = protocol.lines()
+    for benchmark in benchmarks:
+        told = "".join(f"; {note}" for note in benchmark.notes)
+        lines[benchmark.name] = (
+            f"{len(benchmark.problems)} problems from {benchmark.source} ({benchmark.digest}), "
+            f"graded by {benchmark.grader}{told}"
+        )
+    lines["folder"] = folder
+    for name, value in lines.items():
+        console.talk(f"  {name:<{LABEL_WIDTH}} {value}")
+
+
+def show(results: Results) -> None:
+    """Results, on stdout."""
+    n = results["protocol"]["n"]
+    columns = ["benchmark", "problems", "pass@1", "95 % over samples", "95 % over problems"]
+    columns += [f"pass@{n}", f"best@{n}", f"maj@{n}"] if n > 1 else []
+    rows = [[name, str(one["problems"]), *_shown(one["metrics"], n)] for name, one in results["benchmarks"].items()]
+    console.print_text(f"{results['eval_id']}, grading {results['grading']}: {results['label']}\n")
+    console.print_table(columns, rows)
+    console.print_text("")
+    shares = ["truncated", "no_room", "copies", "unparsable", "timeout", "infra_error"]
+    table = [
+        [name, *(_share(one["metrics"][key]) for key in shares), f"{one['metrics']['mean_tokens']:.0f}", one["grader"]]
+        for name, one in results["benchmarks"].items()
+    ]
+    console.print_table(["of all samples", *(key.replace("_", " ") for key in shares), "tokens", "grader"], table)
+    remarks = [f"not the paper's protocol: {deviation}" for deviation in results["deviations"]]
+    for name, one in results["benchmarks"].items():
+        remarks += [f"{name}: {warning}" for warning in one["warnings"]]
+        remarks += [f"{name}: {note}" for note in one["notes"]]
+    console.print_text("".join(f"\n{remark}" for remark in remarks))
+
+
+def _shown(metrics: Mapping[str, float], n: int) -> list[str]:
+    bounds = [[metrics[f"pass_at_1_{over}_{end}"] for end in ("low", "high")] for over in ("samples", "problems")]
+    more = [f"pass_at_{n}", f"best_at_{n}", f"maj_at_{n}"] if n > 1 else []
+    return [
+        _number(metrics["pass_at_1"]),
+        *(_interval(*ends) for ends in bounds),
+        *(_number(metrics[key]) for key in more),
+    ]
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _interval(low: float, high: float) -> str:
+    """An interval; one sample a problem, or one problem, gives none."""
+    return "n=1" if math.isnan(low) else f"{low:.4f} to {high:.4f}"
+
+
+def _share(value: float) -> str:
+    return "-" if value == 0 else f"{value:.1%}"

@@ -1,0 +1,176 @@
+"""An evaluation from start to end: draw what is missing, grade, write down. Nothing that was drawn is drawn again."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.data.base import Loaded
+from mcpo_cli.data.prompt import render
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.evaluation import gradings, metrics
+from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
+from mcpo_cli.evaluation.gradings import Graded, Graders
+from mcpo_cli.evaluation.model import encode
+from mcpo_cli.evaluation.protocol import Protocol
+from mcpo_cli.evaluation.samples import Drawn, Samples
+from mcpo_cli.runs import provenance
+from mcpo_cli.runs.attempts import owned
+from mcpo_cli.runs.home import home
+from mcpo_cli.runs.journal import read_json, write_atomic
+from mcpo_cli.runs.seeds import stream
+from mcpo_cli.store.records import BenchmarkResult, GradeRow, Results
+
+Advance = Callable[[], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Title and number of problems, to a context whose value is called after each problem."""
+
+
+def folder(eval_id: str) -> Path:
+    """The folder of one evaluation, whether it exists or not."""
+    return home() / "evals" / eval_id
+
+
+def evaluate(protocol: Protocol, benchmarks: Sequence[Loaded], progress: Progress) -> Results:
+    """Evaluate; what an earlier start of the same evaluation drew or graded is taken as it is.
+
+    Raises:
+        RunFailed: another process is at it, the engine broke, or too many answers could not be graded.
+        ConfigError: the engine cannot be opened here.
+    """
+    target = folder(protocol.eval_id)
+    with owned(target):
+        attempt = target / f"attempt_{1 + sum(1 for _ in target.glob('attempt_*'))}"
+        provenance.write(attempt, sys.argv)
+        write_atomic(target / "protocol.json", json.dumps(protocol.document(), indent=2))
+        _draw(protocol, benchmarks, target, progress)
+        before = [found for found in gradings.all_of(target) if _covers(found, benchmarks)]
+        if before:
+            return before[-1]
+        drawn = {benchmark.name: _drawn(target, benchmark.name, benchmark.problems) for benchmark in benchmarks}
+        graded = {}
+        with Graders(protocol.settings.grading) as graders:
+            for benchmark in benchmarks:
+                with progress(f"grading {benchmark.name}", len(benchmark.problems)) as advance:
+                    graded[benchmark.name] = graders.grade(benchmark.grader, drawn[benchmark.name], advance)
+        about = {
+            benchmark.name: {"digest": benchmark.digest, "source": benchmark.source, "notes": benchmark.notes}
+            for benchmark in benchmarks
+        }
+        return record(target, protocol.label, protocol.deviations(), about, graded, drawn)
+
+
+def record(
+    target: Path,
+    label: str,
+    deviations: Sequence[str],
+    about: Mapping[str, Mapping[str, Any]],
+    graded: Mapping[str, Graded],
+    drawn: Mapping[str, Sequence[Drawn]],
+) -> Results:
+    """Write a new grading of the evaluation in `target`. about: digest, source and notes of each benchmark's data."""
+    protocol = read_json(target / "protocol.json")
+    code = provenance.code_state()
+    engines = sorted({one.engine for found in drawn.values() for one in found})
+    benchmarks = {
+        name: BenchmarkResult(
+            problems=len(found.rows),
+            digest=about[name]["digest"],
+            source=about[name]["source"],
+            notes=list(about[name]["notes"]),
+            grader=found.grader,
+            metrics=metrics.summarize(found.rows, protocol["n"]),
+            warnings=metrics.suspicions(found.rows, protocol["n"], protocol["temperature"]),
+        )
+        for name, found in graded.items()
+    }
+    results = Results(
+        eval_id=target.name,
+        grading=gradings.next_number(target),
+        time=time.time(),
+        label=label,
+        protocol=protocol,
+        deviations=[*deviations, *_shortfalls(graded, engines)],
+        engines=engines,
+        commit=code["commit"],
+        dirty=code["dirty"],
+        benchmarks=benchmarks,
+    )
+    gradings.write(target, results, {name: found.rows for name, found in graded.items()})
+    return results
+
+
+def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progress: Progress) -> None:
+    """Draw the samples that are not there yet, with one engine for all benchmarks."""
+    settings, facts = protocol.settings, protocol.model
+    engine = None
+    for benchmark in benchmarks:
+        samples = Samples(target / "samples" / benchmark.name)
+        left = {problem.id: problem for problem in benchmark.problems if not samples.has(problem, settings.n)}
+        if not left:
+            continue
+        template = benchmark.template or settings.prompt
+        requests = [
+            Request(
+                key=problem.id,
+                prompt_ids=encode(facts, render(template, problem.text), protocol.chat and not benchmark.template),
+                seeds=_seeds(settings.seed, problem, settings.n),
+            )
+            for problem in left.values()
+        ]
+        if engine is None:
+            sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
+            compute = settings.compute
+            engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
+        with progress(f"sampling {benchmark.name}", len(left)) as advance:
+            for key, found in _generate(engine.generate, requests, facts.window):
+                samples.write(left[key], found, engine.version)
+                advance()
+
+
+def _generate(
+    generate: Callable[[Sequence[Request]], Iterator[tuple[str, list[Sample]]]], requests: list[Request], window: int
+) -> Iterator[tuple[str, list[Sample]]]:
+    """The samples of each request; empty ones where the prompt leaves the model no room to answer."""
+    fitting = []
+    for request in requests:
+        if len(request.prompt_ids) < window:
+            fitting.append(request)
+        else:
+            yield request.key, [Sample("", 0, "no_room", seed) for seed in request.seeds]
+    yield from generate(fitting)
+
+
+def _seeds(seed: int, problem: Problem, n: int) -> tuple[int, ...]:
+    """A seed for each sample; a problem has the same ones whatever is evaluated beside it."""
+    return tuple(stream(seed, "eval", int(problem.id, 16), index) for index in range(n))
+
+
+def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Drawn]:
+    samples = Samples(target / "samples" / benchmark)
+    found = [samples.read(problem.id) for problem in problems]
+    if None in found:
+        raise RunFailed(f"{samples.folder}: {found.count(None)} problems have no readable samples", fix="mcpo evaluate")
+    return [one for one in found if one is not None]
+
+
+def _covers(results: Results, benchmarks: Sequence[Loaded]) -> bool:
+    """Whether a grading is one of just these data by their own graders, with every answer graded."""
+    wanted = {one.name: (one.digest, one.grader) for one in benchmarks}
+    found = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}
+    return found == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())
+
+
+def _shortfalls(graded: Mapping[str, Graded], engines: Sequence[str]) -> list[str]:
+    """What came out otherwise than the protocol says."""
+    found = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
+    rows: list[GradeRow] = [row for one in graded.values() for row in one.rows]
+    if failed := sum(row["statuses"].count("infra_error") for row in rows):
+        found.append(f"{failed} samples could not be graded and count nowhere")
+    if full := sum("no_room" in row["finishes"] for row in rows):
+        found.append(f"{full} prompts fill the model's window: their problems count as not solved")
+    return found

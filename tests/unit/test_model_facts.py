@@ -1,0 +1,156 @@
+"""What `resolve` reads from a model's own files, and what it says of a folder that no engine can load."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation.model import encode, resolve, tokenizer
+from tests.models import untrained
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return untrained(tmp_path_factory.mktemp("original") / "toy")
+
+
+@pytest.fixture
+def folder(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "toy"))
+
+
+def edit(path: Path, **changes: Any) -> None:
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({key: value for key, value in {**content, **changes}.items() if value is not None}))
+
+
+def test_facts_of_a_folder(folder: Path) -> None:
+    facts = resolve(str(folder))
+    assert (facts.name, facts.folder, facts.revision) == (str(folder), folder.resolve(), None)
+    assert facts.architecture == "Qwen3ForCausalLM"
+    assert facts.parameters == sum(p.numel() for p in AutoModelForCausalLM.from_pretrained(folder).parameters())
+    assert (facts.dtype, facts.window, facts.chat_template) == ("float32", 128, False)
+    assert (facts.stop_ids, facts.stop_tokens) == ((0,), ("<eos>",))
+    assert len(facts.digest) == 12
+
+
+def test_the_digest_is_that_of_the_content(folder: Path, tmp_path: Path) -> None:
+    digest = resolve(str(folder)).digest
+    (folder / "README.md").write_text("# A model")
+    (folder / "training_args.bin").write_bytes(b"\x80")
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert resolve(str(moved)).digest == digest
+
+    edit(moved / "generation_config.json", top_k=20)
+    other = resolve(str(moved)).digest
+    tensors = load_file(moved / "model.safetensors")
+    tensors["model.norm.weight"] *= 2
+    save_file(tensors, moved / "model.safetensors", metadata={"format": "pt"})
+    assert len({digest, other, resolve(str(moved)).digest}) == 3
+
+
+@pytest.mark.parametrize(
+    ("named", "stop_ids"),
+    [(3, (0, 3)), ([4, 0, 5], (0, 4, 5)), ([], (0,)), (None, (0, 7))],
+    ids=["one", "several", "none", "not said: config.json's"],
+)
+def test_stop_ids_are_the_tokenizers_and_the_generation_configs(
+    folder: Path, named: object, stop_ids: tuple[int, ...]
+) -> None:
+    edit(folder / "config.json", eos_token_id=7)
+    edit(folder / "generation_config.json", eos_token_id=named)
+    facts = resolve(str(folder))
+    assert facts.stop_ids == stop_ids
+    assert facts.stop_tokens == tuple(tokenizer(facts).convert_ids_to_tokens(list(stop_ids)))
+
+
+@pytest.mark.parametrize(
+    ("positions", "limit", "window"), [(64, None, 64), (64, 32, 32), (64, 10**30, 64), (None, 50, 50)]
+)
+def test_the_window_is_the_least_limit(folder: Path, positions: int | None, limit: int | None, window: int) -> None:
+    edit(folder / "config.json", max_position_embeddings=positions)
+    edit(folder / "tokenizer_config.json", model_max_length=limit)
+    assert resolve(str(folder)).window == window
+
+
+def test_the_number_format_is_the_configs_or_else_the_weights(folder: Path) -> None:
+    tensors = {key: value.bfloat16() for key, value in load_file(folder / "model.safetensors").items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert resolve(str(folder)).dtype == "float32"
+    edit(folder / "config.json", dtype=None)
+    assert resolve(str(folder)).dtype == "bfloat16"
+
+
+def test_prompts_as_they_stand_or_as_a_turn(folder: Path) -> None:
+    plain = resolve(str(folder))
+    ids = encode(plain, "3 + 4", chat=False)
+    assert tokenizer(plain).decode(ids) == "3 + 4"
+    with pytest.raises(ConfigError, match="has no chat template"):
+        encode(plain, "3 + 4", chat=True)
+
+    template = "{% for m in messages %}A {{ m.content }} {% endfor %}{% if add_generation_prompt %}={% endif %}"
+    (folder / "chat_template.jinja").write_text(template)
+    chat = resolve(str(folder))
+    assert chat.chat_template
+    assert chat.digest != plain.digest
+    assert tokenizer(chat).decode(encode(chat, "3 + 4", chat=True)) == "A 3 + 4 ="
+
+
+def split(folder: Path) -> None:
+    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "model.safetensors").rename(folder / "model-1-of-2.safetensors")
+
+
+def without_tokenizer(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+
+
+def without_end(folder: Path) -> None:
+    edit(folder / "config.json", eos_token_id=None)
+    edit(folder / "generation_config.json", eos_token_id=None)
+    edit(folder / "tokenizer_config.json", eos_token=None)
+
+
+Damage = Callable[[Path], object]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda at: (at / "config.json").unlink(), "no config.json; is it a Hugging Face model"),
+        (lambda at: (at / "config.json").write_text("{"), "config.json is not JSON"),
+        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "code of the model's own"),
+        (lambda at: edit(at / "config.json", max_position_embeddings=None), "has no max_position_embeddings"),
+        (without_tokenizer, "has no tokenizer"),
+        (lambda at: (at / "tokenizer.json").write_text("{}"), "its tokenizer cannot be loaded"),
+        (without_end, "names an end token"),
+        (lambda at: (at / "model.safetensors").unlink(), "model.safetensors is missing"),
+        (
+            lambda at: (at / "model.safetensors").rename(at / "pytorch_model.bin"),
+            "pytorch_model.bin is a pickle, which can run code and is never loaded",
+        ),
+        (lambda at: (at / "model.safetensors").write_bytes(b"version https://git-lfs"), "is not a safetensors file"),
+        (split, r"model-2-of-2.safetensors is missing \(1 of 2 weight files are there\)"),
+    ],
+)
+def test_folders_that_no_engine_can_load(folder: Path, damage: Damage, said: str) -> None:
+    damage(folder)
+    with pytest.raises(ConfigError, match=said):
+        resolve(str(folder))
+
+
+def test_folders_that_are_not_there(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no such folder \(did you mean 'toy'\?\)"):
+        resolve(str(folder.parent / "tony"))
+    with pytest.raises(ConfigError, match=r"nor is there .*/nowhere; a model of the hub is named OWNER/NAME"):
+        resolve(str(folder.parent / "nowhere" / "toy"))
+    with pytest.raises(ConfigError, match="revision=main names a commit of the hub"):
+        resolve(str(folder), "main")

@@ -4,6 +4,7 @@
 |----------------|------|----------------------------------------------------------------|
 | `ConfigError`  | 2    | bad input: nothing was started                                 |
 | `RunFailed`    | 1    | a run ended in an error; its records are kept, it can continue |
+| `Findings`     | 1    | an audit found what would corrupt a metric                     |
 | `MissingCells` | 3    | a table was asked for, but runs that fill it are not done      |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
@@ -46,6 +47,12 @@ class ConfigError(McpoError):
 
 class RunFailed(McpoError):
     """At least one run of a plan ended in an error; what it recorded is kept and it can be continued."""
+
+    exit_code = 1
+
+
+class Findings(McpoError):
+    """An audit is done, and a metric measured on the audited data would be wrong; the report says why."""
 
     exit_code = 1
 

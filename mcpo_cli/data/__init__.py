@@ -12,7 +12,7 @@ from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.scan import modules
 
-__all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry"]
+__all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unnamed"]
 
 
 @cache
@@ -40,6 +40,13 @@ def get(name: str) -> Dataset:
 def names(role: Role | None = None) -> list[str]:
     """The names of all data sets, or of those in `role`."""
     return [name for name, dataset in registry().items() if role in (None, dataset.role)]
+
+
+def unnamed(name: str) -> Dataset:
+    """A file of which nothing is known but its own columns: judged as strictly as a benchmark."""
+    return Dataset(
+        name, "unknown (--as NAME says which it is)", "benchmark", "", "", "", "problem", "answer", "unknown", None
+    )
 
 
 def read(dataset: Dataset, path: Path | None = None) -> Reading:

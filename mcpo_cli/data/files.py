@@ -7,6 +7,7 @@ https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ USE = "give a parquet or JSONL file with the columns problem and answer, or in v
 Row = tuple[int, Mapping[str, Any]]
 
 
+def inside(folder: Path, name: str) -> list[Path]:
+    """The files `<name>.jsonl`, `.parquet`, ... of `folder` that are there."""
+    return [folder / (name + suffix) for suffix in FORMATS if (folder / (name + suffix)).is_file()]
+
+
 def locate(path: Path, name: str) -> Path:
     """The file that `path` means: itself, or `<name>.jsonl`, `.parquet`, ... in a folder.
 
@@ -31,7 +37,7 @@ def locate(path: Path, name: str) -> Path:
         ConfigError: there is no such file, or it is of another format.
     """
     if path.is_dir():
-        found = [path / (name + suffix) for suffix in FORMATS if (path / (name + suffix)).is_file()]
+        found = inside(path, name)
         if not found:
             present = sorted(file.name for file in path.iterdir() if _suffix(file))
             hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file at all"
@@ -84,20 +90,17 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
     if first is None:
         return
     problem, answer = _columns(path, list(first[1]), dataset)
-    for number, row in _chain(first, rows):
-        where = f"{path}, row {number}"
-        for column in (problem, answer):
-            if column not in row:
-                raise ConfigError(f"{where}: no column '{column}'; it has {', '.join(row) or 'none'}", fix=USE)
-        if (problem, answer) == VERL:
-            yield number, _turn(row[problem], where), _text(_truth(row[answer], where), where)
-        else:
-            yield number, _text(row[problem], where), _text(row[answer], where)
-
-
-def _chain(first: Row, rest: Iterable[Row]) -> Iterator[Row]:
-    yield first
-    yield from rest
+    is_verl = (problem, answer) == VERL
+    for number, row in chain((first,), rows):
+        try:
+            if is_verl:
+                yield number, _turn(row[problem]), _text(_truth(row[answer]))
+            else:
+                yield number, _text(row[problem]), _text(row[answer])
+        except KeyError as missing:
+            raise ConfigError(f"{path}, row {number}: no column {missing}; it has {_listed(row)}", fix=USE) from missing
+        except ValueError as error:
+            raise ConfigError(f"{path}, row {number}: {error}", fix=USE) from error
 
 
 def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str]:
@@ -110,40 +113,44 @@ def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str
         found = next((name for name in names if name in present), None)
         if found is None:
             wanted = " or ".join(f"'{name}'" for name in names)
-            raise ConfigError(f"{path}: no column for the {what} ({wanted}); it has {', '.join(present)}", fix=USE)
+            raise ConfigError(f"{path}: no column for the {what} ({wanted}); it has {_listed(present)}", fix=USE)
         chosen.append(found)
     return chosen[0], chosen[1]
 
 
-def _turn(prompt: Any, where: str) -> str:
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _turn(prompt: Any) -> str:
     """The text of the one user's turn in verl's `prompt`."""
     if isinstance(prompt, str):
         return prompt
     turns = prompt if isinstance(prompt, list) else []
     texts = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
     if len(texts) != 1 or not isinstance(texts[0], str):
-        raise ConfigError(f"{where}: 'prompt' must hold one user's turn as [{{role, content}}]", fix=USE)
+        raise ValueError("'prompt' must hold one user's turn as [{role, content}]")
     return texts[0]
 
 
-def _truth(reward: Any, where: str) -> Any:
+def _truth(reward: Any) -> Any:
     if not isinstance(reward, dict) or "ground_truth" not in reward:
-        held = ", ".join(reward) if isinstance(reward, dict) else type(reward).__name__
-        raise ConfigError(f"{where}: 'reward_model' has no 'ground_truth'; it has {held}", fix=USE)
+        held = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
+        raise ValueError(f"'reward_model' has no 'ground_truth'; it has {held}")
     return reward["ground_truth"]
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any) -> str:
     """A cell as text: `27.0` is `27`, a list is joined by commas, nothing is the empty text."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
-        return ", ".join(_text(item, where) for item in value)
+        return ", ".join(map(_text, value))
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(int(value)) if float(value).is_integer() else repr(value)
-    raise ConfigError(f"{where}: {json.dumps(value, default=str)[:60]} is neither a text nor a number", fix=USE)
+    raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither a text nor a number")
 
 
 def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:

@@ -8,6 +8,14 @@ from mcpo_cli.errors import ConfigError
 OFFLINE = "data.path=FILE with a local copy (parquet or JSONL)"
 
 
+def is_cached(dataset: Dataset) -> bool:
+    """Whether `fetch` needs no network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)
+    return isinstance(found, str)
+
+
 def fetch(dataset: Dataset) -> Path:
     """The file of `dataset`, downloaded once; a file in the cache needs no network.
 

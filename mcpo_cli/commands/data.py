@@ -1,0 +1,186 @@
+"""`mcpo data`: the data sets, and what is in them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.options import Debug, Json
+
+if TYPE_CHECKING:
+    from mcpo_cli.data.base import Dataset
+
+app = typer.Typer(help="List and audit data sets.", no_args_is_help=True)
+SHOWN = 10
+"""Findings of one kind that the text report spells out; `--json` has all."""
+
+
+def complete_names(incomplete: str) -> list[str]:
+    """The data sets that are declared."""
+    from mcpo_cli import data
+
+    return [name for name in data.names() if name.startswith(incomplete)]
+
+
+Target = Annotated[
+    str, typer.Argument(metavar="NAME|PATH", help="A data set, or a local file.", autocompletion=complete_names)
+]
+As = Annotated[
+    str | None, typer.Option("--as", help="The data set that PATH is a copy of.", autocompletion=complete_names)
+]
+Against = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME|PATH|NAME=PATH",
+        help="Compare with this; again for more. Default: what is in PATH's folder or in the hub's cache.",
+        autocompletion=complete_names,
+    ),
+]
+
+
+@app.command("list")
+def list_data(as_json: Json = False, debug: Debug = False) -> None:
+    """List the data sets that are declared."""
+    from mcpo_cli import console, data
+
+    rows = [
+        {
+            "name": dataset.name,
+            "role": dataset.role,
+            "problems": dataset.size,
+            "licence": dataset.licence,
+            "source": f"{dataset.repo}@{dataset.revision}",
+            "title": dataset.title,
+        }
+        for dataset in data.registry().values()
+    ]
+    if as_json:
+        console.print_json({"datasets": rows})
+    else:
+        columns = ["name", "role", "problems", "licence", "source"]
+        console.print_table(columns, [[str(row[column] or "-") for column in columns] for row in rows])
+
+
+@app.command("audit")
+def audit_data(
+    target: Target, as_name: As = None, against: Against = None, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Count rows, copies, golds and overlaps of a data set; exit 1 where a metric measured on it would be wrong."""
+    from mcpo_cli import console, data
+    from mcpo_cli.data.audit import audit
+    from mcpo_cli.errors import Findings
+
+    dataset, path = (data.get(as_name), Path(target)) if as_name else _source(target)
+    reading = data.read(dataset, path)
+    chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
+    others = [(other, data.read(other, file)) for other, file in chosen]
+    document = audit(dataset, reading, others, _self_grade, console.talk)
+    serious = [finding for finding in document["findings"] if finding["serious"]]
+    if not as_json:
+        _print(document)
+    elif not serious:
+        console.print_json(document)
+    if serious:
+        kinds = ", ".join(dict.fromkeys(finding["kind"] for finding in serious))
+        raise Findings(f"{dataset.name}: a metric measured on this would be wrong: {kinds}", data=document)
+
+
+def _source(given: str) -> tuple["Dataset", Path | None]:
+    """The data set and the file that `NAME`, `PATH` or `NAME=PATH` means; a file is known by its name, or unknown."""
+    from mcpo_cli import data
+
+    path = Path(given)
+    if not path.exists():
+        name, equals, file = given.partition("=")
+        if equals:
+            return data.get(name), Path(file)
+        if path.name == given and not path.suffix:
+            return data.get(given), None
+    stem = path.name.partition(".")[0]
+    return (data.get(stem) if stem in data.names() else data.unnamed(stem)), path
+
+
+def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", Path | None]]:
+    """The other data sets that lie beside `path` or in the cache: nothing is downloaded for a comparison."""
+    from mcpo_cli import data
+    from mcpo_cli.data import files, hub
+
+    found: list[tuple[Dataset, Path | None]] = []
+    folder = path if path is None or path.is_dir() else path.parent
+    for other in data.registry().values():
+        beside = files.inside(folder, other.name) if folder else []
+        if other.name != dataset.name and (beside or hub.is_cached(other)):
+            found.append((other, beside[0] if beside else None))
+    return found
+
+
+def _self_grade(golds: Sequence[str]) -> list[str]:
+    from mcpo_cli.grading import Pool
+
+    with Pool() as pool:
+        return [verdict.status for verdict in pool.grade(((gold, gold) for gold in golds), extracted=True)]
+
+
+def _print(document: dict[str, Any]) -> None:
+    from mcpo_cli import console
+    from mcpo_cli.data.audit import copies
+
+    published = f" (published: {document['problems_published']})" if document["problems_published"] else ""
+    facts = {
+        "data set": f"{document['title']}, {document['role']}",
+        "source": document["source"],
+        "digest": document["digest"],
+        "rows": str(document["rows"]),
+        "problems": f"{document['problems']}{published}",
+        "copies": copies(document),
+        "golds": ", ".join(f"{count} {kind}" for kind, count in document["golds"].items()),
+        "not parsable": str(len(document["not_parsable"])),
+        "near-duplicates": str(len(document["near_duplicates"])),
+    }
+    console.print_text("\n".join([document["name"], *(f"  {label:<17}{fact}" for label, fact in facts.items())]))
+    console.print_text("")
+    lengths = ["min", "median", "p95", "max"]
+    measures = [name for name in ("characters", "words") if document[name]]
+    console.print_table(
+        ["length", *lengths], [[name, *(f"{document[name][key]:g}" for key in lengths)] for name in measures]
+    )
+    console.print_text("")
+    if document["overlaps"]:
+        columns = ["overlap with", "role", "the same problem", "a passage", "of"]
+        rows = [[str(pair[key]) for key in ("name", "role", "same", "passages", "of")] for pair in document["overlaps"]]
+        console.print_table(columns, rows)
+    else:
+        console.print_text("overlap: no other data set beside the file or in the cache; --against NAME|PATH compares")
+    _print_examples(document)
+    console.print_text("")
+    for finding in document["findings"]:
+        console.print_text(f"{'WRONG' if finding['serious'] else 'note '}  {finding['kind']}: {finding['text']}")
+    if not document["findings"]:
+        console.print_text("nothing stands out")
+
+
+def _print_examples(document: dict[str, Any]) -> None:
+    from mcpo_cli import console
+
+    examples = {
+        "the same problem": [
+            f"row {pair['rows'][0]} and row {pair['rows'][1]} of {overlap['name']}: {pair['similarity']:.2f}, "
+            f"{'the same gold' if pair['same_gold'] else 'other golds'}"
+            for overlap in document["overlaps"]
+            for pair in overlap["pairs"][: overlap["same"]]
+        ],
+        "near-duplicates": [
+            f"rows {pair['rows'][0]} and {pair['rows'][1]}: {pair['similarity']:.2f}, "
+            f"{'the same gold' if pair['same_gold'] else 'other golds'}"
+            for pair in document["near_duplicates"]
+        ],
+        "not parsable": [f"row {gold['row']}: {gold['gold']!r}: {gold['status']}" for gold in document["not_parsable"]],
+        "contradicting golds": [
+            f"row {conflict['row']}: {', '.join(conflict['golds'])}" for conflict in document["conflicts"]
+        ],
+    }
+    for heading, lines in examples.items():
+        if lines:
+            more = [f"and {len(lines) - SHOWN} more: --json"] if len(lines) > SHOWN else []
+            console.print_text("\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + more)]))

@@ -1,0 +1,187 @@
+"""What is in a data set, and whether a metric measured on it would be right.
+
+Serious findings would corrupt a metric: copies and contradicting golds in a benchmark, golds that are missing, of the
+wrong kind or beyond the grader, another number of problems than published, a training problem that stands in a
+benchmark. The others are notes.
+"""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mcpo_cli.data.base import Dataset, Reading, digest, integer
+from mcpo_cli.data.ngrams import SIMILAR, Pair, near_duplicates, overlap
+
+Talk = Callable[[str], None]
+Graded = Callable[[Sequence[str]], list[str]]
+GOLDS = {
+    "decimal": re.compile(r"[+-]?\d*\.\d+"),
+    "fraction": re.compile(r"[+-]?(\d+/\d+|\\[dt]?frac\s*(\{[^{}]*\}|\d)\s*(\{[^{}]*\}|\d))"),
+    "list or interval": re.compile(r".*,.*", re.DOTALL),
+    "text": re.compile(r"\\text\w*\{.*\}|[^\W\d_]{2,}([ -][^\W\d_]+)*"),
+}
+"""Kinds of golds that are no integers; the first that matches counts, what none matches is an expression."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """serious: it would corrupt a metric."""
+
+    kind: str
+    serious: bool
+    text: str
+
+
+def audit(
+    dataset: Dataset, reading: Reading, others: Sequence[tuple[Dataset, Reading]], self_grade: Graded, talk: Talk
+) -> dict[str, Any]:
+    """All that can be said of `reading`, as plain data.
+
+    Args:
+        others: what its problems are compared with.
+        self_grade: golds -> statuses when each is graded against itself.
+        talk: takes a line on progress.
+    """
+    texts = list(reading.problems)
+    talk(f"{len(texts)} problems: near-duplicates")
+    near = near_duplicates(texts)
+    overlaps = []
+    for other, its in others:
+        talk(f"overlap with {other.name}")
+        overlaps.append(_overlap(dataset, reading, other, its))
+    golds = list(dict.fromkeys(gold for found in reading.problems.values() for gold in found))
+    talk(f"{len(golds)} different golds, each graded against itself")
+    statuses = dict(zip(golds, self_grade(golds), strict=True))
+    document = {
+        "name": dataset.name,
+        "title": dataset.title,
+        "role": dataset.role,
+        "source": reading.source,
+        "digest": digest(reading.agreed),
+        "rows": reading.rows,
+        "rows_published": dataset.rows or dataset.size,
+        "problems": len(texts),
+        "problems_published": dataset.size,
+        "copies": _copies(reading),
+        "golds": dict(Counter(kind(gold) for found in reading.problems.values() for gold in found).most_common()),
+        "not_parsable": [
+            {"row": reading.first[text], "gold": gold, "status": statuses[gold]}
+            for text, found in reading.problems.items()
+            for gold in found
+            if statuses[gold] != "correct"
+        ],
+        "conflicts": [
+            {"row": reading.first[text], "golds": found, "problem": text} for text, found in reading.conflicts.items()
+        ],
+        "defects": [asdict(defect) for defect in reading.defects],
+        "characters": _distribution([len(text) for text in texts]),
+        "words": _distribution([len(text.split()) for text in texts]),
+        "near_duplicates": [_near(pair, texts, reading) for pair in near],
+        "overlaps": overlaps,
+    }
+    return {**document, "findings": [asdict(finding) for finding in findings(dataset, document)]}
+
+
+def kind(gold: str) -> str:
+    """integer, decimal, fraction, list or interval, text, or expression."""
+    if integer(gold) is not None:
+        return "integer"
+    bare = gold.strip("$ ")
+    return next((name for name, pattern in GOLDS.items() if pattern.fullmatch(bare)), "expression")
+
+
+def findings(dataset: Dataset, document: dict[str, Any]) -> list[Finding]:
+    """What stands out in an audit's `document`, the serious first."""
+    is_benchmark = dataset.role == "benchmark"
+    found = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
+    if document["problems"] != dataset.size is not None:
+        text = f"{document['problems']} problems, published are {dataset.size}"
+        found.append(Finding("size", is_benchmark, text))
+    if document["rows"] > document["problems"]:
+        is_known = document["rows"] == dataset.rows
+        text = (
+            f"{document['rows']} rows are {copies(document)}{', as published' if is_known else ''}; each is used once"
+        )
+        found.append(Finding("copies", not is_known, text))
+    if document["conflicts"]:
+        fate = "" if is_benchmark else "; they are left out"
+        text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"
+        found.append(Finding("conflicts", is_benchmark, text))
+    if document["not_parsable"]:
+        text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"
+        found.append(Finding("not parsable", True, text))
+    if document["near_duplicates"]:
+        text = f"problems that say nearly the same: {len(document['near_duplicates'])} pairs"
+        found.append(Finding("near-duplicates", False, text))
+    for pair in document["overlaps"]:
+        if pair["same"]:
+            text = f"problems that also stand in {pair['name']}: {pair['same']}"
+            found.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
+    return sorted(found, key=lambda finding: not finding.serious)
+
+
+def copies(document: dict[str, Any]) -> str:
+    """`30 problems x 32 copies`, or between how many and how many."""
+    counts = list(document["copies"])
+    if counts == ["1"]:
+        return f"none: {document['problems']} problems stand there once"
+    return f"{document['problems']} problems x {' to '.join(dict.fromkeys(counts[:1] + counts[-1:]))} copies"
+
+
+def _copies(reading: Reading) -> dict[str, int]:
+    """Number of copies -> how many problems have so many."""
+    counts = Counter(sum(golds.values()) for golds in reading.problems.values())
+    return {str(count): problems for count, problems in sorted(counts.items())}
+
+
+def _distribution(lengths: Sequence[int]) -> dict[str, float]:
+    if not lengths:
+        return {}
+    ordered = sorted(lengths)
+    # The nearest rank: a length that is really there.
+    p95 = ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
+    return {"min": ordered[0], "median": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
+
+
+def _near(pair: Pair, texts: Sequence[str], reading: Reading) -> dict[str, Any]:
+    one, two = texts[pair.first], texts[pair.second]
+    return {
+        "similarity": round(pair.similarity, 4),
+        "rows": [reading.first[one], reading.first[two]],
+        "same_gold": reading.problems[one].keys() == reading.problems[two].keys(),
+        "problems": [one, two],
+    }
+
+
+def _overlap(dataset: Dataset, reading: Reading, other: Dataset, its: Reading) -> dict[str, Any]:
+    """Counted over the problems of the benchmark, where one of the two is a training set."""
+    mine, theirs = list(reading.problems), list(its.problems)
+    is_turned = other.role == "benchmark" and dataset.role == "train"
+    pairs = overlap(theirs, mine) if is_turned else overlap(mine, theirs)
+    if is_turned:
+        pairs = [Pair(pair.second, pair.first, pair.similarity) for pair in pairs]
+    same = [pair for pair in pairs if pair.similarity >= SIMILAR]
+    return {
+        "name": other.name,
+        "role": other.role,
+        "source": its.source,
+        "of": len(theirs if is_turned else mine),
+        "same": len(same),
+        "passages": len(pairs) - len(same),
+        "pairs": [
+            {
+                "similarity": round(pair.similarity, 4),
+                "rows": [reading.first[mine[pair.first]], its.first[theirs[pair.second]]],
+                "same_gold": reading.problems[mine[pair.first]].keys() == its.problems[theirs[pair.second]].keys(),
+            }
+            for pair in pairs
+        ],
+    }
+
+
+def _defect(defect: dict[str, Any]) -> str:
+    more = f" and {defect['count'] - 1} rows like it" if defect["count"] > 1 else ""
+    return f"row {defect['row']}{more}: {defect['kind']}: {defect['shown'][:60]!r}"

@@ -13,6 +13,7 @@ from mcpo_cli import __version__
 from mcpo_cli.commands import data, runs
 from mcpo_cli.commands.ablate import ablate
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
+from mcpo_cli.commands.grade import grade
 from mcpo_cli.commands.options import OverridesCommand
 from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.reproduce import reproduce
@@ -39,6 +40,7 @@ app = typer.Typer(
 for verb in (train, ablate, plan, reproduce):
     app.command(cls=OverridesCommand)(verb)
 app.command(epilog=EPILOG)(evaluate)
+app.command()(grade)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.command()(ui)

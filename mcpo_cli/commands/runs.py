@@ -71,10 +71,11 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
-    """Bring all journals of MCPO_HOME to the MLflow store; again at will, each point is written once."""
+    """Bring all journals and evaluations of MCPO_HOME to the MLflow store; again at will, each point once."""
     from mcpo_cli import console
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.store.connection import resolve
+    from mcpo_cli.store.evaluations import Evaluations
     from mcpo_cli.store.mlflow import Store
 
     uri = resolve("")
@@ -82,11 +83,11 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
     store = Store(uri)
     store.check()
-    points = store.sync()
+    points = store.sync() | Evaluations(uri).sync()
     if as_json:
         console.print_json({"store": store.shown, "points": points})
     else:
-        console.print_text(f"{sum(points.values())} points of {len(points)} runs brought to {store.shown}")
+        console.print_text(f"{sum(points.values())} points of {len(points)} runs and evaluations brought to {store.shown}")
 
 
 def _row(run: "Run") -> dict[str, Any]:

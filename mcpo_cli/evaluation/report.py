@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mcpo_cli import console
 from mcpo_cli.data.base import Loaded
 from mcpo_cli.evaluation.protocol import Protocol
+from mcpo_cli.grading import STATUSES
 from mcpo_cli.store.records import Results
 
 LABEL_WIDTH = 14
+ANSWER_WIDTH = 40
 
 
 def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> None:
@@ -45,6 +48,30 @@ def show(results: Results) -> None:
         remarks += [f"{name}: {warning}" for warning in one["warnings"]]
         remarks += [f"{name}: {note}" for note in one["notes"]]
     console.print_text("".join(f"\n{remark}" for remark in remarks))
+
+
+def show_grading(document: Mapping[str, Any]) -> None:
+    """What `mcpo grade` found, on stdout: totals, and every answer on which graders disagree."""
+    if "results" in document:
+        show(document["results"])
+        console.print_text("")
+    total, totals = document["answers"], document["totals"]
+    rows = [[status, str(totals[status]), f"{totals[status] / total:.1%}"] for status in STATUSES if totals[status]]
+    console.print_table([document.get("grader", "all samples"), "answers", "share"], rows)
+    for found in document["comparisons"].values():
+        head = f"{found['grader']}: {found['correct']} correct; agrees on {found['agree']} of {total}"
+        console.print_text(f"\n{head}, disagrees on {found['disagree']}\n")
+        if found["disagreements"]:
+            columns = ["answer", "gold", "judged", "status", "judged by it", "its status"]
+            keys = ("name", "gold", "answer", "status", "other_answer", "other_status")
+            cut = [[_cut(one[key]) for key in keys] for one in found["disagreements"]]
+            console.print_table(columns, cut)
+
+
+def _cut(text: str | None) -> str:
+    """At most a few words of an answer."""
+    words = "-" if text is None else " ".join(text.split())
+    return words if len(words) <= ANSWER_WIDTH else words[: ANSWER_WIDTH - 1] + "\u2026"
 
 
 def _shown(metrics: Mapping[str, float], n: int) -> list[str]:

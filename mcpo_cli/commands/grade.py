@@ -1,0 +1,97 @@
+"""`mcpo grade`: stored or foreign answers, graded again."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.options import Debug, Json
+
+
+def _complete_graders(incomplete: str) -> list[str]:
+    from mcpo_cli.grading import graders
+
+    done, _, begun = incomplete.rpartition(",")
+    return [(f"{done}," if done else "") + name for name in graders() if name.startswith(begun)]
+
+
+def _complete_targets(incomplete: str) -> list[str]:
+    from mcpo_cli.runs.home import location
+
+    ids = sorted(path.name for path in (location() / "evals").glob("*") if path.is_dir())
+    files = sorted(str(path) for path in Path().glob("*.jsonl"))
+    return [name for name in ids + files if name.startswith(incomplete)]
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.jsonl|EVALUATION",
+        help="Lines with gold and response (or prediction), or an evaluation whose samples are kept.",
+        autocompletion=_complete_targets,
+    ),
+]
+GraderName = Annotated[
+    str | None,
+    typer.Option(
+        "--grader",
+        help="Default: math_verify for a file, each benchmark's own for an evaluation.",
+        autocompletion=_complete_graders,
+    ),
+]
+Compare = Annotated[
+    str,
+    typer.Option(
+        help="Graders to compare with, separated by commas: math_dapo,exact.", autocompletion=_complete_graders
+    ),
+]
+Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Seconds an answer may take.")]
+Workers = Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")]
+
+
+def grade(
+    target: Target,
+    grader: GraderName = None,
+    compare: Compare = "",
+    timeout: Timeout = 5.0,
+    workers: Workers = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Grade answers: of a file, or once more those of an evaluation, whose old grading is kept."""
+    from mcpo_cli import console
+    from mcpo_cli.config.evaluation import Grading
+    from mcpo_cli.evaluation import regrade, report
+    from mcpo_cli.evaluation.gradings import Graders
+    from mcpo_cli.evaluation.publish import publisher
+    from mcpo_cli.grading import tally
+
+    others = [name.strip() for name in compare.split(",") if name.strip()]
+    regrade.known([*([grader] if grader else []), *others])
+    folder = None if Path(target).is_file() else regrade.evaluation(target)
+    drawn = regrade.stored(folder) if folder else {}
+    answers = regrade.answers(drawn) if folder else regrade.read(Path(target))
+    document: dict[str, Any] = {"target": target, "answers": len(answers)}
+    with Graders(Grading(timeout=timeout, workers=workers)) as pools:
+        if folder:
+            publish = publisher("", console.talk)
+            document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
+            verdicts = regrade.verdicts(folder, document["results"])
+            publish(folder)
+        else:
+            with console.progress(grader or "math_verify", len(answers), "answers") as advance:
+                document["grader"], verdicts = regrade.judge(pools, grader or "math_verify", answers, advance)
+            document["lines"] = regrade.lines(answers, verdicts)
+        document["totals"] = Counter(verdict.status for verdict in verdicts)
+        document["comparisons"] = {}
+        for other in others:
+            with console.progress(other, len(answers), "answers") as advance:
+                version, theirs = regrade.judge(pools, other, answers, advance)
+            document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
+    if as_json:
+        console.print_json(document)
+    else:
+        report.show_grading(document)
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    tally.check(document["totals"], failures[0] if failures else "")

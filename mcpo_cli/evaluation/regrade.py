@@ -1,0 +1,182 @@
+"""Grading again: stored samples of an evaluation, or a file of answers; and graders against each other."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from mcpo_cli.data.files import objects
+from mcpo_cli.errors import ConfigError, RunFailed, nearest
+from mcpo_cli.evaluation import gradings
+from mcpo_cli.evaluation.gradings import Graded, Graders
+from mcpo_cli.evaluation.run import Progress, record
+from mcpo_cli.evaluation.samples import Drawn, Samples
+from mcpo_cli.grading import Status, Verdict, graders
+from mcpo_cli.runs.attempts import owned
+from mcpo_cli.runs.home import location
+from mcpo_cli.store.records import Results
+
+FORM = 'one JSON object a line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to grade. name: for people. extracted: `text` is the bare answer, not a whole response."""
+
+    name: str
+    gold: str
+    text: str
+    extracted: bool
+
+
+def read(path: Path) -> list[Answer]:
+    """The answers in a JSON lines file: `gold`, and `response` or `prediction`; `id` names a line where it is there.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or a line is not of that form.
+    """
+    found = []
+    for number, row in objects(path):
+        missing = "gold" if "gold" not in row else "" if {"response", "prediction"} & set(row) else "response"
+        if missing:
+            raise ConfigError(f"{path}, line {number}: no '{missing}'; it has {', '.join(row) or 'nothing'}", fix=FORM)
+        kind = "response" if "response" in row else "prediction"
+        for key in ("gold", kind):
+            if not isinstance(row[key], str | int | float):
+                raise ConfigError(f"{path}, line {number}: {key} is {type(row[key]).__name__}, not text", fix=FORM)
+        name = str(row.get("id", f"line {number}"))
+        found.append(Answer(name, str(row["gold"]), str(row[kind]), kind == "prediction"))
+    if not found:
+        raise ConfigError(f"{path} is empty", fix=FORM)
+    return found
+
+
+def evaluation(wanted: str) -> Path:
+    """The folder of the evaluation that `wanted` names: its id, how that begins, or a path.
+
+    Raises:
+        ConfigError: there is none, or it was never graded.
+    """
+    folders = {
+        path.parents[2].name: path.parents[2] for path in (location() / "evals").glob("*/gradings/*/results.json")
+    }
+    if (Path(wanted) / "protocol.json").is_file():
+        folders = {wanted: Path(wanted)} if gradings.all_of(Path(wanted)) else {}
+    matches = [name for name in folders if name == wanted] or [name for name in folders if name.startswith(wanted)]
+    if len(matches) == 1:
+        return folders[matches[0]]
+    if len(matches) > 1:
+        raise ConfigError(f"'{wanted}' begins the names of {len(matches)} evaluations: {', '.join(sorted(matches))}")
+    hint = nearest(wanted, folders) if folders else f"there are none in {location()}"
+    raise ConfigError(f"no such file, and no graded evaluation '{wanted}': {hint}", fix="mcpo grade FILE.jsonl")
+
+
+def stored(folder: Path) -> dict[str, list[Drawn]]:
+    """The samples that the newest grading of an evaluation judged, by benchmark.
+
+    Raises:
+        RunFailed: some of them are gone or damaged.
+    """
+    results, found = gradings.all_of(folder)[-1], {}
+    for benchmark in results["benchmarks"]:
+        samples = Samples(folder / "samples" / benchmark)
+        rows = gradings.rows(folder, results["grading"], benchmark)
+        drawn = [samples.read(row["problem"]) for row in rows]
+        found[benchmark] = [one for one in drawn if one is not None]
+        if len(found[benchmark]) < len(rows):
+            lost = len(rows) - len(found[benchmark])
+            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have no readable samples any more")
+    return found
+
+
+def grade_again(
+    folder: Path, drawn: Mapping[str, Sequence[Drawn]], chosen: str | None, pools: Graders, progress: Progress
+) -> Results:
+    """A new grading of an evaluation; the old ones stay. chosen: a grader, None for each benchmark's own."""
+    newest = gradings.all_of(folder)[-1]
+    graded: dict[str, Graded] = {}
+    with owned(folder):
+        for name, found in drawn.items():
+            grader = chosen or newest["benchmarks"][name]["grader"].split()[0]
+            with progress(f"grading {name}", len(found)) as advance:
+                graded[name] = pools.grade(grader, found, advance)
+        about = {name: dict(one) for name, one in newest["benchmarks"].items()}
+        return record(folder, newest["label"], newest["deviations"], about, graded, drawn)
+
+
+def answers(drawn: Mapping[str, Sequence[Drawn]]) -> list[Answer]:
+    """All stored samples as answers."""
+    return [
+        Answer(f"{name}/{one.problem.id}/{number}", one.problem.gold, sample.text, extracted=False)
+        for name, found in drawn.items()
+        for one in found
+        for number, sample in enumerate(one.samples)
+    ]
+
+
+def verdicts(folder: Path, results: Results) -> list[Verdict]:
+    """What a grading said of each sample, in the order of `answers`."""
+    rows = [row for name in results["benchmarks"] for row in gradings.rows(folder, results["grading"], name)]
+    return [
+        Verdict(cast(Status, status), answer, detail)
+        for row in rows
+        for status, answer, detail in zip(row["statuses"], row["answers"], row["details"], strict=True)
+    ]
+
+
+def judge(
+    pools: Graders, grader: str, found: Sequence[Answer], advance: Callable[[], None]
+) -> tuple[str, list[Verdict]]:
+    """The grader's version and its verdict on each answer, in order."""
+    pool = pools.pool(grader)
+    futures = [pool.submit(answer.gold, answer.text, extracted=answer.extracted) for answer in found]
+    verdicts = []
+    for future in futures:
+        verdicts.append(future.result())
+        advance()
+    return pool.version, verdicts
+
+
+def lines(found: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Each answer with its verdict, as plain data."""
+    return [{"name": answer.name, "gold": answer.gold, **asdict(one)} for answer, one in zip(found, ours, strict=True)]
+
+
+def comparison(
+    found: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
+) -> dict[str, Any]:
+    """How often two graders agree on what is right, and every answer on which they do not."""
+    pairs = Counter((one.status, other.status) for one, other in zip(ours, theirs, strict=True))
+    disagreements = [
+        {
+            "name": answer.name,
+            "gold": answer.gold,
+            "status": one.status,
+            "answer": one.answer,
+            "detail": one.detail,
+            "other_status": other.status,
+            "other_answer": other.answer,
+        }
+        for answer, one, other in zip(found, ours, theirs, strict=True)
+        if (one.status == "correct") != (other.status == "correct")
+    ]
+    return {
+        "grader": version,
+        "agree": len(found) - len(disagreements),
+        "disagree": len(disagreements),
+        "correct": sum(one.status == "correct" for one in theirs),
+        "statuses": [{"ours": a, "theirs": b, "count": count} for (a, b), count in sorted(pairs.items())],
+        "disagreements": disagreements,
+    }
+
+
+def known(names: Sequence[str]) -> None:
+    """Whether all of `names` are graders.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name in names:
+        if name not in graders():
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, graders())}")

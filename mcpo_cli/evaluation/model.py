@@ -209,7 +209,7 @@ def _json(name: str, path: Path) -> dict[str, Any]:
 
 def _fetch(model: str, revision: str | None) -> Path:
     """The folder of the hub's cache with the files of READ, named by the commit."""
-    from huggingface_hub import errors, snapshot_download
+    from huggingface_hub import constants, errors, snapshot_download
 
     at = f"{model}@{revision}" if revision else model
     try:
@@ -223,11 +223,10 @@ def _fetch(model: str, revision: str | None) -> Path:
     except errors.RevisionNotFoundError as error:
         fix = f"a branch, tag or commit of https://huggingface.co/{model}/commits/main"
         raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
-    except (errors.LocalEntryNotFoundError, errors.HfHubHTTPError, OSError) as error:
+    except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
         fix = f"hf download {model} where there is a network, then mcpo evaluate FOLDER"
-        raise ConfigError(
-            f"{at}: not in the cache, and the hub cannot be reached: {_first_line(error)}", fix=fix
-        ) from error
+        why = f"neither in the cache nor to be had from {constants.ENDPOINT}: {_first_line(error)}"
+        raise ConfigError(f"{at}: {why}", fix=fix) from error
 
 
 def _neighbour(path: Path) -> str:

@@ -1,0 +1,132 @@
+"""Models of the hub, against a hub of the test's own: what is fetched, what is recorded, what goes wrong."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.models import untrained
+
+COMMIT = "c0ffee" + "0" * 34
+REFUSALS = {"a/gated": (403, "GatedRepo"), "a/gone": (404, "RepoNotFound"), "a/broken": (400, "")}
+SCRIPT = """
+import json, sys
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation.model import resolve
+for model, revision in json.loads(sys.argv[1]):
+    try:
+        facts = resolve(model, revision)
+        print(json.dumps({"name": facts.name, "revision": facts.revision, "digest": facts.digest}))
+    except ConfigError as error:
+        print(json.dumps({"message": error.message, "fix": error.fix}))
+"""
+
+
+class Hub(ThreadingHTTPServer):
+    """One model, a/toy, with the files of `folder`; `fetched` are the files that were asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        self.fetched: set[str] = set()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Hub
+
+    def do_GET(self) -> None:
+        path = urlsplit(self.path).path
+        for repo, (status, code) in REFUSALS.items():
+            if repo in path:
+                return self.answer(status, b"", {"X-Error-Code": code})
+        if "/tree/" in path:
+            listed = [self.entry(name, content) for name, content in self.server.files.items()]
+            return self.answer(200, json.dumps(listed).encode())
+        if path.startswith("/api/models/a/toy"):
+            if not path.endswith(("/a/toy", "/main", COMMIT)):
+                return self.answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
+            siblings = [{"rfilename": name} for name in self.server.files]
+            return self.answer(200, json.dumps({"id": "a/toy", "sha": COMMIT, "siblings": siblings}).encode())
+        name = path.removeprefix(f"/a/toy/resolve/{COMMIT}/")
+        if name not in self.server.files:
+            return self.answer(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+        self.server.fetched.add(name)
+        content = self.server.files[name]
+        tag = hashlib.sha1(content).hexdigest()
+        return self.answer(200, content, {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"'})
+
+    do_HEAD = do_GET
+
+    def entry(self, name: str, content: bytes) -> dict[str, Any]:
+        return {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+
+    def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for key, value in {**(headers or {}), "Content-Length": str(len(content))}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Silence."""
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    folder = untrained(tmp_path / "toy")
+    for name in ("pytorch_model.bin", "modeling_toy.py", "consolidated.safetensors", "README.md"):
+        (folder / name).write_bytes(b"not for us")
+    server = Hub(folder)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def resolve(endpoint: str, cache: Path, *models: tuple[str, str | None], **env: str) -> list[dict[str, str]]:
+    """What `resolve` says of each model, in a process that knows only this hub."""
+    env = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", **env}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(models)], env=env, capture_output=True, text=True, check=True
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
+    endpoint = f"http://127.0.0.1:{hub.server_port}"
+    wanted = [("a/toy", None), ("a/toy", COMMIT), ("a/toy", "v9"), *((repo, None) for repo in REFUSALS)]
+    main, pinned, no_revision, gated, gone, broken = resolve(endpoint, tmp_path / "cache", *wanted)
+
+    assert main == {"name": "a/toy", "revision": COMMIT, "digest": pinned["digest"]}
+    assert pinned["revision"] == COMMIT
+    # Weights, configuration, tokenizer: no pickle, no code.
+    assert hub.fetched == {
+        "config.json",
+        "generation_config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert no_revision["message"] == "a/toy@v9: the model has no such revision"
+    assert "accept its licence" in gated["message"]
+    assert "hf auth login" in gated["fix"]
+    assert gone["message"] == "a/gone: the hub has no such model, or not for you"
+    assert "a/broken: neither in the cache nor to be had from http://127.0.0.1" in broken["message"]
+
+    # What was fetched once needs no network.
+    wanted = [("a/toy", None), ("a/other", None)]
+    cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
+    assert cached == main
+    assert "a/other: neither in the cache nor to be had" in other["message"]
+    assert other["fix"] == "hf download a/other where there is a network, then mcpo evaluate FOLDER"

@@ -5,8 +5,12 @@ import pkgutil
 from types import ModuleType
 
 
+def names(package: str) -> list[str]:
+    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them."""
+    parent = importlib.import_module(package)
+    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.ispkg)
+
+
 def modules(package: str) -> list[ModuleType]:
     """Import every module of `package` (not of its sub-packages), in alphabetical order."""
-    parent = importlib.import_module(package)
-    names = sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.ispkg)
-    return [importlib.import_module(f"{package}.{name}") for name in names]
+    return [importlib.import_module(f"{package}.{name}") for name in names(package)]

@@ -1,0 +1,143 @@
+r"""Which text of a response is its answer, in time linear in the response's length.
+
+1.  After reasoning only: of a response with `</think>` what follows the last one counts; where a `<think>` was never
+    closed nothing does.
+2.  Boxes: every `\boxed{...}` and `\fbox{...}` with balanced braces, also `\boxed 5`. The last one is the answer.
+    A box inside a box belongs to it, and `\phantom{5}` is nothing. A box that is never closed (the response was cut)
+    is none, nor is one without visible content (empty, `\quad`).
+3.  Without a box, lines that begin with the label `Answer:` or `Final answer:`, whatever markdown surrounds it; the
+    text may be on the next line. The last one is the answer.
+4.  Without either, the rest of the line after the last `answer is`.
+5.  Otherwise the response marks no answer. Nothing is fished for: a number that happens to be the last of a text is
+    not an answer.
+
+Boxes (and labelled lines) that differ are all handed out: whether they say the same is for the grader to judge, and
+where they do not the response hedges.
+
+Of a line counts what follows `answer is`, if it says that too. Sentence and markdown punctuation and the delimiters of a
+formula do not count; nor does what follows the first sentence or stands beside the only formula, unless a digit or a
+word that offers a choice is in it.
+"""
+
+import re
+from dataclasses import dataclass
+
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*+")
+_TOKEN = re.compile(_BOX.pattern + r"(?:(\{)|(-?\w++(?:[./,]\w++)*+))|\\[{}]|[{}]")
+_PHANTOM = re.compile(r"\\[hv]?phantom\s*+\{[^{}]*+\}")
+_INVISIBLE = re.compile(
+    r"(?:\\hspace\*?\{[^{}]*\}|\\(?:text|mathrm|mbox)\s*\{\s*\}|\\q?quad(?![A-Za-z])"
+    r"|\\[,;:! ]|[\s~{}$])*+"
+)
+_SEPARATOR = re.compile(r"\b(?:and|or)\b|[,;]")
+_LABEL = re.compile(r"(?im)^[ \t>*_#-]*+(?:the[ \t]++)?(?:final[ \t]++)?answer[ \t*_]*+[:\uff1a][\s*_]*+(?=\S)")
+_PROSE = re.compile(r"(?i)\banswer[ \t]++is\b[\s:*_]*+(?=\S)")
+_FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_LONGEST_LINE = 2000
+"""Longer lines and displays are not searched for formulas."""
+CHOICE = re.compile(
+    r"(?i)(?<![A-Za-z])(?:or|and|either|neither|nor|not|between|maybe|perhaps|possibly|versus|vs)(?![A-Za-z])"
+    r"|\\(?:lor|land|vee|wedge)(?![A-Za-z])"
+)
+"""Words that offer more than one answer, or take one back."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The answers that a text marks, each wording once, in order of their last appearance.
+
+    beside: those of the last ones that stand side by side; where the gold has several values they are one answer.
+    """
+
+    answers: tuple[str, ...]
+    beside: tuple[str, ...]
+
+    @property
+    def last(self) -> str:
+        """The answer."""
+        return self.answers[-1]
+
+
+def marked(response: str) -> Marked | None:
+    """What `response` marks as its answer; None for nothing. The module says by which rules."""
+    _, closed, text = response.rpartition("</think>")
+    if not closed and "<think>" in text:
+        return None
+    if found := boxes(text):
+        return _marked([content for _, _, content in found], _side_by_side(text, found))
+    if lines := [_line(text, label.end()) for label in _LABEL.finditer(text)]:
+        return _marked(lines, lines[-1:])
+    ends = [said.end() for said in _PROSE.finditer(text)]
+    if not ends:
+        return None
+    said = [_line(text, ends[-1])]
+    return _marked(said, said)
+
+
+def _marked(answers: list[str], beside: list[str]) -> Marked:
+    def once(texts: list[str]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(reversed(texts)))[::-1]
+
+    return Marked(once(answers), once(beside))
+
+
+def boxes(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content of every outermost box with visible content, in order."""
+    found: list[tuple[int, int, str]] = []
+    starts: list[int] = []  # of the open braces: where the content of a box begins, or -1
+
+    def keep(start: int, end: int, content: str) -> None:
+        while found and found[-1][0] > start:
+            found.pop()
+        content = _PHANTOM.sub("", _BOX.sub("", content)).strip()
+        if not _INVISIBLE.fullmatch(content):
+            found.append((start, end, content))
+
+    for token in _TOKEN.finditer(text):
+        if token[1]:
+            starts.append(token.end())
+        elif token[2]:
+            keep(token.start(), token.end(), token[2])
+        elif token[0] == "{":
+            starts.append(-1)
+        elif token[0] == "}" and starts and (start := starts.pop()) >= 0:
+            keep(start, token.end(), text[start : token.start()])
+    return found
+
+
+def _side_by_side(text: str, found: list[tuple[int, int, str]]) -> list[str]:
+    """The last boxes between which there is next to nothing, or a short text with a comma, `and` or `or`."""
+    first = len(found) - 1
+    while first:
+        between = text[found[first - 1][1] : found[first][0]]
+        if not (len(between) < 10 or (len(between) < 70 and _SEPARATOR.search(between))):
+            break
+        first -= 1
+    return [content for _, _, content in found[first:]]
+
+
+def _line(text: str, start: int) -> str:
+    """The text from `start` to the end of its line, or of the display that begins there, without decoration."""
+    for opening, closing in (("$$", "$$"), ("\\[", "\\]")):
+        if text.startswith(opening, start) and (end := text.find(closing, start + 2, start + _LONGEST_LINE)) > 0:
+            return text[start + 2 : end].strip()
+    end = text.find("\n", start)
+    line = text[start : end if end >= 0 else len(text)]
+    ends = [said.end() for said in _PROSE.finditer(line)]
+    return bare(line[ends[-1] :] if ends else line)
+
+
+def bare(line: str) -> str:
+    """`line` without surrounding punctuation; its only formula, if nothing beside it matters."""
+    if len(line) <= _LONGEST_LINE:
+        first, _, rest = line.partition(". ")
+        line = line if _matters(rest) else first
+        formulas = list(_FORMULA.finditer(line))
+        if len(formulas) == 1 and not _matters(line[: formulas[0].start()] + " " + line[formulas[0].end() :]):
+            line = next(filter(None, formulas[0].groups()))
+    return line.strip().lstrip("*_`").rstrip(" \t*_`.,;\u3002\\")
+
+
+def _matters(text: str) -> bool:
+    """Whether `text`, beside an answer, may be part of it."""
+    return CHOICE.search(text) is not None or any(map(str.isdigit, text))

@@ -1,0 +1,24 @@
+"""String equality of the answer, or of the whole response where nothing marks an answer.
+
+White space between tokens does not count. This is what `benchmarks.correct` says of the arithmetic task.
+"""
+
+from mcpo_cli.grading.base import Verdict, hedged
+from mcpo_cli.grading.extract import marked
+from mcpo_cli.grading.integers import different
+
+INTEGERS = False
+
+
+def version() -> str:
+    """Its rules are its own."""
+    return "exact 1"
+
+
+def grade(gold: str, response: str, extracted: bool) -> Verdict:
+    """Correct where the tokens are the same; never unparsable."""
+    found = None if extracted else marked(response)
+    answers = found.answers if found else (response.strip(),)
+    if len({tuple(answer.split()) for answer in answers}) > 1:
+        return hedged(answers[-1], different(answers))
+    return Verdict("correct" if answers[-1].split() == gold.split() else "wrong", answers[-1])

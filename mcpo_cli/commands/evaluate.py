@@ -57,13 +57,21 @@ def evaluate(
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
-    plan = protocol.Protocol(chosen, subject.facts)
+    plan = protocol.Protocol(chosen, subject.facts, limit)
     protocol.check(plan)
     loaded = scope.benchmarks(scope.split(benchmarks), chosen.data.path, subject.task, limit)
     report.announce(plan, loaded, str(run.folder(plan.eval_id)))
     if dry_run:
+        missing = run.missing(plan, loaded)
         if as_json:
-            console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), "label": plan.label})
+            about = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": missing}
+            console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), **about})
+        else:
+            lacking = [
+                f"{left} of {len(found.problems)} problems of {found.name}"
+                for found, left in zip(loaded, missing.values(), strict=True)
+            ]
+            console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
         return
     publish = publisher(chosen.compute.tracking_uri, console.talk)
     try:

@@ -87,7 +87,8 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     if as_json:
         console.print_json({"store": store.shown, "points": points})
     else:
-        console.print_text(f"{sum(points.values())} points of {len(points)} runs and evaluations brought to {store.shown}")
+        sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
+        console.print_text(f"{sent} brought to {store.shown}")
 
 
 def _row(run: "Run") -> dict[str, Any]:

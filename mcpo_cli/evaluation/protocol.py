@@ -14,10 +14,11 @@ from mcpo_cli.evaluation.model import ModelFacts
 
 @dataclass(frozen=True)
 class Protocol:
-    """The settings as they take effect on one model."""
+    """The settings as they take effect on one model. limit: problems of each benchmark, None for all."""
 
     settings: Evaluation
     model: ModelFacts
+    limit: int | None = None
 
     @property
     def chat(self) -> bool:
@@ -48,6 +49,8 @@ class Protocol:
         }
         chosen = {key: getattr(self.settings, key) for key in wanted}
         found = [f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]]
+        if self.limit is not None:
+            found.append(f"at most {self.limit} problems of each benchmark")
         if self.model.window < wanted["max_tokens"]:
             found.append(f"the model holds {self.model.window} tokens, prompt and response together")
         return found
@@ -68,7 +71,7 @@ class Protocol:
             "stop tokens": ", ".join(f"{text} ({number})" for text, number in stops),
             "prompt": f"{settings.prompt}: {render(settings.prompt, '{problem}')!r}",
             "chat template": chat if self.chat or not model.chat_template else "not used (chat=off)",
-            "the paper's": "; ".join(self.deviations()) or "the same",
+            "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol",
         }
 
     def document(self) -> dict[str, Any]:

@@ -19,9 +19,10 @@ def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> N
     lines = protocol.lines()
     for benchmark in benchmarks:
         told = "".join(f"; {note}" for note in benchmark.notes)
+        bare = "" if benchmark.template is None else ", without the template: their text is the prompt"
         lines[benchmark.name] = (
             f"{len(benchmark.problems)} problems from {benchmark.source} ({benchmark.digest}), "
-            f"graded by {benchmark.grader}{told}"
+            f"graded by {benchmark.grader}{bare}{told}"
         )
     lines["folder"] = folder
     for name, value in lines.items():

@@ -20,7 +20,7 @@ from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.evaluation.samples import Drawn, Samples
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.home import home
+from mcpo_cli.runs.home import home, location
 from mcpo_cli.runs.journal import read_json, write_atomic
 from mcpo_cli.runs.seeds import stream
 from mcpo_cli.store.records import BenchmarkResult, GradeRow, Results
@@ -102,6 +102,13 @@ def record(
     )
     gradings.write(target, results, {name: found.rows for name, found in graded.items()})
     return results
+
+
+def missing(protocol: Protocol, benchmarks: Sequence[Loaded]) -> dict[str, int]:
+    """How many problems of each benchmark are still to be sampled."""
+    target, n = location() / "evals" / protocol.eval_id, protocol.settings.n
+    stores = {benchmark.name: Samples(target / "samples" / benchmark.name) for benchmark in benchmarks}
+    return {one.name: sum(not stores[one.name].has(problem, n) for problem in one.problems) for one in benchmarks}
 
 
 def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progress: Progress) -> None:

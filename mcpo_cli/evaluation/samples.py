@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Samples:
             record = json.loads(gzip.decompress(self._path(problem_id).read_bytes()))
             problem = Problem(record["problem"], record["gold"])
             samples = [Sample(**sample) for sample in record["samples"]]
-        except (OSError, EOFError, ValueError, KeyError, TypeError):
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError):
             return None
         return Drawn(problem, samples, record["engine"]) if problem.id == problem_id else None
 

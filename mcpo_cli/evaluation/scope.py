@@ -70,11 +70,16 @@ def benchmarks(names: Sequence[str], path: str, task: Task, limit: int | None) -
             why = "is a training set" if name in data.names("train") else "is no benchmark"
             raise ConfigError(f"'{name}' {why}: {nearest(name, known)}", fix="mcpo data list")
         whole = data.load(name, Path(path).expanduser() if path else None)
-        problems = whole.problems[:limit]
-        loaded.append(replace(whole, problems=problems, digest=digest(problems)) if limit else whole)
+        loaded.append(_cut(whole, limit) if limit else whole)
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
         raise ConfigError(f"--benchmarks {','.join(names)}: a benchmark is named twice")
     return loaded
+
+
+def _cut(whole: Loaded, limit: int) -> Loaded:
+    problems = whole.problems[:limit]
+    note = f"{len(problems)} of {len(whole.problems)} problems"
+    return replace(whole, problems=problems, digest=digest(problems), notes=(*whole.notes, note))
 
 
 def _tiers(task: Task, limit: int | None) -> list[Loaded]:

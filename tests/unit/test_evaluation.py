@@ -1,0 +1,261 @@
+"""Evaluations without a model: what is derived from rows, what is kept on the disk, what a result may be called."""
+
+import gzip
+import math
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.config.evaluation import Evaluation
+from mcpo_cli.config.load import settings
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.evaluation import gradings, metrics, protocol, regrade, scope
+from mcpo_cli.evaluation.engines.base import Sample
+from mcpo_cli.evaluation.model import ModelFacts
+from mcpo_cli.evaluation.samples import Samples
+from mcpo_cli.grading import tally
+from mcpo_cli.store.records import GradeRow
+
+MODEL = ModelFacts(
+    name="some/model",
+    folder=Path(),
+    digest="0123456789ab",
+    revision=None,
+    architecture="Qwen3ForCausalLM",
+    parameters=1,
+    dtype="float32",
+    window=32768,
+    stop_ids=(1, 2),
+    stop_tokens=("<a>", "<b>"),
+    chat_template=True,
+)
+
+
+def row(statuses: str, answers: str | None = None, **changes: Any) -> GradeRow:
+    """A row whose samples have these statuses: c(orrect), w(rong), u(nparsable), i(nfra_error)."""
+    names = {"c": "correct", "w": "wrong", "u": "unparsable", "i": "infra_error", "t": "timeout"}
+    made = GradeRow(
+        problem="p",
+        gold="1",
+        n=len(statuses) - statuses.count("i"),
+        c=statuses.count("c"),
+        statuses=[names[letter] for letter in statuses],
+        answers=[None if letter in "u-" else letter for letter in answers or statuses],
+        details=[""] * len(statuses),
+        tokens=[10] * len(statuses),
+        finishes=["stop"] * len(statuses),
+        copies=0,
+        long_copies=0,
+    )
+    return cast(GradeRow, {**made, **changes})
+
+
+def test_metrics_by_hand() -> None:
+    found = metrics.summarize([row("ccww"), row("wwww"), row("cccc")], 4)
+    assert found["pass_at_1"] == pytest.approx(0.5)
+    assert found["pass_at_2"] == pytest.approx((5 / 6 + 0 + 1) / 3)  # of 6 pairs of ccww one has no c
+    assert found["pass_at_4"] == pytest.approx(2 / 3)
+    assert found["best_at_4"] == pytest.approx((1 - 0.5**4 + 0 + 1) / 3)
+    assert found["maj_at_4"] == pytest.approx((0.5 + 0 + 1) / 3)  # 2 right, 2 equal wrong ones: half a vote
+    # Over samples: var = .5 * .5 / 3 / 9; over problems: var of (.5, 0, 1) / 3.
+    assert found["pass_at_1_samples_low"] == pytest.approx(0.5 - half_width(0.5, 0.25 / 27, 1.959964), abs=1e-6)
+    assert found["pass_at_1_problems_high"] == pytest.approx(0.5 + half_width(0.5, 0.25 / 3, 4.302653), abs=1e-6)
+
+
+def half_width(mean: float, variance: float, t: float) -> float:
+    """Wilson's half-width at a mean of one half, where its center stays."""
+    trials = mean * (1 - mean) / variance
+    return math.sqrt(t**2 * mean * (1 - mean) / trials + (t**2 / 2 / trials) ** 2) / (1 + t**2 / trials)
+
+
+def test_one_sample_a_problem_has_no_interval_over_samples() -> None:
+    found = metrics.summarize([row("c"), row("w")], 1)
+    assert math.isnan(found["pass_at_1_samples_low"])
+    assert found["pass_at_1_problems_low"] < 0.5 < found["pass_at_1_problems_high"]
+    assert "pass_at_2" not in found
+
+
+def test_one_problem_has_no_interval_over_problems() -> None:
+    found = metrics.summarize([row("cw")], 2)
+    assert math.isnan(found["pass_at_1_problems_low"])
+    assert found["pass_at_1_samples_low"] < 0.5
+
+
+def test_what_could_not_be_graded_is_in_no_score_and_makes_pass_at_n_undefined() -> None:
+    found = metrics.summarize([row("ccci"), row("wwww")], 4)
+    assert found["pass_at_1"] == pytest.approx(0.5)  # 3 of 3, and 0 of 4
+    assert math.isnan(found["pass_at_4"])
+    assert math.isnan(found["maj_at_4"])
+    assert found["pass_at_3"] == pytest.approx(0.5)
+    assert found["infra_error"] == 1 / 8
+
+
+def test_unparsable_and_timed_out_answers_are_wrong_and_have_no_vote() -> None:
+    found = metrics.summarize([row("cuut")], 4)
+    assert found["pass_at_1"] == 0.25
+    assert found["maj_at_4"] == 1.0
+    assert (found["unparsable"], found["timeout"]) == (0.5, 0.25)
+
+
+def test_shares_of_samples() -> None:
+    cut = row("cw", finishes=["length", "stop"], tokens=[100, 50])
+    full = row("uu", finishes=["no_room", "no_room"], tokens=[0, 0], copies=1)
+    found = metrics.summarize([cut, full], 2)
+    assert (found["truncated"], found["no_room"], found["copies"]) == (0.25, 0.5, 0.25)
+    assert found["mean_tokens"] == 37.5
+
+
+def test_a_seed_that_was_used_for_all_samples_is_noticed() -> None:
+    same = [row("ccc", copies=2), row("www", copies=2)]
+    assert any("every problem are the same" in text for text in metrics.suspicions(same, 3, 0.7))
+    assert metrics.suspicions([row("ccc", copies=2), row("www", copies=1)], 3, 0.7) == []
+    assert metrics.suspicions(same, 3, 0.0) == []
+    long = [row("ccc", copies=1, long_copies=1), row("www")]
+    assert any("equal samples" in text for text in metrics.suspicions(long, 3, 0.7))
+
+
+def test_samples_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
+    samples, problem = Samples(tmp_path / "aime"), Problem("1 + 1?", "2")
+    drawn = [Sample("two \ud800 \x00", 3, "stop", 7), Sample("", 9, "length", 8)]
+    assert samples.read(problem.id) is None
+    samples.write(problem, drawn, "engine 1")
+    found = samples.read(problem.id)
+    assert found is not None
+    assert (found.problem, found.samples, found.engine) == (problem, drawn, "engine 1")
+    assert samples.has(problem, 2)
+    assert not samples.has(problem, 3)
+    assert not samples.has(Problem("1 + 1?", "3"), 2)  # the gold was mended since
+    (path,) = (tmp_path / "aime").iterdir()
+    before = path.read_bytes()
+    samples.write(problem, drawn, "engine 1")
+    assert path.read_bytes() == before
+    for broken in (before[:-5], before[:20] + b"\xff" + before[21:], b"", gzip.compress(b"{}")):
+        path.write_bytes(broken)
+        assert samples.read(problem.id) is None
+
+
+def made(*overrides: str, **model: Any) -> protocol.Protocol:
+    return protocol.Protocol(settings(Evaluation, overrides), replace(MODEL, **model))
+
+
+def test_the_defaults_are_the_papers_protocol() -> None:
+    assert made().deviations() == []
+    assert made().label == "mean@8, T=0.7, at most 20480 tokens"
+    protocol.check(made("protocol=paper"))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "model", "deviation"),
+    [
+        (["n=4"], {}, "n=4 instead of 8"),
+        (["temperature=0.6"], {}, "temperature=0.6 instead of 0.7"),
+        (["top_p=0.9"], {}, "top_p=0.9 instead of 1"),
+        (["max_tokens=100"], {}, "max_tokens=100 instead of 20480"),
+        ([], {"window": 4096}, "holds 4096 tokens"),
+    ],
+)
+def test_another_protocol_is_not_called_the_papers(overrides: list[str], model: dict[str, int], deviation: str) -> None:
+    assert any(deviation in found for found in made(*overrides, **model).deviations())
+    with pytest.raises(ConfigError, match="protocol=paper"):
+        protocol.check(made("protocol=paper", *overrides, **model))
+    protocol.check(made(*overrides, **model))
+
+
+def test_labels_say_what_was_done() -> None:
+    assert made("n=1", "temperature=0").label == "mean@1, greedy, at most 20480 tokens"
+    assert made("n=3", "temperature=0.25", "max_tokens=9").label == "mean@3, T=0.25, at most 9 tokens"
+
+
+def test_many_greedy_samples_are_refused() -> None:
+    with pytest.raises(ConfigError, match="the same") as caught:
+        protocol.check(made("temperature=0"))
+    assert caught.value.fix
+    assert "n=1" in caught.value.fix
+
+
+def test_identity_is_what_changes_a_sample() -> None:
+    base = made().eval_id
+    for same in (made("data.path=x", "compute.threads=2", "protocol=paper"), made(name="some/model", parameters=2)):
+        assert same.eval_id == base
+    for other in (made("n=4"), made("seed=1"), made("prompt=boxed"), made("engine=vllm"), made("chat=off")):
+        assert other.eval_id != base
+    assert made(digest="x").eval_id != base
+    assert made(stop_ids=(1,)).eval_id != base
+    assert made(name="../../a b").eval_id.startswith("a-b-")
+
+
+def test_chat_template_is_the_models_or_none() -> None:
+    assert made().chat
+    assert not made("chat=off").chat
+    assert not made(chat_template=False).chat
+
+
+def test_a_few_failed_gradings_are_borne_and_many_are_not() -> None:
+    tally.check(Counter(correct=10, infra_error=3), "killed")
+    tally.check(Counter(correct=990, infra_error=10), "killed")
+    with pytest.raises(RunFailed, match=r"4 of 14 answers could not be graded.*killed"):
+        tally.check(Counter(correct=10, infra_error=4), "killed")
+
+
+def test_gradings_are_numbered_past_one_that_was_cut_short(tmp_path: Path) -> None:
+    assert gradings.next_number(tmp_path) == 1
+    (tmp_path / "gradings" / "9").mkdir(parents=True)
+    (tmp_path / "gradings" / "10").mkdir(parents=True)
+    assert gradings.next_number(tmp_path) == 11
+    assert gradings.all_of(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"response": "1"}', "no 'gold'"),
+        ('{"gold": "1"}', "no 'response'"),
+        ('{"gold": ["1"], "response": "1"}', "gold is list"),
+        ('{"gold": "1", "response": null}', "response is NoneType"),
+        ("[1]", "list instead of an object"),
+        ("{", "broken JSON"),
+        ("", "is empty"),
+    ],
+)
+def test_what_cannot_be_graded_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"gold": "1", "prediction": "1"}\n' * bool(line) + line)
+    with pytest.raises(ConfigError, match=message) as caught:
+        regrade.read(path)
+    assert not line or "line 2" in caught.value.message
+
+
+def test_answers_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"id": "a", "gold": 27, "response": "27"}\n\n{"gold": "x", "prediction": "y"}\n')
+    assert regrade.read(path) == [
+        regrade.Answer("a", "27", "27", extracted=False),
+        regrade.Answer("line 3", "x", "y", extracted=True),
+    ]
+
+
+def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
+    assert scope.split(" aime24, amc23,") == ["aime24", "amc23"]
+    for names, message in (
+        (["dapo_math_17k"], "training set"),
+        (["aime42"], "no benchmark"),
+        (["arithmetic"] * 2, "twice"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            scope.benchmarks(names, "", scope.Task(), 2)
+    with pytest.raises(ConfigError, match="names none"):
+        scope.split(" , ")
+
+
+def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "aime24.jsonl"
+    path.write_text("".join(f'{{"problem": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(30)))
+    (whole,) = scope.benchmarks(["aime24"], str(tmp_path), scope.Task(), None)
+    (part,) = scope.benchmarks(["aime24"], str(tmp_path), scope.Task(), 4)
+    assert part.problems == whole.problems[:4]
+    assert part.digest != whole.digest
+    assert "4 of 30 problems" in part.notes

@@ -110,7 +110,7 @@ def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", P
     folder = path if path is None or path.is_dir() else path.parent
     for other in data.registry().values():
         beside = files.inside(folder, other.name) if folder else []
-        if other.name != dataset.name and (beside or hub.is_cached(other)):
+        if other.name != dataset.name and (beside or hub.cached(other)):
             found.append((other, beside[0] if beside else None))
     return found
 

@@ -72,7 +72,7 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
-    audit = f"mcpo data audit {path if path is not None else declared.name} --as {declared.name}"
+    audit = f"mcpo data audit {declared.name if path is None else f'{path} --as {declared.name}'}"
     if reading.defects:
         defect = reading.defects[0]
         raise ConfigError(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)

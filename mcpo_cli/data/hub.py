@@ -5,8 +5,6 @@ from pathlib import Path
 from mcpo_cli.data.base import Dataset
 from mcpo_cli.errors import ConfigError
 
-OFFLINE = "data.path=FILE with a local copy (parquet or JSONL)"
-
 
 def cached(dataset: Dataset) -> Path | None:
     """The file of `dataset`, if an earlier download left it in the cache."""
@@ -48,4 +46,5 @@ def _download(dataset: Dataset) -> Path:
             (OSError, f"could not be fetched: {said}"),
         )
         why = next(why for kind, why in reasons if isinstance(error, kind))
-        raise ConfigError(f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=OFFLINE) from error
+        fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo data audit FILE --as {dataset.name}"
+        raise ConfigError(f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix) from error

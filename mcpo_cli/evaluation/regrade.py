@@ -12,7 +12,7 @@ from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.run import Progress, record
 from mcpo_cli.evaluation.samples import Drawn, Samples
-from mcpo_cli.grading import Status, Verdict, graders
+from mcpo_cli.grading import Status, Verdict, grader_names
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.home import location
 from mcpo_cli.store.records import Results
@@ -178,5 +178,5 @@ def known(names: Sequence[str]) -> None:
         ConfigError: one is not.
     """
     for name in names:
-        if name not in graders():
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, graders())}")
+        if name not in grader_names():
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, grader_names())}")

@@ -40,6 +40,8 @@ def subject(model: str, revision: str) -> Subject:
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} begins so either"
             raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list") from error
+        if Path(model).is_dir():
+            facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
             return Subject(facts, Task())

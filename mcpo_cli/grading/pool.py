@@ -42,7 +42,7 @@ ENVIRONMENT = {
 }
 
 
-def graders() -> list[str]:
+def grader_names() -> list[str]:
     """Names of the graders, found by scanning."""
     return names("mcpo_cli.grading.graders")
 
@@ -91,20 +91,25 @@ class _Worker:
         os.set_blocking(self._requests.fileno(), False)
 
     def ready(self) -> None:
-        """Wait until a child serves; RunFailed where none can."""
-        if self._process.poll() is not None and self.about:
+        """Wait until a child serves, with a new supervisor if need be; RunFailed where none can."""
+        for last in (False, True):
+            if self._process.poll() is None:
+                with suppress(_Died):
+                    while self._receive(time.monotonic()):  # of children that came and went while nobody asked
+                        pass
+                    deadline = time.monotonic() + START_SECONDS
+                    while self._pid is None and self._receive(deadline):
+                        pass
+                if self._pid is not None:
+                    return
+            if last or not self.about:  # what has never served will not
+                break
             self.stop()
             self._start()
-        with suppress(_Died):
-            while self._receive(time.monotonic()):  # of children that came and went while nobody asked
-                pass
-            deadline = time.monotonic() + START_SECONDS
-            while self._pid is None and self._receive(deadline):
-                pass
-        if self._pid is None:
-            said = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
-            last = next(filter(str.strip, reversed(said)), "it says nothing")
-            raise RunFailed(f"the grading process does not start: {last}")
+        said = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
+        raise RunFailed(
+            f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'it says nothing')}"
+        )
 
     def judge(self, item: _Item) -> Verdict:
         """The verdict; an item whose process died is tried once more on a fresh one."""
@@ -201,7 +206,7 @@ def _milliseconds(deadline: float) -> int:
 class Pool:
     """Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
 
-    grader: one of `graders()`; ConfigError for another. workers: processes, 0 for one a core.
+    grader: one of `grader_names()`; ConfigError for another. workers: processes, 0 for one a core.
     timeout: seconds that one item may take, from its start on. memory_mib: cap of one worker, its supervisor included.
     RunFailed: the workers cannot start.
     """
@@ -209,9 +214,9 @@ class Pool:
     def __init__(
         self, grader: str = "math_verify", *, workers: int = 0, timeout: float = 5.0, memory_mib: int = 1024
     ) -> None:
-        if grader not in graders():
-            hint = nearest(grader, graders())
-            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, graders())}")
+        if grader not in grader_names():
+            hint = nearest(grader, grader_names())
+            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, grader_names())}")
         self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from mcpo_cli.main import main
+
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 
 
@@ -46,3 +48,34 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cli(home: Path) -> Cli:
     return Cli(home)
+
+
+class InProcess:
+    """Runs `mcpo` in this process: for the many cases whose imports would be most of their time."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.home, self._monkeypatch, self._capsys = home, monkeypatch, capsys
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        monkeypatch.setenv("COLUMNS", "200")
+
+    def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        self._monkeypatch.setattr(sys, "argv", ["mcpo", *arguments])
+        code: Any = 0
+        self._capsys.readouterr()
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code or 0
+        out, err = self._capsys.readouterr()
+        return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+    def json(self, *arguments: str) -> Any:
+        """The one document that `--json` prints."""
+        result = self(*arguments, "--json")
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def here(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> InProcess:
+    return InProcess(home, monkeypatch, capsys)

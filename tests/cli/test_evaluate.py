@@ -1,0 +1,152 @@
+"""`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and problems of our own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from tests import models
+from tests.cli.conftest import InProcess
+
+SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+QUICK = ("n=2", "max_tokens=8", "seed=3")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return str(models.untrained(tmp_path / "tiny"))
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> str:
+    """Two benchmarks; the third problem of the first does not fit into the model's 128 tokens."""
+    texts = ["1 + 1 ?", "2 * 3 ?", "9 " * 150]
+    for name, golds in (("aime24", (2, 6, 9)), ("amc23", (2.0, 6.0, 9.0))):
+        rows = [{"problem": text, "answer": str(gold)} for text, gold in zip(texts, golds, strict=True)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"data.path={tmp_path}"
+
+
+def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: str, problems: str) -> None:
+    arguments = ("evaluate", model, "--benchmarks", "aime24,amc23", problems, *QUICK)
+    first = here(*arguments, "--json")
+    assert first.returncode == 0, first.stderr
+    for told in ("temperature 0.7", "top_p 1", "<eos> (0)", "holds 128", "chat template  none", "n=2 instead of 8"):
+        assert told in first.stderr
+    results = json.loads(first.stdout)
+    assert results["label"] == "mean@2, T=0.7, at most 8 tokens"
+    assert "2 prompts fill the model's window: their problems count as not solved" in results["deviations"]
+    for name in ("aime24", "amc23"):
+        found = results["benchmarks"][name]
+        assert (found["problems"], found["metrics"]["pass_at_1"]) == (3, 0.0)
+        assert found["metrics"]["no_room"] == pytest.approx(1 / 3)
+        assert found["metrics"]["pass_at_1_problems_high"] > 0.3
+    # The same problems with golds written otherwise are the same data.
+    assert results["benchmarks"]["aime24"]["digest"] == results["benchmarks"]["amc23"]["digest"]
+    logged = mlflow_runs(here.home)
+    assert [run.info.status for run in logged] == ["FINISHED"]
+    assert logged[0].data.metrics["eval/aime24/pass_at_1"] == 0.0
+    assert logged[0].data.params["temperature"] == "0.7"
+    assert {one.dataset.digest for one in logged[0].inputs.dataset_inputs} == {
+        found["digest"] for found in results["benchmarks"].values()
+    }
+    # Again: the same document, from the same grading.
+    assert here.json(*arguments) == results
+    assert len(mlflow_runs(here.home)) == 1
+
+
+def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, problems: str) -> None:
+    results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK)
+    again = here.json("grade", results["eval_id"][:8], "--grader", "exact", "--compare", "math_dapo")
+    assert again["results"]["grading"] == 2
+    assert again["results"]["benchmarks"]["aime24"]["grader"].startswith("exact ")
+    assert again["comparisons"]["math_dapo"]["agree"] + again["comparisons"]["math_dapo"]["disagree"] == 6
+    kept = json.loads((here.home / "evals" / results["eval_id"] / "gradings" / "1" / "results.json").read_text())
+    assert kept["benchmarks"] == results["benchmarks"]
+    assert sorted(run.data.tags["mcpo.grading"] for run in mlflow_runs(here.home)) == ["1", "2"]
+    # An evaluation is its benchmarks' own grading, whatever was tried since.
+    assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
+
+
+def test_an_offline_evaluation_is_brought_to_the_store_later(here: InProcess, model: str, problems: str) -> None:
+    offline = "compute.tracking_uri=offline"
+    results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK, offline)
+    assert not (here.home / "mlflow.db").exists()
+    assert here.json("runs", "sync")["points"][results["eval_id"]] > 0
+    assert here.json("runs", "sync")["points"][results["eval_id"]] == 0
+    assert len(mlflow_runs(here.home)) == 1
+
+
+def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, model: str, problems: str) -> None:
+    document = here.json("evaluate", model, "--benchmarks", "aime24,arithmetic", "--limit", "2", problems, "--dry-run")
+    assert document["missing_problems"] == {"aime24": 2, "k2-3": 2, "k5-6": 2, "k7-8": 2}
+    assert "at most 2 problems of each benchmark" in document["deviations"]
+    assert not any((here.home / "evals").glob("*/*"))
+
+
+def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str, tmp_path: Path) -> None:
+    rows = [{"problem": f"{i} + 1 ?", "answer": "\\frac{"} for i in range(3)]
+    (tmp_path / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = here("evaluate", model, "--benchmarks", "math500", f"data.path={tmp_path}", *QUICK)
+    assert done.returncode == 1
+    assert "6 of 6 answers could not be graded" in done.stderr
+    assert "pass@1" not in done.stdout
+    assert len(list((here.home / "evals").glob("*/samples/math500/*.json.gz"))) == 3
+
+
+BAD: list[tuple[list[str], str, str]] = [
+    (["nowhere/near/a/model"], "nowhere/near/a/model", ""),
+    (["MODEL", "k=8"], "unknown key 'k'", ""),
+    (["MODEL", "n=0"], "n=0: must be >= 1", "n=1"),
+    (["MODEL", "n=1,2"], "one value here, not a sweep", "n=VALUE"),
+    (["MODEL", "engine=vlm"], "did you mean 'vllm'?", "engine=vllm"),
+    (["MODEL", "temperature=0"], "makes the n=8 samples of a problem the same", "n=1 temperature=0"),
+    (["MODEL", "protocol=paper"], "protocol=paper, but", "protocol=any"),
+    (["MODEL", "data=1"], "data=1: must be a group of settings", ""),
+    (["MODEL", "data.path=/nowhere"], "/nowhere", ""),
+    (["MODEL", "--benchmarks", "aime23"], "'aime23' is no benchmark: did you mean 'aime2", "mcpo data list"),
+    (["MODEL", "--benchmarks", "dapo_math_17k"], "is a training set", "mcpo data list"),
+    (["MODEL", "--limit", "0"], "--limit", ""),
+    (["MODEL", "compute.tracking_uri=http://127.0.0.1:9"], "the MLflow store http://127.0.0.1:9 cannot be used", ""),
+]
+
+
+@pytest.mark.parametrize(("arguments", "problem", "fix"), BAD, ids=[" ".join(case[0]) for case in BAD])
+def test_bad_input_is_one_message(
+    here: InProcess, model: str, problems: str, arguments: list[str], problem: str, fix: str
+) -> None:
+    given = [model if word == "MODEL" else word for word in arguments]
+    data = [] if any(word.startswith("data") for word in given) else [problems]
+    chosen = [] if "--benchmarks" in given else ["--benchmarks", "aime24"]
+    done = here("evaluate", *given, *data, *chosen)
+    assert done.returncode == 2, done.stderr
+    assert problem in done.stderr
+    assert fix in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not any((here.home / "evals").glob("*/samples"))
+
+
+def test_the_real_competitions_run_from_their_files(here: InProcess, model: str) -> None:
+    if not (SHARED / "benchmarks").is_dir():
+        return
+    results = here.json("evaluate", model, f"data.path={SHARED / 'benchmarks'}", "n=2", "max_tokens=4")
+    assert {name: one["problems"] for name, one in results["benchmarks"].items()} == {
+        "aime24": 30,
+        "aime25": 30,
+        "amc23": 40,
+    }
+    assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
+    parquet = f"data.path={SHARED / 'verl_schema' / 'dapo_aime-2024.original.parquet'}"
+    copies = here("evaluate", model, "--benchmarks", "aime24", parquet, "n=2", "max_tokens=4", "--json")
+    assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
+    assert "960 rows are 30 problems; each is used once" in copies.stderr
+
+
+def mlflow_runs(home: Path) -> list[Any]:
+    """The runs of the experiment `evaluate`."""
+    client = MlflowClient(f"sqlite:///{home}/mlflow.db")
+    experiment = client.get_experiment_by_name("evaluate")
+    assert experiment is not None
+    return list(client.search_runs([experiment.experiment_id]))

@@ -104,6 +104,11 @@ class Arithmetic:
         return Problem(" ".join([*prompt, *blanks, EQUALS]), f" {EQUALS} ".join(trace))
 
 
+def prompt_length(task: Task) -> int:
+    """Tokens of every prompt: operands, operators and blanks, the equals sign, the skill if there are several."""
+    return 2 * LONGEST + 2 + (task.skills > 1)
+
+
 def held_out(problem: Problem) -> bool:
     """Whether the problem belongs to evaluation: decided by its text alone, so no list has to agree."""
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0

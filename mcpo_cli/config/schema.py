@@ -29,32 +29,54 @@ def runtime(default: Any, **bounds: float) -> Any:
 
 @dataclass(frozen=True)
 class Model:
-    """A Qwen3 built from scratch; head_dim 32 so that vLLM can load it. Sizes in units, not bytes."""
+    """A Qwen3: built from scratch and warmed up, or one that exists. Sizes in units, not bytes.
+
+    path: a Hugging Face folder or a model of the hub (`OWNER/NAME`); empty builds one from the sizes below
+    (head_dim 32 so that vLLM can load it). revision: branch, tag or commit of the hub.
+    The sizes of a model at `path` must be the ones in its config.json: estimates rest on them.
+    kv_heads: heads of keys and values, 0 for as many as `heads`. vocabulary: rows of the embedding, 0 for the
+    task's own tokens. tied: one matrix is embedding and output.
+    """
 
     name: str = identity("toy-s")
+    path: str = identity("")
+    revision: str = identity("")
     hidden: int = identity(64, ge=8)
     layers: int = identity(2, ge=1)
     heads: int = identity(2, ge=1)
+    kv_heads: int = identity(0, ge=0)
     head_dim: int = identity(32, ge=2)
     mlp: int = identity(192, ge=8)
+    vocabulary: int = identity(0, ge=0)
+    tied: bool = identity(True)
     rope_theta: float = identity(100.0, gt=0)
     init_std: float = identity(0.5, gt=0)
 
 
 @dataclass(frozen=True)
 class Task:
-    """Arithmetic chains over Z_11 with k operators.
+    """What is trained and evaluated on.
 
+    Arithmetic chains over Z_11 with k operators:
     skills: 1, or 3 with a task token that rotates the meaning of the operators.
     min_ops, max_ops: k of the training prompts. pool: number of distinct training prompts that come
     back epoch after epoch; 0 draws fresh prompts for ever.
+
+    Math, published data sets (`mcpo data list`):
+    data: the training set. benchmarks: the held-out sets, each a tier, evaluated whole.
+    prompt: the template around a problem. data_path: a file, or a folder with a file `<data set>.jsonl`
+    or `.parquet` each; empty loads from the hub.
     """
 
-    name: Literal["arithmetic"] = identity("arithmetic")
+    name: Literal["arithmetic", "math"] = identity("arithmetic")
     skills: Literal[1, 3] = identity(1)
     min_ops: int = identity(1, ge=1, le=8)
     max_ops: int = identity(8, ge=2, le=8)
     pool: int = identity(0, ge=0, le=8192)
+    data: str = identity("dapo_math_17k")
+    benchmarks: tuple[str, ...] = identity(("aime24", "aime25", "amc23"))
+    prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
+    data_path: str = runtime("")
 
 
 @dataclass(frozen=True)
@@ -80,6 +102,7 @@ class Train:
     """One run of RL. Batch sizes count prompts; lengths count tokens.
 
     steps: global steps, one rollout batch each. mini_batch: prompts of one gradient step.
+    max_prompt: the longest prompt; math problems with a longer one are left out.
     max_refills: sampling rounds after the first that dynamic sampling may use to fill a batch.
     overlong_cache: the last tokens before max_response, in which reward falls linearly from 0 to
     -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
@@ -95,6 +118,7 @@ class Train:
     weight_decay: float = identity(0.0, ge=0)
     grad_clip: float = identity(1.0, gt=0)
     temperature: float = identity(1.0, gt=0)
+    max_prompt: int = identity(32, ge=1)
     max_response: int = identity(20, ge=2)
     overlong_cache: int = identity(4, ge=0)
     overlong_penalty: float = identity(1.0, ge=0)
@@ -103,7 +127,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Eval:
-    """Held-out tiers: `problems` each, `samples` per problem at `temperature`.
+    """Held-out tiers: `samples` per problem at `temperature`; `problems` of each tier of the arithmetic task.
 
     every: global steps between evaluations; the base policy and the last step are always evaluated.
     """
@@ -135,11 +159,42 @@ class Compute:
 
 
 @dataclass(frozen=True)
+class Cluster:
+    """The machines of backend=verl. None of it changes a result beyond floating-point rounding and random numbers.
+
+    nodes, gpus: machines, and GPUs of each. ray_address: of a Ray cluster that is there already
+    (`HOST:PORT`, or `auto`); empty starts one on this machine.
+    rollout: the engine that samples. tensor_parallel: GPUs that share one copy of the model while it samples.
+    gpu_memory: the share of a GPU that vLLM takes. max_tokens_per_gpu: tokens of a forward and backward
+    pass on one GPU; at least one whole sequence. offload: weights and optimizer wait in the CPU's memory while
+    the other engine works.
+    plugin: a module that each process of verl imports first, for a device or a rollout engine that verl lacks.
+    launcher: `slurm` hands each run to SLURM as a job of `nodes` with `gpus` and `cpus` a node, for at most `hours`.
+    partition, account: of that job; empty for the cluster's defaults.
+    """
+
+    nodes: int = runtime(1, ge=1)
+    gpus: int = runtime(1, ge=1)
+    cpus: int = runtime(16, ge=1)
+    rollout: Literal["vllm", "transformers"] = runtime("vllm")
+    tensor_parallel: int = runtime(1, ge=1)
+    gpu_memory: float = runtime(0.6, gt=0, lt=1)
+    max_tokens_per_gpu: int = runtime(32768, ge=1)
+    offload: bool = runtime(False)
+    ray_address: str = runtime("")
+    plugin: str = runtime("")
+    launcher: Literal["local", "slurm"] = runtime("local")
+    partition: str = runtime("")
+    account: str = runtime("")
+    hours: int = runtime(24, ge=1)
+
+
+@dataclass(frozen=True)
 class RunSpec:
     """Everything that determines one run."""
 
     method: Method
-    backend: Literal["local"] = identity("local")
+    backend: Literal["local", "verl"] = identity("local")
     scale: str = identity("toy")
     regime: str = identity("drift")
     seed: int = identity(0, ge=0)
@@ -149,6 +204,7 @@ class RunSpec:
     train: Train = identity(Train())
     eval: Eval = identity(Eval())
     compute: Compute = runtime(Compute())
+    cluster: Cluster = runtime(Cluster())
 
     @property
     def run_id(self) -> str:
@@ -163,19 +219,27 @@ class RunSpec:
 
     def identity(self) -> dict[str, Any]:
         """The nested plain data of all IDENTITY fields, method name included."""
-        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("role") != RUNTIME}
-        nested = {key: plain(value) for key, value in data.items()}
-        nested["method"] = {"name": self.method.name, **nested["method"]}
-        return nested
+        return self._plain(runtime_too=False)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""
-        return {**self.identity(), "compute": dataclasses.asdict(self.compute)}
+        return self._plain(runtime_too=True)
+
+    def _plain(self, *, runtime_too: bool) -> dict[str, Any]:
+        nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
+        nested["method"] = {"name": self.method.name, **nested["method"]}
+        return nested
 
 
-def plain(value: Any) -> Any:
-    """A dataclass as nested plain data; anything else as it is."""
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+def plain(value: Any, *, runtime_too: bool = True) -> Any:
+    """A dataclass as nested plain data, with or without its RUNTIME fields; anything else as it is."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    return {
+        f.name: plain(getattr(value, f.name), runtime_too=runtime_too)
+        for f in dataclasses.fields(value)
+        if runtime_too or f.metadata.get("role") != RUNTIME
+    }
 
 
 def digest(data: Any) -> str:

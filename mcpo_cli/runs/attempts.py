@@ -9,13 +9,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.journal import Journal, JournalWriter, read_json, write_atomic
 from mcpo_cli.store.records import State, Status
 
 TIERS = 3
-"""Held-out tiers of every task."""
+"""Held-out tiers of the arithmetic task."""
 
 
 class Attempt:
@@ -108,13 +109,21 @@ def missing(run_dir: Path, spec: RunSpec) -> list[str]:
     steps = {row["step"] for row in journal.steps()}
     if lost := set(range(1, spec.train.steps + 1)) - steps:
         gaps.append(f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})")
+    expected = eval_problems(spec)
     problems: dict[int, int] = {}
     for row in journal.eval():
         problems[row["step"]] = problems.get(row["step"], 0) + (row["n"] == spec.eval.samples)
     for step in eval_steps(spec):
-        if problems.get(step, 0) != TIERS * spec.eval.problems:
-            gaps.append(f"evaluation at step {step}: {problems.get(step, 0)} of {TIERS * spec.eval.problems} problems")
+        if problems.get(step, 0) != expected:
+            gaps.append(f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems")
     return gaps
+
+
+def eval_problems(spec: RunSpec) -> int:
+    """Held-out problems of one evaluation, all tiers together; those of a benchmark as its declaration says."""
+    if spec.task.name == "arithmetic":
+        return TIERS * spec.eval.problems
+    return sum(data.get(name).size or 0 for name in spec.task.benchmarks)
 
 
 def eval_steps(spec: RunSpec) -> list[int]:

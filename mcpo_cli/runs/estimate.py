@@ -5,10 +5,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mcpo_cli.benchmarks.arithmetic import LONGEST
+from mcpo_cli.benchmarks.arithmetic import prompt_length
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.attempts import TIERS, eval_steps
+from mcpo_cli.runs.attempts import eval_problems, eval_steps
 from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
 
 SECONDS_A_TOKEN = 9.7e-6
@@ -75,14 +75,14 @@ def training_seconds(spec: RunSpec) -> float:
     length = spec.task.min_ops + spec.task.max_ops
     batch = spec.train.prompts * spec.train.rollouts * length
     rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
-    evaluation = len(eval_steps(spec)) * TIERS * spec.eval.problems * spec.eval.samples * length
+    evaluation = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples * length
     return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + evaluation)
 
 
 def warmup_seconds(spec: RunSpec) -> float:
-    """The cost model of making the base policy: prompts of 18 tokens and their answers."""
+    """The cost model of making the base policy: prompts and their answers."""
     steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    tokens = spec.warmup.batch * (2 * LONGEST + 2 + spec.task.min_ops + spec.task.max_ops)
+    tokens = spec.warmup.batch * (prompt_length(spec.task) + spec.task.min_ops + spec.task.max_ops)
     return _seconds_a_token(spec) * steps * tokens * WARMUP_PASSES
 
 

@@ -38,7 +38,9 @@ def other(hint: Any, value: Any) -> Any:
         return not value
     if isinstance(value, int | float):
         return value + 1
-    return f"{value}x" if isinstance(value, str) else tuple(item / 2 for item in value)
+    if isinstance(value, str):
+        return f"{value}x"
+    return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value)
 
 
 def changed(spec: Any, path: str) -> Any:
@@ -53,7 +55,7 @@ def changed(spec: Any, path: str) -> Any:
 def test_every_field_says_whether_it_changes_the_result(path: str, field: "dataclasses.Field[Any]") -> None:
     role = field.metadata["role"]
     assert role in (IDENTITY, RUNTIME)
-    assert (role == RUNTIME) == path.startswith("compute.")
+    assert (role == RUNTIME) == (path.startswith(("compute.", "cluster.")) or path == "task.data_path")
     run_id = changed(base(), path).run_id
     assert (run_id == base().run_id) == (role == RUNTIME)
 
@@ -112,7 +114,9 @@ def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
 def test_every_suite_composes(name: str, scale: str) -> None:
     suite = load.read_yaml(plan.suites()[name])
     cells = plan.from_suite(name, [f"scale={scale}"], "mcpo").cells
-    sweep = itertools.product(*suite["sweep"].values())
+    swept = {**suite["sweep"], **suite["sweep_at_scale"].get(scale, {})}
+    assert {cell.spec.model.name for cell in cells} == set(swept["model"])
+    sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm for cell in cells} == set(suite["arms"])
 

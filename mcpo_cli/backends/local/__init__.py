@@ -13,7 +13,15 @@ class Local:
     """See `mcpo_cli.backends.base.Backend`. Heavy imports happen inside `run`."""
 
     def check(self, spec: RunSpec) -> None:
-        """torch and transformers can be found, and so can the device that was asked for."""
+        """torch and transformers can be found, and so can the device; task and model are ones it can train."""
+        if spec.task.name != "arithmetic":
+            raise ConfigError(
+                f"task.name={spec.task.name}: backend=local trains on arithmetic only", fix="backend=verl"
+            )
+        if spec.model.path:
+            raise ConfigError(
+                f"model.path={spec.model.path}: backend=local builds its models from scratch", fix="backend=verl"
+            )
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")

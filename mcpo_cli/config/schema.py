@@ -168,6 +168,7 @@ class Cluster:
     gpu_memory: the share of a GPU that vLLM takes. max_tokens_per_gpu: tokens of a forward and backward
     pass on one GPU; at least one whole sequence. offload: weights and optimizer wait in the CPU's memory while
     the other engine works.
+    attention: the implementation while training; padding is removed only under flash_attention_2.
     plugin: a module that each process of verl imports first, for a device or a rollout engine that verl lacks.
     launcher: `slurm` hands each run to SLURM as a job of `nodes` with `gpus` and `cpus` a node, for at most `hours`.
     partition, account: of that job; empty for the cluster's defaults.
@@ -181,6 +182,7 @@ class Cluster:
     gpu_memory: float = runtime(0.6, gt=0, lt=1)
     max_tokens_per_gpu: int = runtime(32768, ge=1)
     offload: bool = runtime(False)
+    attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")
     ray_address: str = runtime("")
     plugin: str = runtime("")
     launcher: Literal["local", "slurm"] = runtime("local")

@@ -1,0 +1,398 @@
+"""RunSpec -> what verl 0.9.1 is started with: its Hydra overrides, the environment, the command.
+
+One row a setting, by verl's own names (`verl/trainer/config/ppo_trainer.yaml` and the files it is made of). Whatever
+decides a result stands here, even where verl's default is the same: a default that changes must not change a run.
+Nothing of verl is imported, so that a dry run works where it is not installed.
+"""
+
+import re
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.config.schema import RunSpec, plain
+from mcpo_cli.runs.seeds import Stream, stream
+
+MAIN = "mcpo_cli.backends.verl.main"
+REWARD = "pkg://mcpo_cli.backends.verl.reward"
+TRAINER = "mcpo"
+"""The name under which our trainer registers with verl."""
+KEPT_CHECKPOINTS = 2
+"""The newest, and the one before it in case the newest is damaged."""
+PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""A chat template that adds nothing: an arithmetic prompt is complete."""
+BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
+"""Text that Hydra's grammar reads as text without quotes."""
+
+Value = str | int | float | bool | None | list[Any]
+Table = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Where one attempt finds and leaves things.
+
+    model: a Hugging Face folder, or in a dry run the name of a model of the hub. start_step: of the attempt.
+    evaluate_first: whether the held-out problems are still to be evaluated at `start_step`.
+    """
+
+    run: Path
+    attempt: Path
+    model: str
+    start_step: int = 0
+    evaluate_first: bool = True
+
+    @property
+    def train(self) -> Path:
+        """The training problems, in the order of the stream; the same file for every attempt."""
+        return self.run / "data" / "train.parquet"
+
+    @property
+    def held_out(self) -> Path:
+        """The held-out problems of all tiers."""
+        return self.run / "data" / "held_out.parquet"
+
+    @property
+    def checkpoints(self) -> Path:
+        """verl's checkpoints; a later attempt resumes from them."""
+        return self.run / "checkpoints"
+
+    @property
+    def metrics(self) -> Path:
+        """All metrics of verl, a line a step; verl truncates the file, so each attempt has its own."""
+        return self.attempt / "verl.jsonl"
+
+
+def planned(spec: RunSpec, home: Path) -> Paths:
+    """The paths of the first attempt of `spec` below `home`; looks at nothing on the disk."""
+    run = home / "runs" / spec.run_id
+    model = spec.model.path or str(home / "cache" / "base" / spec.base_id)
+    return Paths(run, run / "attempt_1", model)
+
+
+def command(spec: RunSpec, paths: Paths) -> list[str]:
+    """The process that trains. -P: a file in the user's folder must not shadow a module."""
+    return [sys.executable, "-P", "-m", MAIN, str(paths.attempt), *overrides(spec, paths)]
+
+
+def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
+    """What a start would run, as plain data: command line, environment, verl's settings as a tree."""
+    paths = planned(spec, home)
+    settings: dict[str, Any] = {}
+    for key, value in table(spec, paths).items():
+        *groups, name = key.lstrip("+").split(".")
+        inner = settings
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[name] = value
+    return {
+        "command": shlex.join(command(spec, paths)),
+        "environment": environment(spec, paths),
+        "config": settings,
+    }
+
+
+def environment(spec: RunSpec, paths: Paths) -> dict[str, str]:
+    """The variables that are set for the process; those of `_workers` reach every process of Ray."""
+    address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else {}
+    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec, paths)}
+
+
+def overrides(spec: RunSpec, paths: Paths) -> list[str]:
+    """Every row of `table` in Hydra's grammar."""
+    return [f"{key}={_hydra(value)}" for key, value in table(spec, paths).items()]
+
+
+def table(spec: RunSpec, paths: Paths) -> Table:
+    """verl's key -> value; `+` before keys that its YAML files do not have."""
+    return {
+        **_data(spec, paths),
+        **_model(spec, paths),
+        **_actor(spec),
+        **_optimizer(spec),
+        **_rollout(spec, paths),
+        **_reward(spec),
+        **_algorithm(spec),
+        **_trainer(spec, paths),
+        **_machines(spec, paths),
+        **_method(spec),
+    }
+
+
+def _data(spec: RunSpec, paths: Paths) -> Table:
+    train = spec.train
+    return {
+        "data.train_files": [str(paths.train)],
+        "data.val_files": [str(paths.held_out)],
+        "data.prompt_key": "prompt",
+        "data.reward_fn_key": "data_source",
+        "data.max_prompt_length": train.max_prompt,
+        "data.max_response_length": train.max_response,
+        "data.train_batch_size": train.prompts,
+        # Dynamic sampling refills a batch one prompt at a time.
+        "data.gen_batch_size": 1 if spec.method.dynamic_sampling else train.prompts,
+        "data.val_batch_size": None,
+        # The file is in the order of the training stream, and holds no prompt that is too long.
+        "data.shuffle": False,
+        "data.seed": _seed(spec, "data"),
+        "data.validation_shuffle": False,
+        "data.train_max_samples": -1,
+        "data.val_max_samples": -1,
+        "data.filter_overlong_prompts": False,
+        "data.truncation": "error",
+        "data.dataloader_num_workers": 0,
+        "data.return_raw_chat": True,
+        "data.trust_remote_code": False,
+    }
+
+
+def _model(spec: RunSpec, paths: Paths) -> Table:
+    cluster, on_gpu = spec.cluster, _on_gpu(spec)
+    return {
+        "actor_rollout_ref.model.path": paths.model,
+        "actor_rollout_ref.model.custom_chat_template": PLAIN_TEMPLATE if spec.task.name == "arithmetic" else None,
+        "actor_rollout_ref.model.external_lib": cluster.plugin or None,
+        "actor_rollout_ref.model.trust_remote_code": False,
+        "actor_rollout_ref.model.lora_rank": 0,
+        "actor_rollout_ref.model.use_liger": False,
+        "actor_rollout_ref.model.use_fused_kernels": False,
+        "actor_rollout_ref.model.use_remove_padding": cluster.attention == "flash_attention_2",
+        "actor_rollout_ref.model.enable_gradient_checkpointing": on_gpu,
+        "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
+        "actor_rollout_ref.hybrid_engine": True,
+    }
+
+
+def _actor(spec: RunSpec) -> Table:
+    """One pass over the batch in mini-batches. The loss is ours (`loss.py`); its settings are named for verl too."""
+    train, method, cluster, on_gpu = spec.train, spec.method, spec.cluster, _on_gpu(spec)
+    return {
+        "actor_rollout_ref.actor.strategy": "fsdp2",
+        "actor_rollout_ref.actor.ppo_mini_batch_size": train.mini_batch,
+        "actor_rollout_ref.actor.ppo_epochs": 1,
+        "actor_rollout_ref.actor.shuffle": False,
+        "actor_rollout_ref.actor.data_loader_seed": _seed(spec, "data"),
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
+        "actor_rollout_ref.actor.loss_agg_mode": method.aggregation,
+        "actor_rollout_ref.actor.clip_ratio": method.clip_low,
+        "actor_rollout_ref.actor.clip_ratio_low": method.clip_low,
+        "actor_rollout_ref.actor.clip_ratio_high": method.clip_high,
+        # verl's dual clip, which neither paper has: out of reach.
+        "actor_rollout_ref.actor.clip_ratio_c": 1e9,
+        "actor_rollout_ref.actor.entropy_coeff": 0,
+        "actor_rollout_ref.actor.use_kl_loss": False,
+        "actor_rollout_ref.actor.kl_loss_coef": 0.0,
+        "actor_rollout_ref.actor.use_torch_compile": on_gpu,
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size": 1,
+        "actor_rollout_ref.actor.entropy_from_logits_with_chunking": on_gpu,
+        "actor_rollout_ref.actor.fsdp_config.strategy": "fsdp2",
+        "actor_rollout_ref.actor.fsdp_config.model_dtype": "fp32",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "bf16" if on_gpu else "fp32",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
+        "+actor_rollout_ref.actor.fsdp_config.mixed_precision.buffer_dtype": "fp32",
+        "actor_rollout_ref.actor.fsdp_config.use_torch_compile": on_gpu,
+        "actor_rollout_ref.actor.fsdp_config.fsdp_size": -1,
+        "actor_rollout_ref.actor.fsdp_config.reshard_after_forward": True,
+        "actor_rollout_ref.actor.fsdp_config.param_offload": cluster.offload,
+        "actor_rollout_ref.actor.fsdp_config.optimizer_offload": cluster.offload,
+        "actor_rollout_ref.actor.fsdp_config.seed": _seed(spec, "init"),
+        # It gives the rollouts of one prompt the same random numbers.
+        "actor_rollout_ref.actor.fsdp_config.full_determinism": False,
+    }
+
+
+def _optimizer(spec: RunSpec) -> Table:
+    train = spec.train
+    return {
+        "actor_rollout_ref.actor.optim.optimizer": "AdamW",
+        "actor_rollout_ref.actor.optim.optimizer_impl": "torch.optim",
+        "actor_rollout_ref.actor.optim.lr": train.lr,
+        "actor_rollout_ref.actor.optim.lr_scheduler_type": "constant",
+        # In global steps, as ours; verl's first step of a warm-up has rate 0.
+        "actor_rollout_ref.actor.optim.lr_warmup_steps": train.lr_warmup_steps,
+        "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": 0.0,
+        "actor_rollout_ref.actor.optim.total_training_steps": train.steps,
+        "actor_rollout_ref.actor.optim.betas": list(train.betas),
+        "actor_rollout_ref.actor.optim.weight_decay": train.weight_decay,
+        "actor_rollout_ref.actor.optim.clip_grad": train.grad_clip,
+        "actor_rollout_ref.actor.grad_clip": train.grad_clip,
+    }
+
+
+def _rollout(spec: RunSpec, paths: Paths) -> Table:
+    """Sampling, for training and (`val_kwargs`) for evaluation."""
+    train, cluster, on_gpu = spec.train, spec.cluster, _on_gpu(spec)
+    return {
+        "actor_rollout_ref.rollout.name": cluster.rollout,
+        "actor_rollout_ref.rollout.mode": "async",
+        "actor_rollout_ref.rollout.n": train.rollouts,
+        "actor_rollout_ref.rollout.temperature": train.temperature,
+        "actor_rollout_ref.rollout.top_p": 1.0,
+        "actor_rollout_ref.rollout.top_k": -1,
+        "actor_rollout_ref.rollout.do_sample": True,
+        "actor_rollout_ref.rollout.ignore_eos": False,
+        "actor_rollout_ref.rollout.prompt_length": train.max_prompt,
+        "actor_rollout_ref.rollout.response_length": train.max_response,
+        "actor_rollout_ref.rollout.max_model_len": train.max_prompt + train.max_response,
+        # Counted from where the attempt starts: a resumed run must not draw the first step's numbers again.
+        "actor_rollout_ref.rollout.seed": _seed(spec, "rollout", paths.start_step),
+        "actor_rollout_ref.rollout.full_determinism": False,
+        "actor_rollout_ref.rollout.val_kwargs.n": spec.eval.samples,
+        "actor_rollout_ref.rollout.val_kwargs.temperature": spec.eval.temperature,
+        "actor_rollout_ref.rollout.val_kwargs.top_p": 1.0,
+        "actor_rollout_ref.rollout.val_kwargs.top_k": -1,
+        "actor_rollout_ref.rollout.val_kwargs.do_sample": True,
+        "actor_rollout_ref.rollout.calculate_log_probs": True,
+        "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+        "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
+        "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
+        "actor_rollout_ref.rollout.dtype": "bfloat16" if on_gpu else "float32",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": cluster.tensor_parallel,
+        "actor_rollout_ref.rollout.gpu_memory_utilization": cluster.gpu_memory,
+        "actor_rollout_ref.rollout.enforce_eager": not on_gpu,
+        "actor_rollout_ref.rollout.free_cache_engine": on_gpu,
+        "+actor_rollout_ref.rollout.enable_sleep_mode": on_gpu,
+        "actor_rollout_ref.rollout.enable_chunked_prefill": True,
+        "actor_rollout_ref.rollout.enable_prefix_caching": True,
+        "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
+        "actor_rollout_ref.rollout.max_num_seqs": 256,
+        "actor_rollout_ref.rollout.multi_turn.enable": False,
+        "actor_rollout_ref.rollout.agent.default_agent_loop": "single_turn_agent",
+        "actor_rollout_ref.rollout.agent.num_workers": cluster.gpus,
+    }
+
+
+def _reward(spec: RunSpec) -> Table:
+    """Our grader says what is right; verl's manager of DAPO adds the overlong shaping to the reward."""
+    train = spec.train
+    return {
+        "reward.num_workers": spec.cluster.gpus,
+        "reward.custom_reward_function.path": REWARD,
+        "reward.custom_reward_function.name": "compute_score",
+        "reward.reward_model.enable": False,
+        "reward.reward_manager.source": "register",
+        "reward.reward_manager.name": "dapo",
+        "+reward.reward_kwargs.max_resp_len": train.max_response,
+        "+reward.reward_kwargs.overlong_buffer_cfg.enable": train.overlong_cache > 0,
+        "+reward.reward_kwargs.overlong_buffer_cfg.len": train.overlong_cache,
+        "+reward.reward_kwargs.overlong_buffer_cfg.penalty_factor": train.overlong_penalty,
+        "+reward.reward_kwargs.overlong_buffer_cfg.log": True,
+    }
+
+
+def _algorithm(spec: RunSpec) -> Table:
+    """Advantages are ours (`trainer.py`): `grpo` only tells verl that there is no critic."""
+    method = spec.method
+    return {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        "algorithm.gamma": 1.0,
+        "algorithm.lam": 1.0,
+        "algorithm.use_kl_in_reward": False,
+        "algorithm.kl_ctrl.kl_coef": 0.0,
+        "algorithm.filter_groups.enable": method.dynamic_sampling,
+        "algorithm.filter_groups.metric": "acc",
+        "algorithm.filter_groups.max_num_gen_batches": 1 + spec.train.max_refills if method.dynamic_sampling else 0,
+        "algorithm.filter_groups.max_inflight_gen_batches": 1,
+        "algorithm.rollout_correction.rollout_is": None,
+        "algorithm.rollout_correction.rollout_rs": None,
+        "algorithm.rollout_correction.bypass_mode": False,
+        "critic.enable": False,
+    }
+
+
+def _trainer(spec: RunSpec, paths: Paths) -> Table:
+    return {
+        "trainer.use_v1": True,
+        "trainer.v1.trainer_mode": TRAINER,
+        "trainer.total_training_steps": spec.train.steps,
+        # The file of training problems is long enough for all steps.
+        "trainer.total_epochs": 1,
+        "trainer.balance_batch": True,
+        "trainer.critic_warmup": 0,
+        "trainer.val_only": False,
+        "trainer.val_before_train": paths.evaluate_first,
+        "trainer.test_freq": spec.eval.every,
+        "trainer.save_freq": spec.compute.checkpoint_every,
+        "trainer.max_actor_ckpt_to_keep": KEPT_CHECKPOINTS,
+        "trainer.default_local_dir": str(paths.checkpoints),
+        "trainer.default_hdfs_dir": None,
+        "trainer.del_local_ckpt_after_load": False,
+        "trainer.resume_mode": "auto",
+        "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra"],
+        "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
+        "actor_rollout_ref.actor.checkpoint.async_save": False,
+        # MLflow is fed from the journal, never by verl.
+        "trainer.logger": ["console", "file"],
+        "trainer.project_name": "mcpo",
+        "trainer.experiment_name": spec.run_id,
+        "trainer.log_val_generations": 0,
+        "trainer.rollout_data_dir": None,
+        "trainer.validation_data_dir": None,
+        "hydra.run.dir": str(paths.attempt / "hydra"),
+        "hydra.output_subdir": None,
+    }
+
+
+def _machines(spec: RunSpec, paths: Paths) -> Table:
+    cluster = spec.cluster
+    ray: Table = {"ray_kwargs.ray_init.num_cpus": cluster.cpus, "+ray_kwargs.ray_init.include_dashboard": False}
+    if cluster.ray_address:
+        # A cluster that is there already knows its own size.
+        ray = {"ray_kwargs.ray_init.num_cpus": None, "+ray_kwargs.ray_init.address": cluster.ray_address}
+    elif not _on_gpu(spec):
+        ray["+ray_kwargs.ray_init.num_gpus"] = cluster.gpus
+    variables = _workers(spec, paths).items()
+    return {
+        "trainer.nnodes": cluster.nodes,
+        "trainer.n_gpus_per_node": cluster.gpus,
+        "trainer.device": "cuda" if _on_gpu(spec) else "cpu",
+        # Each unit is a Ray actor with a CPU of its own; without one it waits for ever and says nothing.
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": cluster.gpus,
+        **ray,
+        **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value for name, value in variables},
+    }
+
+
+def _method(spec: RunSpec) -> Table:
+    """For our trainer: verl has no place for a method's options."""
+    options = {f"+mcpo.method.{name}": value for name, value in plain(spec.method).items()}
+    return {"+mcpo.method.name": spec.method.name, **options}
+
+
+def _workers(spec: RunSpec, paths: Paths) -> dict[str, str]:
+    """What every process of verl must see, also those that Ray starts on other machines."""
+    variables = {"VERL_FILE_LOGGER_PATH": str(paths.metrics), "VLLM_NO_USAGE_STATS": "1"}
+    if spec.cluster.plugin:
+        variables["VERL_USE_EXTERNAL_MODULES"] = spec.cluster.plugin
+    if not _on_gpu(spec):
+        # FSDP is registered for cuda and npu only: VERL_ENGINE_DEVICE is verl's own way to ask for it.
+        variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}
+        variables |= {"OMP_NUM_THREADS": str(spec.compute.threads), "TORCHDYNAMO_DISABLE": "1"}
+    return variables
+
+
+def _on_gpu(spec: RunSpec) -> bool:
+    return spec.compute.device != "cpu"
+
+
+def _seed(spec: RunSpec, name: Stream, *index: int) -> int:
+    """A seed as NumPy and vLLM take it: 31 bits."""
+    return stream(spec.seed, name, *index) % 2**31
+
+
+def _hydra(value: Value) -> str:
+    """`value` in Hydra's grammar, see https://hydra.cc/docs/advanced/override_grammar/basic."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{','.join(map(_hydra, value))}]"
+    if isinstance(value, str) and not BARE.fullmatch(value):
+        # A backslash escapes only before a quote.
+        return '"' + re.sub(r'(\\*)"', r'\1\1\\"', value) + '"'
+    return str(value)

@@ -1,0 +1,48 @@
+"""verl on a processor: a module that each of verl's processes imports first (`cluster.plugin=tests.verl.cpu`).
+
+verl 0.9.1 has neither a platform without an accelerator nor a rollout engine that needs none. Both are added through
+its extension points; one function is wrapped, which is why any other version is refused.
+"""
+
+import functools
+from importlib import metadata
+from typing import Any
+
+VERSION = "0.9.1"
+ENGINE = "transformers"
+
+
+def check() -> None:
+    """Refuse a verl that this was not written against; ImportError ends the process that imports it."""
+    if (found := metadata.version("verl")) != VERSION:
+        raise ImportError(f"tests.verl.cpu was written against verl {VERSION}; verl {found} is installed")
+
+
+def install() -> None:
+    """Platform, process groups on gloo, and the rollout engine `transformers`."""
+    from verl.utils import distributed
+    from verl.workers.rollout import base, replica
+
+    from tests.verl.cpu import platform
+
+    platform.register()
+    init = distributed.initialize_global_process_group_ray
+
+    @functools.wraps(init)
+    def with_gloo(timeout_second: int | None = None, backend: str | None = None) -> Any:
+        # Its own choice, "cpu:gloo,cpu:gloo", names the device twice, which torch rejects.
+        return init(timeout_second, backend or "gloo")
+
+    distributed.initialize_global_process_group_ray = with_gloo
+    base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "tests.verl.cpu.rollout.Adapter"
+    replica.RolloutReplicaRegistry.register(ENGINE, _replica)
+
+
+def _replica() -> type:
+    from tests.verl.cpu.rollout import Replica
+
+    return Replica
+
+
+check()
+install()

@@ -1,0 +1,132 @@
+"""A rollout engine of verl on transformers: one server a replica, requests that come together are sampled together."""
+
+import asyncio
+import os
+from typing import Any
+
+import ray
+import torch
+from transformers import AutoModelForCausalLM
+from verl.plugin.platform import get_platform
+from verl.workers.rollout.base import BaseRollout
+from verl.workers.rollout.replica import RolloutReplica, TokenOutput
+
+GATHER_SECONDS = 0.02
+"""How long a request waits for others to be sampled with."""
+Request = tuple[list[int], dict[str, Any], "asyncio.Future[TokenOutput]"]
+
+
+class Server:
+    """The actor that holds the weights. Sampling parameters are those of verl's agent loop."""
+
+    def __init__(self, path: str, prompt_length: int, response_length: int, seed: int) -> None:
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        torch.set_num_threads(1)
+        self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(self.device).eval()
+        self.length, self.seed, self.global_steps = response_length, seed, 0
+        self.waiting: list[Request] = []
+        self.loop: asyncio.Task[None] | None = None
+
+    async def generate(
+        self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_media: Any
+    ) -> TokenOutput:
+        """One response with the log-probabilities of its tokens under the distribution they were drawn from."""
+        future = asyncio.get_running_loop().create_future()
+        self.waiting.append((list(prompt_ids), sampling_params, future))
+        if self.loop is None or self.loop.done():
+            self.loop = asyncio.create_task(self._serve())
+        output: TokenOutput = await future
+        return output
+
+    async def _serve(self) -> None:
+        while self.waiting:
+            await asyncio.sleep(GATHER_SECONDS)
+            temperature = self.waiting[0][1]["temperature"]
+            batch = [request for request in self.waiting if request[1]["temperature"] == temperature]
+            self.waiting = [request for request in self.waiting if request[1]["temperature"] != temperature]
+            try:
+                outputs = await asyncio.to_thread(self._sample, [prompt for prompt, _, _ in batch], temperature)
+            except Exception as error:
+                for _, _, future in batch:
+                    future.set_exception(error)
+                continue
+            for (_, _, future), output in zip(batch, outputs, strict=True):
+                future.set_result(output)
+
+    @torch.no_grad()
+    def _sample(self, prompts: list[list[int]], temperature: float) -> list[TokenOutput]:
+        eos, longest = self.model.config.eos_token_id, max(map(len, prompts))
+        ids = torch.tensor([[eos] * (longest - len(prompt)) + prompt for prompt in prompts], device=self.device)
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
+        drawn = self.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            do_sample=temperature > 0,
+            temperature=temperature or None,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=self.length,
+            pad_token_id=eos,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        logp_BTV = (torch.stack(drawn.logits, dim=1) / (temperature or 1.0)).log_softmax(-1)
+        token_BT = drawn.sequences[:, longest:]
+        logp_BT = logp_BTV.gather(-1, token_BT[..., None]).squeeze(-1)
+        outputs = []
+        for tokens, logps in zip(token_BT.tolist(), logp_BT.tolist(), strict=True):
+            length = tokens.index(eos) + 1 if eos in tokens else len(tokens)
+            steps = {"global_steps": self.global_steps}
+            outputs.append(TokenOutput(token_ids=tokens[:length], log_probs=logps[:length], extra_fields=steps))
+        return outputs
+
+    async def update_weights(self, weights: dict[str, torch.Tensor], global_steps: int | None) -> None:
+        """Take the policy's weights; the random numbers of a step are a function of seed and step."""
+        missing, unknown = self.model.load_state_dict(weights, strict=False)
+        # Tied weights come once.
+        if unknown or set(missing) - {"lm_head.weight"}:
+            raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
+        self.global_steps = global_steps or 0
+        torch.manual_seed(self.seed * 1_000_003 + self.global_steps)
+
+    async def sleep(self) -> None:
+        """Nothing is given back."""
+
+    wake_up = sleep
+
+
+class Replica(RolloutReplica):
+    """Starts the server."""
+
+    async def launch_servers(self) -> None:
+        """One actor, named so that the trainer's ranks find it."""
+        environment = dict.fromkeys(get_platform().ray_noset_envvars(), "1")
+        server = ray.remote(Server).options(
+            name=f"transformers_server_{self.replica_rank}",
+            max_concurrency=self.max_concurrency,
+            runtime_env={"env_vars": environment},
+        )
+        path, config = self.model_config.path, self.config
+        handle = server.remote(path, config.prompt_length, config.response_length, config.seed + self.replica_rank)
+        self.servers, self._server_handle, self._server_address = [handle], handle, f"replica-{self.replica_rank}"
+
+
+class Adapter(BaseRollout):
+    """The trainer's end of it, in each rank."""
+
+    def __init__(self, config: Any, model_config: Any, device_mesh: Any, **options: Any) -> None:
+        super().__init__(config, model_config, device_mesh, **options)
+        size = self.config.tensor_model_parallel_size
+        self.replica, self.leads = int(os.environ["RANK"]) // size, int(os.environ["RANK"]) % size == 0
+
+    async def resume(self, tags: list[str]) -> None:
+        """Nothing was given back."""
+
+    async def release(self) -> None:
+        """Nothing is given back."""
+
+    async def update_weights(self, weights: Any, global_steps: int | None = None, **_options: Any) -> None:
+        """Every rank takes part in gathering a tensor; one of each replica hands it on."""
+        tensors = {name: tensor.detach().cpu().clone() for name, tensor in weights}
+        if self.leads:
+            await ray.get_actor(f"transformers_server_{self.replica}").update_weights.remote(tensors, global_steps)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
@@ -16,6 +16,13 @@ class Backend(Protocol):
 
     def check(self, spec: RunSpec) -> None:
         """Raises ConfigError for whatever is missing. Quick, starts nothing, imports no torch."""
+        ...
+
+    def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
+        """What `run` would start below `home`, as plain data: `command` (its words), `environment` and `config`.
+
+        Empty for a backend that starts nothing. Looks at nothing on the disk, needs nothing installed.
+        """
         ...
 
     def resume_step(self, run_dir: Path) -> int:

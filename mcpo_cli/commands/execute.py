@@ -1,9 +1,13 @@
 """What the verbs that start runs have in common."""
 
+import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import console
+import yaml
+
+from mcpo_cli import backends, console
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts, estimate, scheduler
 from mcpo_cli.runs.home import location
@@ -13,7 +17,7 @@ from mcpo_cli.runs.progress import Tracker
 def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
     """Run `plan` and print what became of it, or, on a dry run, show it."""
     if dry_run:
-        show_plan(plan, as_json=as_json)
+        show_plan(plan, as_json=as_json, previews=True)
         return
     document = run_plan(plan)
     if as_json:
@@ -30,11 +34,18 @@ def run_plan(plan: Plan) -> dict[str, Any]:
     return scheduler.document(plan, outcomes)
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> None:
-    """The runs of `plan` with ids, states and estimated times. Touches nothing, imports no torch."""
+def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
+    """The runs of `plan` with ids, states and estimated times. Touches nothing, imports no torch.
+
+    previews: also what each run would start, where its backend starts processes of its own.
+    """
     home = location()
     estimator = estimate.Estimator(home)
     runs = [_planned(cell, home, estimator) for cell in plan.cells]
+    if previews:
+        for cell, run in zip(plan.cells, runs, strict=True):
+            if preview := backends.get(cell.spec.backend).preview(cell.spec, home):
+                run["preview"] = preview
     parallel = scheduler.slots(plan)
     total = estimate.makespan([run["seconds_left"] for run in runs if run["seconds_left"]], parallel)
     basis = estimator.basis([cell.spec for cell in plan.cells])
@@ -49,6 +60,17 @@ def show_plan(plan: Plan, *, as_json: bool) -> None:
     done = sum(run["state"] == "done" for run in runs)
     rest = f"about {console.duration(total)} for the rest, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
+    for run in runs:
+        if "preview" in run:
+            console.print_text(f"\n{run['run_id']}\n{preview_text(run['preview'])}")
+
+
+def preview_text(preview: Mapping[str, Any]) -> str:
+    """What a backend would start, to be read, and to be pasted into a shell."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in preview["environment"].items()]
+    command = " \\\n  ".join(shlex.quote(word) for word in preview["command"])
+    settings = yaml.safe_dump(preview["config"], sort_keys=False, allow_unicode=True)
+    return "\n".join(["# environment", *variables, "", "# command", command, "", "# settings", settings])
 
 
 def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str, Any]:

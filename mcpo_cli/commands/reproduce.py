@@ -27,7 +27,7 @@ def reproduce(
     suite = artifacts.get(artifact).suite
     planned = plan.from_suite(suite, overrides or [], f"mcpo reproduce {artifact}")
     if dry_run:
-        show_plan(planned, as_json=as_json)
+        show_plan(planned, as_json=as_json, previews=True)
         return
     document = run_plan(planned)
     built = artifacts.build(artifact, planned, home())

@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.config.schema import RunSpec
@@ -27,6 +28,10 @@ class Local:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
+
+    def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
+        """Nothing: it trains in the worker's own process."""
+        return {}
 
     def resume_step(self, run_dir: Path) -> int:
         """The step of the newest whole checkpoint."""

@@ -6,7 +6,6 @@ Nothing of verl is imported, so that a dry run works where it is not installed.
 """
 
 import re
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +77,7 @@ def command(spec: RunSpec, paths: Paths) -> list[str]:
 
 
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
-    """What a start would run, as plain data: command line, environment, verl's settings as a tree."""
+    """What the first start would run, as plain data: command, environment, verl's settings as a tree."""
     paths = planned(spec, home)
     settings: dict[str, Any] = {}
     for key, value in table(spec, paths).items():
@@ -87,11 +86,7 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
         for group in groups:
             inner = inner.setdefault(group, {})
         inner[name] = value
-    return {
-        "command": shlex.join(command(spec, paths)),
-        "environment": environment(spec, paths),
-        "config": settings,
-    }
+    return {"command": command(spec, paths), "environment": environment(spec, paths), "config": settings}
 
 
 def environment(spec: RunSpec, paths: Paths) -> dict[str, str]:

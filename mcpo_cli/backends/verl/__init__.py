@@ -1,0 +1,35 @@
+"""verl on Ray: FSDP2 and vLLM on GPUs. Importing this imports neither verl, torch nor ray."""
+
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends.verl import checks, overrides
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import Attempt
+
+
+class Verl:
+    """See `mcpo_cli.backends.base.Backend`."""
+
+    def check(self, spec: RunSpec) -> None:
+        """Everything a start needs is there: verl, GPUs, model, data, disk."""
+        checks.check(spec)
+
+    def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
+        """The command, the environment and verl's settings."""
+        return overrides.preview(spec, home)
+
+    def resume_step(self, run_dir: Path) -> int:
+        """The step that verl itself resumes from: it names the newest checkpoint after having written it."""
+        newest = run_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
+        return int(newest.read_text(encoding="utf-8")) if newest.exists() else 0
+
+    def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+        """Train in processes of verl's own; see `launch.run`."""
+        from mcpo_cli.backends.verl import launch
+
+        launch.run(spec, attempt, stop)
+
+
+BACKEND = Verl()

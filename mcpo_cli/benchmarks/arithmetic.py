@@ -8,7 +8,7 @@ import random
 import zlib
 from collections.abc import Callable
 
-from mcpo_cli.benchmarks.base import Problem
+from mcpo_cli.benchmarks.base import Problem, from_pool
 from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.runs.seeds import stream
 
@@ -39,10 +39,7 @@ class Arithmetic:
         """Problems `start` to `start + count` of the endless stream: fresh ones, or a pool epoch by epoch."""
         if not self.task.pool:
             return [self._draw(random.Random(stream(seed, "data", i))) for i in range(start, start + count)]
-        pool = self._pool(seed)
-        epochs = {i // len(pool) for i in range(start, start + count)}
-        order = {epoch: random.Random(stream(seed, "data", epoch)).sample(pool, len(pool)) for epoch in epochs}
-        return [order[i // len(pool)][i % len(pool)] for i in range(start, start + count)]
+        return from_pool(self._pool(seed), seed, start, count)
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
         """The problems of warm-up step `step`; skill A has `warmup.first_skill_share` of them."""

@@ -1,8 +1,12 @@
 """What a task is to the rest: problems with a gold answer, a training stream, held-out tiers."""
 
 import hashlib
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from mcpo_cli.runs.seeds import stream
 
 
 @dataclass(frozen=True)
@@ -39,3 +43,10 @@ class Benchmark(Protocol):
 def correct(response: str, problem: Problem) -> bool:
     """Whether the whole trace equals the gold answer; white space between tokens does not count."""
     return response.split() == problem.gold.split()
+
+
+def from_pool(pool: Sequence[Problem], seed: int, start: int, count: int) -> list[Problem]:
+    """Problems `start` to `start + count` of an endless stream over `pool`, each epoch in an order of its own."""
+    epochs = {i // len(pool) for i in range(start, start + count)}
+    order = {epoch: random.Random(stream(seed, "data", epoch)).sample(pool, len(pool)) for epoch in epochs}
+    return [order[i // len(pool)][i % len(pool)] for i in range(start, start + count)]

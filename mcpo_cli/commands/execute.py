@@ -9,7 +9,7 @@ import yaml
 
 from mcpo_cli import backends, console
 from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs import attempts, estimate, scheduler
+from mcpo_cli.runs import attempts, cost, estimate, scheduler
 from mcpo_cli.runs.home import location
 from mcpo_cli.runs.progress import Tracker
 
@@ -60,9 +60,26 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
     done = sum(run["state"] == "done" for run in runs)
     rest = f"about {console.duration(total)} for the rest, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
+    _show_costs(plan)
     for run in runs:
         if "preview" in run:
             console.print_text(f"\n{run['run_id']}\n{preview_text(run['preview'])}")
+
+
+def _show_costs(plan: Plan) -> None:
+    """GPU-hours, tokens and disk of the runs that are for GPUs, and how they were estimated."""
+    specs = [cell.spec for cell in plan.cells if estimate.on_gpus(cell.spec)]
+    if not specs:
+        return
+    rows = []
+    for spec in specs:
+        about = cost.of(spec)
+        tokens = [f"{count / 1e9:.2f} G" for count in (about.sampled, about.trained)]
+        sizes = [f"{size / 2**30:.0f} GiB" for size in (about.checkpoint, about.disk)]
+        rows.append([spec.run_id, f"{about.gpu_seconds / 3600:,.0f}", *tokens, *sizes])
+    console.print_text("")
+    console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "a checkpoint", "disk at most"], rows)
+    console.print_text("\n" + "\n".join(dict.fromkeys(cost.basis(spec) for spec in specs)))
 
 
 def preview_text(preview: Mapping[str, Any]) -> str:
@@ -85,6 +102,7 @@ def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str,
         "seed": spec.seed,
         "state": state,
         "seconds_left": round(seconds, 1),
+        **({"cost": cost.of(spec).to_json()} if estimate.on_gpus(spec) else {}),
         "spec": spec.to_dict(),
     }
 

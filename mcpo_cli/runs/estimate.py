@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mcpo_cli.benchmarks.arithmetic import prompt_length
-from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.runs import catalog
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs import catalog, cost
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
 from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
 
@@ -19,8 +19,6 @@ START_SECONDS = 5.0
 """A worker's start, there: imports."""
 WARMUP_STEPS = 450
 """Steps that a warm-up typically needs to reach its accuracy."""
-SAMPLING_ROUNDS = 3
-"""Batches that dynamic sampling draws to fill one."""
 UPDATE = 1
 """The gradient steps, in samplings of the batch: half of the sequences bear no gradient."""
 WARMUP_PASSES = 2
@@ -71,29 +69,33 @@ class Estimator:
 
 
 def training_seconds(spec: RunSpec) -> float:
-    """The cost model of all global steps and evaluations: tokens, times a fixed cost and one a parameter."""
-    length = spec.task.min_ops + spec.task.max_ops
+    """The cost model of all global steps and evaluations: on GPUs see `cost`, else tokens, times a fixed cost and one
+    a parameter."""
+    if on_gpus(spec):
+        return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
+    length = cost.response_length(spec)
     batch = spec.train.prompts * spec.train.rollouts * length
-    rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+    rounds = cost.SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     evaluation = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples * length
     return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + evaluation)
 
 
 def warmup_seconds(spec: RunSpec) -> float:
     """The cost model of making the base policy: prompts and their answers."""
+    if spec.model.path:
+        return 0.0
     steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
     tokens = spec.warmup.batch * (prompt_length(spec.task) + spec.task.min_ops + spec.task.max_ops)
     return _seconds_a_token(spec) * steps * tokens * WARMUP_PASSES
 
 
 def _seconds_a_token(spec: RunSpec) -> float:
-    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * parameters(spec.model)
+    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * cost.parameters(spec.model)
 
 
-def parameters(model: Model) -> int:
-    """Weights of the transformer's layers; the toy vocabulary adds next to nothing."""
-    attention = 4 * model.hidden * model.heads * model.head_dim
-    return model.layers * (attention + 3 * model.hidden * model.mlp)
+def on_gpus(spec: RunSpec) -> bool:
+    """Whether `spec` is for a machine with GPUs, of which `cost` speaks."""
+    return spec.backend == "verl" and spec.compute.device != "cpu"
 
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:

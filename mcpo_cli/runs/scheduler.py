@@ -221,8 +221,14 @@ class _Scheduler:
 
 
 def slots(plan: Plan) -> int:
-    """Runs at a time: `compute.parallel`, or as many as fill the cores this process may use."""
-    compute = plan.cells[0].spec.compute
+    """Runs at a time: `compute.parallel`, or as many as fill the cores this process may use.
+
+    A run of verl has the machine for itself, or its place in SLURM's queue.
+    """
+    spec = plan.cells[0].spec
+    compute = spec.compute
+    if spec.backend == "verl":
+        return compute.parallel or (len(plan.cells) if spec.cluster.launcher == "slurm" else 1)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return compute.parallel or max(1, cores // compute.threads)
 

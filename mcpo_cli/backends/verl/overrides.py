@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config.schema import RunSpec, plain
+from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.seeds import Stream, stream
 
 MAIN = "mcpo_cli.backends.verl.main"
 REWARD = "pkg://mcpo_cli.backends.verl.reward"
 TRAINER = "mcpo"
 """The name under which our trainer registers with verl."""
-KEPT_CHECKPOINTS = 2
-"""The newest, and the one before it in case the newest is damaged."""
 PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 """A chat template that adds nothing: an arithmetic prompt is complete."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")

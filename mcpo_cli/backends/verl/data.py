@@ -1,0 +1,175 @@
+"""Problems as verl reads them: parquet files in its schema, training problems in the order of the training stream.
+
+verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. Ours is in `extra_info`:
+`split`, `index` (place in the stream or in its tier), `problem` (the text that identifies it) and `grader`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import benchmarks, data
+from mcpo_cli.backends.verl.overrides import Paths
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.benchmarks.base import from_pool
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.prompt import render
+from mcpo_cli.errors import ConfigError
+
+ROWS = 8192
+"""Rows that are in memory at once: with dynamic sampling the file holds many epochs."""
+Fits = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Problems:
+    """What `spec` trains and evaluates on.
+
+    fits: whether a prompt (the text of the user's turn) is short enough; others are never trained on.
+    """
+
+    spec: RunSpec
+    fits: Fits
+
+    @cached_property
+    def pool(self) -> Sequence[Problem]:
+        """The math problems to train on, by id.
+
+        Raises:
+            ConfigError: the data cannot be read, or fewer fit than one batch has.
+        """
+        task, train = self.spec.task, self.spec.train
+        every = data.load(task.data, path(self.spec)).problems
+        pool = [problem for problem in every if self.fits(self.prompt(problem))]
+        if len(pool) < train.prompts:
+            raise ConfigError(
+                f"{task.data}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
+                f"tokens; a batch has {train.prompts}",
+                fix=f"train.max_prompt={2 * train.max_prompt}",
+            )
+        return pool
+
+    def training(self, start: int, count: int) -> list[Problem]:
+        """Problems `start` to `start + count` of the training stream, for arithmetic the local backend's."""
+        if self.spec.task.name == "arithmetic":
+            return benchmarks.of(self.spec).training(self.spec.seed, start, count)
+        return from_pool(self.pool, self.spec.seed, start, count)
+
+    def held_out(self) -> dict[str, Sequence[Problem]]:
+        """The problems of each tier.
+
+        Raises:
+            ConfigError: the data cannot be read, or a benchmark is not whole.
+        """
+        spec = self.spec
+        if spec.task.name == "arithmetic":
+            return dict(benchmarks.of(spec).tiers(spec.eval.problems))
+        return {name: whole(name, path(spec)) for name in spec.task.benchmarks}
+
+    def prompt(self, problem: Problem) -> str:
+        """The user's turn for `problem`."""
+        is_math = self.spec.task.name == "math"
+        return render(self.spec.task.prompt, problem.text) if is_math else problem.text
+
+
+def stream_length(spec: RunSpec) -> int:
+    """Problems that training can ask for: every step's batch, and all its refills under dynamic sampling."""
+    rounds = 1 + spec.train.max_refills if spec.method.dynamic_sampling else 1
+    return spec.train.steps * spec.train.prompts * rounds
+
+
+def write(problems: Problems, paths: Paths) -> None:
+    """Write both files, unless an earlier attempt did.
+
+    Raises:
+        ConfigError: the data cannot be read.
+    """
+    spec, count = problems.spec, stream_length(problems.spec)
+    name = spec.task.data if spec.task.name == "math" else spec.task.name
+    stream = (
+        problem for start in range(0, count, ROWS) for problem in problems.training(start, min(ROWS, count - start))
+    )
+    _write(paths.train, _rows(problems, "train", {name: stream}))
+    _write(paths.held_out, _rows(problems, "held_out", problems.held_out()))
+
+
+def fits(spec: RunSpec, folder: Path) -> Fits:
+    """Whether a prompt under the chat template of the model in `folder` has at most `train.max_prompt` tokens.
+
+    Raises:
+        ConfigError: the model's tokenizer has no chat template: verl knows no other prompts.
+    """
+    if spec.task.name == "arithmetic":
+        # All its prompts have the same length, which the settings were held against.
+        return lambda _: True
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if tokenizer.chat_template is None:
+        raise ConfigError(f"{spec.model.path}: its tokenizer has no chat template, which verl needs")
+
+    def answer(text: str) -> bool:
+        turns = [{"role": "user", "content": text}]
+        tokens = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        return len(tokens) <= spec.train.max_prompt
+
+    return answer
+
+
+def whole(name: str, file: Path | None) -> Sequence[Problem]:
+    """All problems of a benchmark.
+
+    Raises:
+        ConfigError: the data cannot be read, or are not as many as its declaration says: an evaluation is done when
+            it has that many.
+    """
+    problems, size = data.load(name, file).problems, data.get(name).size
+    if len(problems) != size:
+        fix = f"mcpo data audit {name if file is None else f'{file} --as {name}'}"
+        raise ConfigError(f"{name}: {len(problems)} problems, published are {size}", fix=fix)
+    return problems
+
+
+def path(spec: RunSpec) -> Path | None:
+    """`task.data_path`, None for the hub."""
+    return Path(spec.task.data_path).expanduser() if spec.task.data_path else None
+
+
+def _rows(problems: Problems, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    grader = "math_verify" if problems.spec.task.name == "math" else "exact"
+    for source, found in sources.items():
+        for index, problem in enumerate(found):
+            yield {
+                "data_source": source,
+                "prompt": [{"role": "user", "content": problems.prompt(problem)}],
+                "ability": problems.spec.task.name,
+                "reward_model": {"style": "rule", "ground_truth": problem.gold},
+                "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": grader},
+            }
+
+
+def _write(target: Path, rows: Iterator[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if target.exists():
+        return
+    text = pa.string()
+    schema = pa.schema(
+        {
+            "data_source": text,
+            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+            "ability": text,
+            "reward_model": pa.struct({"style": text, "ground_truth": text}),
+            "extra_info": pa.struct({"split": text, "index": pa.int64(), "problem": text, "grader": text}),
+        }
+    )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    with pq.ParquetWriter(part, schema, compression="zstd") as file:
+        while batch := list(islice(rows, ROWS)):
+            file.write_table(pa.Table.from_pylist(batch, schema=schema))
+    part.rename(target)

@@ -1,0 +1,128 @@
+"""What a run on GPUs costs, from its settings alone: floating-point operations, GPU-hours, tokens, memory, disk.
+
+Nothing here was measured. A token costs 2 operations a weight forward and 4 backward (Kaplan et al., arXiv
+2001.08361), and attention 4 x layers x heads x head_dim a token it looks back on. Time is operations over the peak of
+an H100 at the utilisations below.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcpo_cli.benchmarks.arithmetic import Arithmetic, prompt_length
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.runs.attempts import eval_problems, eval_steps
+
+PEAK = 989e12
+"""bfloat16 operations a second of one H100 or H200 SXM, dense (NVIDIA's data sheet)."""
+SAMPLING_UTILISATION = 0.10
+"""Sampling waits for memory, not for arithmetic."""
+TRAINING_UTILISATION = 0.35
+RESPONSE_SHARE = 0.25
+"""Mean response length, as a share of train.max_response (math)."""
+MATH_PROMPT = 200
+"""Tokens of a math prompt with its template."""
+SAMPLING_ROUNDS = 3
+"""Batches that dynamic sampling draws to fill one."""
+TRAINING_PASSES = 5
+"""Forward passes that a trained token is worth: one for its old log-probability, one forward, one more as activations
+are not kept, and two for the backward pass."""
+BYTES_TRAINED = 16
+"""A weight in training: itself, its gradient and two moments, in float32."""
+BYTES_SAVED = 12
+"""A weight in a checkpoint: itself and two moments."""
+KEPT_CHECKPOINTS = 2
+"""The newest, and the one before it in case the newest is damaged."""
+BYTES_SAMPLED = 2
+"""A weight in the rollout engine, and a number in its cache of keys and values: bfloat16."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one run. sampled, trained: tokens. checkpoint: bytes of one."""
+
+    gpu_seconds: float
+    sampled: float
+    trained: float
+    checkpoint: int
+
+    @property
+    def disk(self) -> int:
+        """Bytes of checkpoints that stay, and of the one that is being written."""
+        return (KEPT_CHECKPOINTS + 1) * self.checkpoint
+
+    def to_json(self) -> dict[str, Any]:
+        """As `mcpo plan --json` prints it."""
+        return {
+            "gpu_hours": round(self.gpu_seconds / 3600, 1),
+            "tokens_sampled": round(self.sampled),
+            "tokens_trained": round(self.trained),
+            "checkpoint_bytes": self.checkpoint,
+            "disk_bytes": self.disk,
+        }
+
+
+def basis(spec: RunSpec) -> str:
+    """How the cost of `spec` was estimated, in words."""
+    rounds = (
+        f", {SAMPLING_ROUNDS} batches sampled for one under dynamic sampling" if spec.method.dynamic_sampling else ""
+    )
+    return (
+        f"estimated, not measured: responses of {response_length(spec):,.0f} tokens on average{rounds}; 2 operations a "
+        f"weight and token to sample, {2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
+        f"{SAMPLING_UTILISATION:.0%} while sampling and {TRAINING_UTILISATION:.0%} while training"
+    )
+
+
+def of(spec: RunSpec) -> Cost:
+    """The cost of all global steps and evaluations of `spec`."""
+    train, prompt, response = spec.train, _prompt(spec), response_length(spec)
+    batch = train.steps * train.prompts * train.rollouts
+    rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+    evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
+    sampled, trained = (batch * rounds + evaluated) * response, batch * (prompt + response)
+    operations = _operations(spec.model, context=prompt + response / 2)
+    seconds = sampled * operations / SAMPLING_UTILISATION
+    seconds += trained * operations * TRAINING_PASSES / TRAINING_UTILISATION
+    return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec.model))
+
+
+def parameters(model: Model) -> int:
+    """Weights of layers and embeddings; norms are next to nothing."""
+    heads = 2 * (model.heads + (model.kv_heads or model.heads))
+    layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
+    embedding = model.hidden * (model.vocabulary or len(Arithmetic.vocabulary))
+    return layers + embedding * (1 if model.tied else 2)
+
+
+def gpu_bytes(spec: RunSpec) -> dict[str, float]:
+    """The least memory that one GPU needs while it `trains` and while it `samples`.
+
+    Training: its share of the weights in training, and of one micro-batch the logits in bfloat16 with their
+    gradient and the input of each layer. Sampling: its share of the weights and of the cache of one sequence;
+    the rollout engine has `cluster.gpu_memory` of the GPU for them.
+    """
+    model, cluster, train = spec.model, spec.cluster, spec.train
+    vocabulary = model.vocabulary or len(Arithmetic.vocabulary)
+    shared = BYTES_TRAINED * parameters(model) / (cluster.nodes * cluster.gpus)
+    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary
+    inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
+    cache = 2 * BYTES_SAMPLED * model.layers * (model.kv_heads or model.heads) * model.head_dim
+    sampling = BYTES_SAMPLED * parameters(model) + cache * (train.max_prompt + train.max_response)
+    return {"trains": shared + logits + inputs, "samples": sampling / cluster.tensor_parallel / cluster.gpu_memory}
+
+
+def response_length(spec: RunSpec) -> float:
+    """Tokens of a response: assumed for math, the mean of the right answers for arithmetic."""
+    if spec.task.name == "math":
+        return RESPONSE_SHARE * spec.train.max_response
+    return spec.task.min_ops + spec.task.max_ops
+
+
+def _prompt(spec: RunSpec) -> int:
+    return MATH_PROMPT if spec.task.name == "math" else prompt_length(spec.task)
+
+
+def _operations(model: Model, context: float) -> float:
+    """Floating-point operations of one token's forward pass; the embedding is a look-up."""
+    embedding = 0 if model.tied else model.hidden * model.vocabulary
+    return 2 * (parameters(model) - embedding) + 4 * model.layers * model.heads * model.head_dim * context

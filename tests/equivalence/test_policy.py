@@ -13,7 +13,8 @@ from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tasks import encode
-from mcpo_cli.backends.local.update import GradedBatch, Sums, Updater, log_probs
+from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
+from mcpo_cli.backends.measure import Sums
 from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, Model, RunSpec

@@ -11,14 +11,16 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mcpo_cli import benchmarks
+from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.local import checkpoint, measure
+from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.local.warmup import base_policy
+from mcpo_cli.backends.measure import Graded
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -37,6 +39,20 @@ class Sampled:
     correct_PG: Tensor
     reward_PG: Tensor
     batch_index: Tensor
+
+    @property
+    def graded(self) -> Graded:
+        """What the metrics are computed from."""
+        lengths, ended = self.rollouts.length_PG, self.rollouts.ended_PG
+        return Graded(self.problems, self.correct_PG, self.reward_PG, lengths, ended)
+
+    def texts(self, count: int, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
+        """The full responses of the first `count` groups."""
+        tokens, lengths = self.rollouts.token_PGT[:count], self.rollouts.length_PG[:count].tolist()
+        return [
+            [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
+            for token_GT, length_G in zip(tokens, lengths, strict=True)
+        ]
 
 
 @dataclass
@@ -94,11 +110,12 @@ class Trainer:
             batch = GradedBatch(sampled.rollouts.select(index), correct_PG, reward_PG, advantage_PG)
             updates = self.updater.global_step(batch, self.step)
         with clock.phase("record"):
-            metrics = {**measure.sampled(sampled.rollouts, sampled.correct_PG, sampled.reward_PG), **updates}
+            entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
+            metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.weights(batch.correct_PG, batch.advantage_PG)
             metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
             self.record(sampled)
-        metrics |= measure.speed(clock.seconds, sampled.rollouts)
+        metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
     def collect(self) -> Sampled:
@@ -149,9 +166,11 @@ class Trainer:
     def record(self, sampled: Sampled) -> None:
         """Group rows of this step, and some full responses where the policy is evaluated anyway."""
         in_batch = set(sampled.batch_index.tolist())
-        self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled, in_batch))
+        self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
         if self.step in eval_steps(self.spec):
-            rows = measure.sample_rows(self.step, sampled, self.spec.compute.sample_groups, self.tokenizer)
+            rows = measure.sample_rows(
+                self.step, sampled.graded, sampled.texts(self.spec.compute.sample_groups, self.tokenizer)
+            )
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends import measure
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.measure import Sums
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, reduce
 
@@ -35,28 +37,6 @@ class GradedBatch:
     def mastered_P(self) -> Tensor:
         """Prompts all of whose rollouts are correct, exactly (never by comparing floats)."""
         return self.correct_PG.all(-1)
-
-
-class Sums:
-    """Running sums that become the step's metrics: numerator and denominator by name."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, list[float]] = {}
-
-    def add(self, name: str, total: Tensor | float, count: Tensor | float) -> None:
-        """Add to the numerator and the denominator of `name`."""
-        pair = self._sums.setdefault(name, [0.0, 0.0])
-        pair[0] += float(total)
-        pair[1] += float(count)
-
-    def merge(self, other: "Sums") -> None:
-        """Add all of `other`."""
-        for name, (total, count) in other._sums.items():
-            self.add(name, total, count)
-
-    def means(self) -> dict[str, float]:
-        """The quotients; a name whose denominator stayed 0 has no value and is left out."""
-        return {name: total / count for name, (total, count) in self._sums.items() if count}
 
 
 def log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:
@@ -169,7 +149,9 @@ class Updater:
         """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics."""
         tokens = self._tokens(batch, index, total)
         loss = reduce(self.method.token_loss(tokens), tokens.mask_BT)
-        return torch.autograd.grad(loss, self.policy.parameters()), self._measure(tokens)
+        gradients = torch.autograd.grad(loss, self.policy.parameters())
+        with torch.no_grad():
+            return gradients, measure.ratios(tokens, self.method)
 
     @torch.no_grad()
     def _screen(self, batch: GradedBatch, index: Tensor, total: MiniBatch, sums: Sums, felt_P: Tensor) -> None:
@@ -179,12 +161,9 @@ class Updater:
         """
         for part in self._micro_batches(batch, index):
             tokens = self._tokens(batch, part, total)
-            loss = self.method.token_loss(tokens)
-            active_BT = (loss.hinge_BT != 0) & tokens.mask_BT
-            felt_P[part] = active_BT.view(len(part), -1).any(-1)
-            sums.add("hinge/tokens_active", active_BT.sum(), 0.0)
-            penalty_B = (loss.hinge_BT * tokens.mask_BT).sum(-1) * loss.hinge_weight_B
-            sums.add("hinge/penalty", penalty_B.sum(), 0.0)
+            measured, felt_B = measure.hinge(self.method.token_loss(tokens), tokens)
+            felt_P[part] = felt_B.view(len(part), -1).any(-1)
+            sums.merge(measured)
 
     def _micro_batches(self, batch: GradedBatch, index: Tensor) -> Iterator[Tensor]:
         """Groups of similar length together, so that little is padded."""
@@ -213,22 +192,6 @@ class Updater:
             mastered_B=batch.mastered_P[index].repeat_interleave(G),
             total=total,
         )
-
-    @torch.no_grad()
-    def _measure(self, tokens: TokenBatch) -> Sums:
-        """Ratio statistics over the tokens of sequences that bear an advantage."""
-        sums = Sums()
-        bears_BT = tokens.mask_BT & (tokens.advantage_B != 0)[:, None]
-        count = bears_BT.sum()
-        log_ratio_BT = tokens.logp_BT - tokens.logp_old_BT
-        ratio_BT = log_ratio_BT.exp()
-        up_BT = bears_BT & (tokens.advantage_B > 0)[:, None] & (ratio_BT > 1 + self.method.clip_high)
-        down_BT = bears_BT & (tokens.advantage_B < 0)[:, None] & (ratio_BT < 1 - self.method.clip_low)
-        sums.add("train/clip_high", up_BT.sum(), count)
-        sums.add("train/clip_low", down_BT.sum(), count)
-        # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
-        sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
-        return sums
 
 
 def _threads(count: int) -> ThreadPoolExecutor:

@@ -29,7 +29,14 @@ from mcpo_cli.runs.seeds import stream
 
 
 def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerFast]:
-    """The base policy of `spec` and its tokenizer, made now or taken from the cache.
+    """The base policy of `spec` and its tokenizer; raises as `base_folder`."""
+    folder = base_folder(spec, attempt, stop)
+    model = Qwen3ForCausalLM.from_pretrained(folder, dtype="float32")
+    return Policy(model, device(spec.compute.device)), PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
+    """The Hugging Face folder of the base policy of `spec`, made now or taken from the cache.
 
     Raises:
         RunFailed: the target accuracy was not reached. Interrupted: `stop` said so.
@@ -41,8 +48,7 @@ def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, Pr
     with FileLock(folder.with_suffix(".lock")):
         if not is_whole(folder):
             _make(spec, folder, attempt, stop)
-    model = Qwen3ForCausalLM.from_pretrained(folder, dtype="float32")
-    return Policy(model, device(spec.compute.device)), PreTrainedTokenizerFast.from_pretrained(folder)
+    return folder
 
 
 def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:

@@ -1,0 +1,146 @@
+"""Metrics of a global step, the same for every backend, from what sampling and updating leave behind.
+
+Names are `group/name`. Shapes: P prompt groups of G rollouts; tokens of a `TokenBatch` as in `methods/base.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.store.records import GroupRow, SampleRow
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from mcpo_cli.methods import Method, TokenBatch, TokenLoss
+
+BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
+"""Accuracy bins (low, high] for the query weight; the last one ends below 1."""
+
+
+@dataclass(frozen=True)
+class Graded:
+    """What became of all groups that were sampled in a step, before any filter.
+
+    length_PG: tokens, the end token included. ended_PG: closed by the end token; the others were cut.
+    """
+
+    problems: Sequence[Problem]
+    correct_PG: Tensor
+    reward_PG: Tensor
+    length_PG: Tensor
+    ended_PG: Tensor
+
+
+class Sums:
+    """Running sums that become the step's metrics: numerator and denominator by name."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[str, list[float]] = {}
+
+    def add(self, name: str, total: Tensor | float, count: Tensor | float) -> None:
+        """Add to the numerator and the denominator of `name`."""
+        pair = self.pairs.setdefault(name, [0.0, 0.0])
+        pair[0] += float(total)
+        pair[1] += float(count)
+
+    def merge(self, other: Sums) -> None:
+        """Add all of `other`."""
+        for name, (total, count) in other.pairs.items():
+            self.add(name, total, count)
+
+    def means(self) -> dict[str, float]:
+        """The quotients; a name whose denominator stayed 0 has no value and is left out."""
+        return {name: total / count for name, (total, count) in self.pairs.items() if count}
+
+
+def ratios(tokens: TokenBatch, method: Method) -> Sums:
+    """Ratio statistics over the tokens of sequences that bear an advantage; call it without a graph."""
+    sums = Sums()
+    bears_BT = tokens.mask_BT & (tokens.advantage_B != 0)[:, None]
+    count = bears_BT.sum()
+    log_ratio_BT = tokens.logp_BT - tokens.logp_old_BT
+    ratio_BT = log_ratio_BT.exp()
+    up_BT = bears_BT & (tokens.advantage_B > 0)[:, None] & (ratio_BT > 1 + method.clip_high)
+    down_BT = bears_BT & (tokens.advantage_B < 0)[:, None] & (ratio_BT < 1 - method.clip_low)
+    sums.add("train/clip_high", up_BT.sum(), count)
+    sums.add("train/clip_low", down_BT.sum(), count)
+    # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
+    sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
+    return sums
+
+
+def hinge(loss: TokenLoss, tokens: TokenBatch) -> tuple[Sums, Tensor]:
+    """Numerators of the hinge's metrics, and felt_B: sequences with a token outside the drift budget."""
+    sums = Sums()
+    active_BT = (loss.hinge_BT != 0) & tokens.mask_BT & tokens.mastered_B[:, None]
+    sums.add("hinge/tokens_active", active_BT.sum(), 0.0)
+    penalty_B = (loss.hinge_BT * tokens.mask_BT).sum(-1) * loss.hinge_weight_B
+    sums.add("hinge/penalty", penalty_B.sum(), 0.0)
+    return sums, active_BT.any(-1)
+
+
+def sampled(graded: Graded, entropy: float) -> dict[str, float]:
+    """Shares of prompts, lengths in tokens; entropy: mean over tokens, nats."""
+    p_P = graded.correct_PG.double().mean(-1)
+    mastered_P, wrong_P = graded.correct_PG.all(-1), ~graded.correct_PG.any(-1)
+    return {
+        "train/reward": float(graded.reward_PG.mean()),
+        "train/accuracy": float(p_P.mean()),
+        "train/response_length": float(graded.length_PG.double().mean()),
+        "train/truncated": float((~graded.ended_PG).double().mean()),
+        "train/entropy": entropy,
+        "mastery/mastered": float(mastered_P.double().mean()),
+        "mastery/majority_correct": float(((p_P > 0.5) & ~mastered_P).double().mean()),
+        "mastery/minority": float(((p_P <= 0.5) & ~wrong_P).double().mean()),
+        "mastery/all_wrong": float(wrong_P.double().mean()),
+    }
+
+
+def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
+    """Effective query weight W = mean_i c_i A_i (Eq. 6) of the batch's groups, a mean an accuracy bin.
+
+    A bin without prompts has no value.
+    """
+    p_P = correct_PG.double().mean(-1)
+    weight_P = (correct_PG * advantage_PG).mean(-1)
+    found = {}
+    for low, high in BINS:
+        inside = (p_P > low) & (p_P <= high) & (p_P < 1)
+        if inside.any():
+            found[f"weight/p_{low:.2f}_{high:.2f}"] = float(weight_P[inside].mean())
+    return found
+
+
+def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:
+    """How many prompts were sampled for the batch, and the share of them that entered it."""
+    return {"sampling/prompts": float(prompts), "sampling/kept": kept / prompts, "sampling/rounds": prompts / batch}
+
+
+def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
+    """Seconds by phase, and sampled response tokens per second of the whole step."""
+    total = sum(seconds.values())
+    phases = {f"perf/seconds_{name}": value for name, value in seconds.items()}
+    return {**phases, "perf/seconds": total, "perf/tokens_per_second": tokens / total}
+
+
+def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
+    """One row a prompt group that was sampled in this step; in_batch: places of those that were trained on."""
+    p_P = graded.correct_PG.double().mean(-1).tolist()
+    length_P = graded.length_PG.double().mean(-1).tolist()
+    return [
+        GroupRow(step=step, prompt=problem.text, p=p, mean_length=length, kept=i in in_batch)
+        for i, (problem, p, length) in enumerate(zip(graded.problems, p_P, length_P, strict=True))
+    ]
+
+
+def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -> list[SampleRow]:
+    """The full responses of the first groups, as many as `responses` has."""
+    return [
+        SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=bool(correct))
+        for problem, texts, correct_G in zip(graded.problems, responses, graded.correct_PG, strict=False)
+        for text, correct in zip(texts, correct_G, strict=True)
+    ]

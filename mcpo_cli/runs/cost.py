@@ -63,12 +63,10 @@ class Cost:
 
 def basis(spec: RunSpec) -> str:
     """How the cost of `spec` was estimated, in words."""
-    rounds = (
-        f", {SAMPLING_ROUNDS} batches sampled for one under dynamic sampling" if spec.method.dynamic_sampling else ""
-    )
     return (
-        f"estimated, not measured: responses of {response_length(spec):,.0f} tokens on average{rounds}; 2 operations a "
-        f"weight and token to sample, {2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
+        f"estimated, not measured: responses of {response_length(spec):,.0f} tokens on average; "
+        f"{SAMPLING_ROUNDS} batches sampled for one under dynamic sampling; 2 operations a weight and token to sample, "
+        f"{2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
         f"{SAMPLING_UTILISATION:.0%} while sampling and {TRAINING_UTILISATION:.0%} while training"
     )
 

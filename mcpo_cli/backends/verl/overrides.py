@@ -19,8 +19,8 @@ MAIN = "mcpo_cli.backends.verl.main"
 REWARD = "pkg://mcpo_cli.backends.verl.reward"
 TRAINER = "mcpo"
 """The name under which our trainer registers with verl."""
-PLAIN_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
-"""A chat template that adds nothing: an arithmetic prompt is complete."""
+AGENT, AGENT_MODULE = "mcpo", "mcpo_cli.backends.verl.agent"
+"""What makes prompts of problems and asks the rollout engine; verl's own wants a tokenizer with a chat template."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Text that Hydra's grammar reads as text without quotes."""
 
@@ -56,11 +56,6 @@ class Paths:
     def checkpoints(self) -> Path:
         """verl's checkpoints; a later attempt resumes from them."""
         return self.run / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """All metrics of verl, a line a step; verl truncates the file, so each attempt has its own."""
-        return self.attempt / "verl.jsonl"
 
 
 def planned(spec: RunSpec, home: Path) -> Paths:
@@ -146,8 +141,8 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
     cluster, on_gpu = spec.cluster, _on_gpu(spec)
     return {
         "actor_rollout_ref.model.path": paths.model,
-        "actor_rollout_ref.model.custom_chat_template": PLAIN_TEMPLATE if spec.task.name == "arithmetic" else None,
-        "actor_rollout_ref.model.external_lib": cluster.plugin or None,
+        "actor_rollout_ref.model.custom_chat_template": None,
+        "actor_rollout_ref.model.external_lib": AGENT_MODULE,
         "actor_rollout_ref.model.trust_remote_code": False,
         "actor_rollout_ref.model.lora_rank": 0,
         "actor_rollout_ref.model.use_liger": False,
@@ -254,7 +249,7 @@ def _rollout(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
         "actor_rollout_ref.rollout.max_num_seqs": 256,
         "actor_rollout_ref.rollout.multi_turn.enable": False,
-        "actor_rollout_ref.rollout.agent.default_agent_loop": "single_turn_agent",
+        "actor_rollout_ref.rollout.agent.default_agent_loop": AGENT,
         "actor_rollout_ref.rollout.agent.num_workers": cluster.gpus,
     }
 
@@ -319,8 +314,8 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.async_save": False,
-        # MLflow is fed from the journal, never by verl.
-        "trainer.logger": ["console", "file"],
+        # Our trainer writes the journal, which MLflow is fed from; verl logs nothing by itself.
+        "trainer.logger": ["console"],
         "trainer.project_name": "mcpo",
         "trainer.experiment_name": spec.run_id,
         "trainer.log_val_generations": 0,
@@ -359,7 +354,7 @@ def _method(spec: RunSpec) -> Table:
 
 def _workers(spec: RunSpec, paths: Paths) -> dict[str, str]:
     """What every process of verl must see, also those that Ray starts on other machines."""
-    variables = {"VERL_FILE_LOGGER_PATH": str(paths.metrics), "VLLM_NO_USAGE_STATS": "1"}
+    variables = {"VLLM_NO_USAGE_STATS": "1"}
     if spec.cluster.plugin:
         variables["VERL_USE_EXTERNAL_MODULES"] = spec.cluster.plugin
     if not _on_gpu(spec):

@@ -80,13 +80,13 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
         for group in groups:
             inner = inner.setdefault(group, {})
         inner[name] = value
-    return {"command": command(spec, paths), "environment": environment(spec, paths), "config": settings}
+    return {"command": command(spec, paths), "environment": environment(spec), "config": settings}
 
 
-def environment(spec: RunSpec, paths: Paths) -> dict[str, str]:
+def environment(spec: RunSpec) -> dict[str, str]:
     """The variables that are set for the process; those of `_workers` reach every process of Ray."""
     address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else {}
-    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec, paths)}
+    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec)}
 
 
 def overrides(spec: RunSpec, paths: Paths) -> list[str]:
@@ -105,7 +105,7 @@ def table(spec: RunSpec, paths: Paths) -> Table:
         **_reward(spec),
         **_algorithm(spec),
         **_trainer(spec, paths),
-        **_machines(spec, paths),
+        **_machines(spec),
         **_method(spec),
     }
 
@@ -326,7 +326,7 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
     }
 
 
-def _machines(spec: RunSpec, paths: Paths) -> Table:
+def _machines(spec: RunSpec) -> Table:
     cluster = spec.cluster
     ray: Table = {"ray_kwargs.ray_init.num_cpus": cluster.cpus, "+ray_kwargs.ray_init.include_dashboard": False}
     if cluster.ray_address:
@@ -334,7 +334,7 @@ def _machines(spec: RunSpec, paths: Paths) -> Table:
         ray = {"ray_kwargs.ray_init.num_cpus": None, "+ray_kwargs.ray_init.address": cluster.ray_address}
     elif not _on_gpu(spec):
         ray["+ray_kwargs.ray_init.num_gpus"] = cluster.gpus
-    variables = _workers(spec, paths).items()
+    variables = _workers(spec).items()
     return {
         "trainer.nnodes": cluster.nodes,
         "trainer.n_gpus_per_node": cluster.gpus,
@@ -352,7 +352,7 @@ def _method(spec: RunSpec) -> Table:
     return {"+mcpo.method.name": spec.method.name, **options}
 
 
-def _workers(spec: RunSpec, paths: Paths) -> dict[str, str]:
+def _workers(spec: RunSpec) -> dict[str, str]:
     """What every process of verl must see, also those that Ray starts on other machines."""
     variables = {"VLLM_NO_USAGE_STATS": "1"}
     if spec.cluster.plugin:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,16 +68,30 @@ def resolve(model: str, revision: str | None = None) -> ModelFacts:
     Raises:
         ConfigError: there is no such model, it cannot be fetched, or its folder is not what an engine can load.
     """
+    folder = _folder(model, revision, READ)
+    return _facts(model, folder, None if Path(model).expanduser().is_dir() else folder.name)
+
+
+def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
+    """The config.json of a model, see `resolve`; nothing else is fetched.
+
+    Raises:
+        ConfigError: there is no such model, or its config.json cannot be fetched or read.
+    """
+    return _json(model, _folder(model, revision, ("config.json",)) / "config.json")
+
+
+def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
+    """The local folder, or that of the hub's cache with `files` in it."""
     path = Path(model).expanduser()
     if path.is_dir():
         if revision:
             raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
-        return _facts(model, path.resolve(), None)
+        return path.resolve()
     # runs/NAME is a path where there is a folder runs, and a model of the hub where there is none.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
         raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})")
-    folder = _fetch(model, revision)
-    return _facts(model, folder, folder.name)
+    return _fetch(model, revision, files)
 
 
 @functools.lru_cache(maxsize=1)
@@ -207,13 +221,13 @@ def _json(name: str, path: Path) -> dict[str, Any]:
     return content
 
 
-def _fetch(model: str, revision: str | None) -> Path:
-    """The folder of the hub's cache with the files of READ, named by the commit."""
+def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
+    """The folder of the hub's cache with `files` (patterns), named by the commit."""
     from huggingface_hub import constants, errors, snapshot_download
 
     at = f"{model}@{revision}" if revision else model
     try:
-        return Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], ignore_patterns=[*ELSEWHERE]))
+        return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
     except errors.GatedRepoError as error:
         fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
         raise ConfigError(f"{at}: the hub gives it only to those who accept its licence", fix=fix) from error
@@ -224,7 +238,7 @@ def _fetch(model: str, revision: str | None) -> Path:
         fix = f"a branch, tag or commit of https://huggingface.co/{model}/commits/main"
         raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        fix = f"hf download {model} where there is a network, then mcpo evaluate FOLDER"
+        fix = f"hf download {model} where there is a network, and that folder in place of {model}"
         why = f"neither in the cache nor to be had from {constants.ENDPOINT}: {_first_line(error)}"
         raise ConfigError(f"{at}: {why}", fix=fix) from error
 

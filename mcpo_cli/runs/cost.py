@@ -86,10 +86,20 @@ def of(spec: RunSpec) -> Cost:
 
 def parameters(model: Model) -> int:
     """Weights of layers and embeddings; norms are next to nothing."""
-    heads = 2 * (model.heads + (model.kv_heads or model.heads))
+    heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    embedding = model.hidden * (model.vocabulary or len(Arithmetic.vocabulary))
+    embedding = model.hidden * vocabulary(model)
     return layers + embedding * (1 if model.tied else 2)
+
+
+def kv_heads(model: Model) -> int:
+    """Heads of keys and values."""
+    return model.kv_heads or model.heads
+
+
+def vocabulary(model: Model) -> int:
+    """Rows of the embedding."""
+    return model.vocabulary or len(Arithmetic.vocabulary)
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
@@ -100,11 +110,10 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     the rollout engine has `cluster.gpu_memory` of the GPU for them.
     """
     model, cluster, train = spec.model, spec.cluster, spec.train
-    vocabulary = model.vocabulary or len(Arithmetic.vocabulary)
     shared = BYTES_TRAINED * parameters(model) / (cluster.nodes * cluster.gpus)
-    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary
+    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(model)
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
-    cache = 2 * BYTES_SAMPLED * model.layers * (model.kv_heads or model.heads) * model.head_dim
+    cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
     sampling = BYTES_SAMPLED * parameters(model) + cache * (train.max_prompt + train.max_response)
     return {"trains": shared + logits + inputs, "samples": sampling / cluster.tensor_parallel / cluster.gpu_memory}
 
@@ -122,5 +131,5 @@ def _prompt(spec: RunSpec) -> int:
 
 def _operations(model: Model, context: float) -> float:
     """Floating-point operations of one token's forward pass; the embedding is a look-up."""
-    embedding = 0 if model.tied else model.hidden * model.vocabulary
+    embedding = 0 if model.tied else model.hidden * vocabulary(model)
     return 2 * (parameters(model) - embedding) + 4 * model.layers * model.heads * model.head_dim * context

@@ -129,4 +129,4 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
     assert cached == main
     assert "a/other: neither in the cache nor to be had" in other["message"]
-    assert other["fix"] == "hf download a/other where there is a network, then mcpo evaluate FOLDER"
+    assert other["fix"] == "hf download a/other where there is a network, and that folder in place of a/other"

@@ -1,0 +1,32 @@
+"""The versions that verl 0.9.1 works with, from its own metadata (`Requires-Dist`), and what is installed."""
+
+from importlib import metadata
+
+from packaging.specifiers import SpecifierSet
+
+VERL = "0.9.1"
+CORE = {
+    "verl": f"=={VERL}",
+    "torch": ">=2.9",
+    "transformers": ">=5.5.3,!=5.6.0,<5.11",
+    "tensordict": ">=0.8.0,!=0.9.0,<=0.10.0",
+    "TransferQueue": ">=0.1.10",
+    "ray": ">=2.41.0",
+    "numpy": ">=2.0.0",
+}
+"""Needed everywhere."""
+GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": "==2.8.3"}
+"""Pinned by the extras `vllm` and `fsdp`, which are for CUDA 13.0."""
+
+
+def installed(package: str) -> str | None:
+    """Its version, None where it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether `version` is in the range `wanted`; a build's mark (`+cu130`) does not count."""
+    return SpecifierSet(wanted, prereleases=True).contains(version.partition("+")[0])

@@ -1,0 +1,37 @@
+"""What this machine has, without loading a library for it."""
+
+import csv
+import os
+import subprocess
+from dataclasses import dataclass
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """memory: bytes in all; free: bytes that nobody uses now."""
+
+    name: str
+    memory: int
+    free: int
+
+
+def gpus() -> list[Gpu]:
+    """The NVIDIA GPUs that a process started now may use: all, or those of CUDA_VISIBLE_DEVICES."""
+    command = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.free", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    rows = list(csv.reader(done.stdout.splitlines(), skipinitialspace=True))
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None:
+        wanted = [word.strip() for word in chosen.split(",")]
+        rows = [row for row in rows if row[0] in wanted or any(word and row[1].startswith(word) for word in wanted)]
+    return [Gpu(name, int(memory) * MIB, int(free) * MIB) for _, _, name, memory, free in rows]
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,67 @@
+"""Runs of verl, planned and shown where verl is not installed."""
+
+import json
+import subprocess
+import sys
+
+from mcpo_cli.config.load import load
+from mcpo_cli.runs import cost
+from tests.cli.conftest import MCPO, Cli
+from tests.golden.test_verl_settings import golden
+
+ARGUMENTS = ("train", "backend=verl", "scale=paper", "method=mcpo", "model=qwen3-8b", "--dry-run")
+
+
+def test_a_dry_run_shows_the_command_the_environment_and_the_settings(cli: Cli) -> None:
+    result = cli(*ARGUMENTS)
+    assert result.returncode == 0, result.stderr
+    shown = result.stdout.replace(str(cli.home), "/MCPO_HOME").replace(sys.executable, "python")
+    assert golden("mcpo").read_text(encoding="utf-8").strip() in shown
+    assert cli.untouched()
+
+
+def test_a_dry_run_imports_nothing_of_verl(cli: Cli) -> None:
+    code = (
+        "import sys, mcpo_cli.main as m\n"
+        f"sys.argv = ['mcpo', *{ARGUMENTS!r}]\n"
+        "try: m.main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print('loaded:', *sorted({'verl', 'ray', 'torch', 'transformers', 'vllm'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+def test_the_command_survives_the_shell(cli: Cli) -> None:
+    (run,) = cli.json(*ARGUMENTS)["runs"]
+    text = cli(*ARGUMENTS).stdout
+    command = text.partition("# command\n")[2].partition("\n\n# settings")[0]
+    words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True)
+    assert words.stdout.split("\0")[:-1] == run["preview"]["command"]
+    assert run["preview"]["command"][:4] == [sys.executable, "-P", "-m", "mcpo_cli.backends.verl.main"]
+
+
+def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(cli: Cli) -> None:
+    document = cli.json("plan", "table1", "scale=paper")
+    assert {run["model"] for run in document["runs"]} == {"qwen3-8b", "qwen3-14b"}
+    assert document["estimate"]["parallel"] == 1
+    for run in document["runs"]:
+        (spec,) = load(["scale=paper", f"method={run['method']}", f"model={run['model']}"])
+        assert run["cost"] == cost.of(spec).to_json()
+        assert "preview" not in run
+    text = cli("plan", "table1", "scale=paper").stdout
+    assert "GPU-hours" in text
+    assert "estimated, not measured" in text
+    assert cli.untouched()
+
+
+def test_runs_of_the_local_engine_cost_no_gpu_hours(cli: Cli) -> None:
+    (run,) = json.loads(cli("plan", "seed=1", "--json").stdout)["runs"]
+    assert "cost" not in run
+    assert "GPU-hours" not in cli("plan", "seed=1").stdout
+
+
+def test_the_plugin_of_the_tests_is_a_setting(cli: Cli) -> None:
+    (run,) = cli.json("train", "scale=verl-cpu", "--dry-run")["runs"]
+    assert run["preview"]["environment"]["VERL_USE_EXTERNAL_MODULES"] == "tests.verl.cpu"
+    assert subprocess.run([*MCPO, "plan", "scale=verl-cpu"], env=cli.env, check=True, capture_output=True).stdout

@@ -1,0 +1,143 @@
+"""What `scale=paper` starts, kept as text, and each line of the paper's settings (Section 6.1) against it.
+
+After an intended change: `python -m tests.golden.test_verl_settings` writes the files anew; read the difference.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from mcpo_cli import data
+from mcpo_cli.backends.verl import overrides
+from mcpo_cli.commands.execute import preview_text
+from mcpo_cli.config.load import EXPERIMENTS, load, read_yaml
+
+FOLDER = Path(__file__).parent / "verl"
+HOME = Path("/MCPO_HOME")
+METHODS = ("dapo", "mcpo")
+PAPER: dict[str, Any] = read_yaml(EXPERIMENTS / "paper.yaml")["settings"]
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+SHAPING = "reward.reward_kwargs.overlong_buffer_cfg"
+
+# Each line of the paper's settings: where verl has it, and what stands there for both methods.
+LINES: dict[str, dict[str, Any]] = {
+    "optimizer": {f"{ACTOR}.optim.optimizer": PAPER["optimizer"], f"{ACTOR}.optim.optimizer_impl": "torch.optim"},
+    "learning_rate": {f"{ACTOR}.optim.lr": PAPER["learning_rate"]},
+    "learning_rate_schedule": {
+        f"{ACTOR}.optim.lr_scheduler_type": PAPER["learning_rate_schedule"].partition(",")[0],
+        f"{ACTOR}.optim.lr_warmup_steps": 0,
+        f"{ACTOR}.optim.lr_warmup_steps_ratio": 0.0,
+    },
+    "train_batch_prompts": {"data.train_batch_size": PAPER["train_batch_prompts"]},
+    "mini_batch_prompts": {f"{ACTOR}.ppo_mini_batch_size": PAPER["mini_batch_prompts"], f"{ACTOR}.ppo_epochs": 1},
+    "rollouts_per_prompt": {f"{ROLLOUT}.n": PAPER["rollouts_per_prompt"]},
+    "loss_aggregation": {f"{ACTOR}.loss_agg_mode": PAPER["loss_aggregation"]},
+    "clip_low": {f"{ACTOR}.clip_ratio_low": PAPER["clip_low"], "mcpo.method.clip_low": PAPER["clip_low"]},
+    "clip_high": {f"{ACTOR}.clip_ratio_high": PAPER["clip_high"], "mcpo.method.clip_high": PAPER["clip_high"]},
+    "max_response_tokens": {
+        "data.max_response_length": PAPER["max_response_tokens"],
+        f"{ROLLOUT}.response_length": PAPER["max_response_tokens"],
+        "reward.reward_kwargs.max_resp_len": PAPER["max_response_tokens"],
+    },
+    "overlong_cache_tokens": {
+        "reward.reward_manager.name": "dapo",
+        f"{SHAPING}.enable": True,
+        f"{SHAPING}.len": PAPER["overlong_cache_tokens"],
+    },
+}
+
+
+def golden(method: str) -> Path:
+    return FOLDER / f"8b-{method}.txt"
+
+
+def shown(method: str) -> str:
+    """What a dry run prints of one run, for a home and a Python that have no place of their own."""
+    (spec,) = load(["backend=verl", "scale=paper", f"method={method}", "model=qwen3-8b"])
+    return preview_text(overrides.preview(spec, HOME)).replace(sys.executable, "python")
+
+
+def settings(method: str) -> dict[str, Any]:
+    """verl's settings in the golden file."""
+    tree: dict[str, Any] = yaml.safe_load(golden(method).read_text(encoding="utf-8").partition("# settings\n")[2])
+    return tree
+
+
+def at(method: str, key: str) -> Any:
+    value: Any = settings(method)
+    for name in key.split("."):
+        value = value[name]
+    return value
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_started_is_what_is_kept(method: str) -> None:
+    assert shown(method) == golden(method).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("line", LINES)
+def test_the_papers_line(line: str, method: str) -> None:
+    assert {key: at(method, key) for key in LINES[line]} == LINES[line]
+
+
+def test_the_papers_models_and_data() -> None:
+    models = [load(["scale=paper", f"model={name}"])[0].model.path for name in ("qwen3-8b", "qwen3-14b")]
+    assert models == [f"Qwen/{name}" for name in PAPER["base_models"]]
+    assert at("mcpo", "actor_rollout_ref.model.path") == models[0]
+    # No supervised fine-tuning: training starts from the published weights, all of which are trained.
+    assert PAPER["supervised_fine_tuning"] == "none"
+    assert at("mcpo", "actor_rollout_ref.model.lora_rank") == 0
+    (spec,) = load(["scale=paper"])
+    assert data.get(spec.task.data).title == PAPER["training_data"]
+
+
+def test_the_papers_method_and_its_filter() -> None:
+    for method in METHODS:
+        is_filtered = PAPER["dynamic_sampling"][method.upper()]
+        assert at(method, "algorithm.filter_groups.enable") is is_filtered
+        assert at(method, "mcpo.method.dynamic_sampling") is is_filtered
+    assert at("mcpo", "mcpo.method.beta") == PAPER["hinge_beta"]
+    assert at("mcpo", "mcpo.method.delta") == PAPER["hinge_delta"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_papers_evaluation(method: str) -> None:
+    evaluation = PAPER["evaluation"]
+    assert at(method, f"{ROLLOUT}.val_kwargs") == {
+        "n": evaluation["samples_per_problem"],
+        "temperature": evaluation["temperature"],
+        "top_p": 1.0,
+        "top_k": -1,
+        "do_sample": True,
+    }
+    assert at(method, f"{ROLLOUT}.response_length") == evaluation["max_response_tokens"]
+    (spec,) = load(["scale=paper", f"method={method}"])
+    sizes = {name.upper(): data.get(name).size for name in spec.task.benchmarks}
+    assert sizes == evaluation["benchmarks"]
+
+
+def test_no_line_of_the_paper_is_left_out() -> None:
+    elsewhere = {"where", "framework", "base_models", "supervised_fine_tuning", "training_data", "hinge_beta"}
+    elsewhere |= {"hinge_delta", "dynamic_sampling", "evaluation"}
+    assert set(PAPER) == set(LINES) | elsewhere
+    assert PAPER["framework"] == "verl"
+
+
+def test_the_methods_differ_in_nothing_else() -> None:
+    dapo, mcpo = settings("dapo"), settings("mcpo")
+    assert dapo.pop("mcpo")["method"]["aggregation"] == mcpo.pop("mcpo")["method"]["aggregation"]
+    # The filter, and how it asks for prompts.
+    assert dapo["algorithm"].pop("filter_groups")["metric"] == mcpo["algorithm"].pop("filter_groups")["metric"]
+    assert (dapo["data"].pop("gen_batch_size"), mcpo["data"].pop("gen_batch_size")) == (1, 128)
+    names = [load(["scale=paper", f"method={method}"])[0].run_id for method in METHODS]
+    assert yaml.safe_dump(dapo).replace(names[0], "RUN") == yaml.safe_dump(mcpo).replace(names[1], "RUN")
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name in METHODS:
+        golden(name).write_text(shown(name), encoding="utf-8")

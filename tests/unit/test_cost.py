@@ -1,0 +1,63 @@
+"""What runs on GPUs cost: held against numbers that are published or computed by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs import cost
+from mcpo_cli.runs.estimate import Estimator, training_seconds
+
+
+def spec(*overrides: str) -> RunSpec:
+    return load(["scale=paper", *overrides])[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "billions"), [("qwen3-0.6b", 0.596), ("qwen3-1.7b", 1.72), ("qwen3-8b", 8.19), ("qwen3-14b", 14.77)]
+)
+def test_parameters_are_those_that_are_published(model: str, billions: float) -> None:
+    assert cost.parameters(spec(f"model={model}").model) / 1e9 == pytest.approx(billions, rel=2e-3)
+
+
+def test_tokens_and_operations_by_hand() -> None:
+    run = spec("model=qwen3-8b", "train.steps=1", "eval.every=1", "task.benchmarks=[aime24]")
+    about = cost.of(run)
+    batch = 128 * 16
+    assert about.trained == batch * (200 + 5120)
+    # The base policy and the only step are evaluated: 30 problems, 8 samples.
+    assert about.sampled == (batch + 2 * 30 * 8) * 5120
+    weights = cost.parameters(run.model) - 4096 * 151936
+    operations = 2 * weights + 4 * 36 * 4096 * (200 + 2560)
+    sampling = about.sampled * operations / (989e12 * 0.10)
+    training = about.trained * operations * 5 / (989e12 * 0.35)
+    assert about.gpu_seconds == pytest.approx(sampling + training)
+    assert about.checkpoint == 12 * cost.parameters(run.model)
+    assert about.disk == 3 * about.checkpoint
+
+
+def test_dynamic_sampling_samples_more_and_trains_the_same() -> None:
+    mcpo, dapo = cost.of(spec("method=mcpo")), cost.of(spec("method=dapo"))
+    assert dapo.trained == mcpo.trained
+    assert dapo.sampled > 2 * mcpo.sampled
+
+
+def test_more_gpus_take_less_time_and_as_many_gpu_hours() -> None:
+    one, two = spec(), spec("cluster.nodes=2")
+    assert cost.of(one) == cost.of(two)
+    assert training_seconds(one) == pytest.approx(2 * training_seconds(two))
+
+
+def test_memory_shrinks_with_what_is_shared() -> None:
+    one, two, whole = (cost.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"]))
+    assert two["trains"] < one["trains"]
+    assert two["samples"] == one["samples"]
+    assert whole["samples"] == 2 * one["samples"]
+    weights, cache = 2 * cost.parameters(spec().model), 4 * 36 * 8 * 128 * 22528
+    assert one["samples"] == pytest.approx((weights + cache) / 2 / 0.7)
+
+
+def test_a_model_that_exists_needs_no_warm_up(tmp_path: Path) -> None:
+    run = spec()
+    assert Estimator(tmp_path).seconds(run) == pytest.approx(training_seconds(run), abs=10)

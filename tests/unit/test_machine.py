@@ -1,0 +1,44 @@
+"""What this machine has."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.machine import Gpu, gpus
+
+ROWS = """0, GPU-aa11, NVIDIA H200, 143771, 143000
+1, GPU-bb22, NVIDIA H200, 143771, 512
+"""
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program `nvidia-smi` that prints two GPUs."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{ROWS}END\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return program
+
+
+@pytest.mark.usefixtures("smi")
+def test_gpus_with_their_memory_in_bytes() -> None:
+    assert gpus() == [
+        Gpu("NVIDIA H200", 143771 * 2**20, 143000 * 2**20),
+        Gpu("NVIDIA H200", 143771 * 2**20, 512 * 2**20),
+    ]
+
+
+@pytest.mark.usefixtures("smi")
+@pytest.mark.parametrize(("visible", "count"), [("0", 1), ("1,0", 2), ("GPU-bb", 1), ("", 0), ("7", 0)])
+def test_only_those_that_a_process_may_use(visible: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert len(gpus()) == count
+
+
+def test_no_driver_is_no_gpu(smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    smi.write_text("#!/bin/sh\nexit 9\n")
+    assert gpus() == []
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert gpus() == []

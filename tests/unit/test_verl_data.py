@@ -1,0 +1,128 @@
+"""Problems in verl's schema: the same ones, in the same order, as the local backend's training stream."""
+
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from mcpo_cli import benchmarks, data
+from mcpo_cli.backends.verl.data import Problems, fits, stream_length, write
+from mcpo_cli.backends.verl.overrides import planned
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from tests.models import untrained
+
+TINY = ("train.steps=2", "train.prompts=4", "train.mini_batch=2", "eval.problems=3", "train.max_refills=2")
+
+
+def spec(*overrides: str) -> RunSpec:
+    return load(list(overrides))[0]
+
+
+def written(run: RunSpec, home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    paths = planned(run, home)
+    write(Problems(run, lambda text: "too long" not in text), paths)
+    return pq.read_table(paths.train).to_pylist(), pq.read_table(paths.held_out).to_pylist()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Nine training problems, one of them too long, and a benchmark of 30."""
+    path = tmp_path / "data"
+    path.mkdir()
+    rows = {
+        "dapo_math_17k": [{"problem": f"What is {i}?", "answer": i} for i in range(8)]
+        + [{"problem": "too long " * 9, "answer": 1}],
+        "aime24": [{"problem": f"How many are {i}?", "answer": i} for i in range(30)],
+    }
+    for name, lines in rows.items():
+        (path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def math(folder: Path, *overrides: str) -> RunSpec:
+    return spec("scale=paper", "task.benchmarks=[aime24]", f"task.data_path={folder}", *TINY, *overrides)
+
+
+@pytest.mark.parametrize("regime", ["drift", "skills-drift"])
+def test_arithmetic_is_the_local_stream_row_by_row(regime: str, tmp_path: Path) -> None:
+    run = spec("scale=verl-cpu", f"regime={regime}", "seed=3", *TINY)
+    train, held_out = written(run, tmp_path)
+    local = benchmarks.of(spec("backend=local", "scale=verl-cpu", f"regime={regime}", "seed=3", *TINY))
+    expected = local.training(3, 0, 8)
+    assert [row["extra_info"]["problem"] for row in train] == [problem.text for problem in expected]
+    assert [row["prompt"] for row in train] == [[{"role": "user", "content": problem.text}] for problem in expected]
+    assert [row["reward_model"]["ground_truth"] for row in train] == [problem.gold for problem in expected]
+    assert [row["extra_info"]["index"] for row in train] == list(range(8))
+    tiers = local.tiers(3)
+    assert [(row["data_source"], row["extra_info"]["problem"]) for row in held_out] == [
+        (tier, problem.text) for tier, problems in tiers.items() for problem in problems
+    ]
+    assert {row["extra_info"]["grader"] for row in train + held_out} == {"exact"}
+
+
+def test_there_are_problems_for_every_refill(tmp_path: Path) -> None:
+    run = spec("scale=verl-cpu", "method=dapo", *TINY)
+    assert stream_length(run) == 2 * 4 * 3
+    assert len(written(run, tmp_path)[0]) == 24
+    assert stream_length(spec("scale=verl-cpu", "method=dapo", "method.dynamic_sampling=false", *TINY)) == 8
+
+
+def test_math_goes_round_in_epochs_and_leaves_out_what_is_too_long(folder: Path, tmp_path: Path) -> None:
+    run = math(folder)
+    run = replace(run, train=replace(run.train, steps=4))
+    train, held_out = written(run, tmp_path)
+    texts = [row["extra_info"]["problem"] for row in train]
+    assert len(texts) == 16
+    assert set(texts[:8]) == set(texts[8:]) == {f"What is {i}?" for i in range(8)}
+    assert texts[:8] != texts[8:]
+    first = train[0]
+    assert first["prompt"][0]["content"].startswith("Solve the following math problem step by step.")
+    assert first["extra_info"]["problem"] in first["prompt"][0]["content"]
+    assert first["reward_model"]["ground_truth"] == first["extra_info"]["problem"][8:-1]
+    assert {row["extra_info"]["grader"] for row in train + held_out} == {"math_verify"}
+    assert [row["data_source"] for row in held_out] == ["aime24"] * 30
+    assert {row["data_source"] for row in train} == {"dapo_math_17k"}
+    expected = {problem.text for problem in data.load("aime24", folder).problems}
+    assert {row["extra_info"]["problem"] for row in held_out} == expected
+
+
+def test_another_seed_has_another_order(folder: Path, tmp_path: Path) -> None:
+    orders = []
+    for seed in (0, 1):
+        train, _ = written(math(folder, f"seed={seed}"), tmp_path)
+        orders.append([row["extra_info"]["problem"] for row in train])
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
+
+
+def test_a_later_attempt_finds_the_same_file(folder: Path, tmp_path: Path) -> None:
+    run = math(folder)
+    before = written(run, tmp_path)
+    (folder / "dapo_math_17k.jsonl").unlink()
+    assert written(run, tmp_path) == before
+
+
+def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
+    run = math(folder)
+    with pytest.raises(ConfigError, match=r"0 of 9 problems fit into train.max_prompt=2048 tokens; a batch has 4"):
+        write(Problems(run, lambda _: False), planned(run, tmp_path))
+
+
+def test_a_benchmark_that_is_not_whole(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "aime24.jsonl").read_text().splitlines(keepends=True)
+    (folder / "aime24.jsonl").write_text("".join(islice(lines, 29)))
+    with pytest.raises(ConfigError, match="aime24: 29 problems, published are 30"):
+        written(math(folder), tmp_path)
+
+
+def test_a_prompt_is_measured_in_the_models_own_tokens(tmp_path: Path) -> None:
+    model = untrained(tmp_path / "model")
+    run = spec("scale=paper", "train.max_prompt=4")
+    assert fits(run, model)("1 + 2 =")
+    assert not fits(run, model)("1 + 2 + 3 =")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.verl import checks, overrides
+from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
 
@@ -21,9 +21,8 @@ class Verl:
         return overrides.preview(spec, home)
 
     def resume_step(self, run_dir: Path) -> int:
-        """The step that verl itself resumes from: it names the newest checkpoint after having written it."""
-        newest = run_dir / "checkpoints" / "latest_checkpointed_iteration.txt"
-        return int(newest.read_text(encoding="utf-8")) if newest.exists() else 0
+        """The step of the newest whole checkpoint."""
+        return checkpoint.newest(run_dir / "checkpoints")
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train in processes of verl's own; see `launch.run`."""

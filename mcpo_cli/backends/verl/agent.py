@@ -1,0 +1,46 @@
+"""How a problem becomes a prompt in verl: one turn, tokenized as `mcpo evaluate` does it.
+
+verl's own loop needs a chat template, and special tokens of Qwen's with a Qwen3, which a model of a closed vocabulary
+lacks. Importing this registers the loop `mcpo` in the process that samples.
+"""
+
+import time
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+
+from mcpo_cli.backends.verl.overrides import AGENT
+
+
+@register(AGENT)
+class OneTurn(AgentLoopBase):
+    """See `AgentLoopBase`; `run` is called once a rollout."""
+
+    def __init__(self, *args: Any, hf_model_type: str | None = None, **options: Any) -> None:
+        # The type of a model would choose a builder of prompts that is not used here.
+        super().__init__(*args, hf_model_type=None, **options)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Sample one response to the prompt of `row`."""
+        prompt_ids, start = self._prompt(row["raw_prompt"]), time.monotonic()
+        sampled = await self.server_manager.generate(
+            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params=sampling_params
+        )
+        length = self.rollout_config.response_length
+        response_ids, logps = sampled.token_ids[:length], sampled.log_probs
+        return AgentLoopOutput(
+            prompt_ids=prompt_ids,
+            response_ids=response_ids,
+            response_mask=[1] * len(response_ids),
+            response_logprobs=logps[:length] if logps else None,
+            num_turns=2,
+            metrics={"generate_sequences": time.monotonic() - start},
+            extra_fields=sampled.extra_fields,
+        )
+
+    def _prompt(self, messages: Any) -> list[int]:
+        if self.tokenizer.chat_template is None:
+            return list(self.tokenizer("".join(message["content"] for message in messages))["input_ids"])
+        turns = [dict(message) for message in messages]
+        return list(self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))

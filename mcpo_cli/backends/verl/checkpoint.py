@@ -1,0 +1,60 @@
+"""verl's checkpoints below `<run>/checkpoints`: which are whole, and which one verl resumes from.
+
+verl writes file after file into `global_step_<n>`; the seal, written last, names them with their sizes.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from mcpo_cli.backends.verl.overrides import KEPT_CHECKPOINTS
+from mcpo_cli.runs.journal import read_json, write_atomic
+
+SEAL = "sealed.json"
+POINTER = "latest_checkpointed_iteration.txt"
+"""The file from which verl reads the step that it resumes from."""
+
+
+def folder(root: Path, step: int) -> Path:
+    """Where the checkpoint of `step` is."""
+    return root / f"global_step_{step}"
+
+
+def seal(root: Path, step: int) -> None:
+    """Mark the checkpoint of `step` as whole, and remove all but the newest that are."""
+    final = folder(root, step)
+    sizes = {str(path.relative_to(final)): path.stat().st_size for path in _files(final)}
+    write_atomic(final / SEAL, json.dumps({"step": step, "bytes": sizes}))
+    for old in whole(root)[:-KEPT_CHECKPOINTS]:
+        shutil.rmtree(folder(root, old))
+
+
+def whole(root: Path) -> list[int]:
+    """The steps of all whole checkpoints, in order."""
+    steps = (int(path.name.removeprefix("global_step_")) for path in root.glob("global_step_*"))
+    return sorted(step for step in steps if _is_whole(folder(root, step)))
+
+
+def newest(root: Path) -> int:
+    """The step of the newest whole checkpoint, 0 where there is none."""
+    return max(whole(root), default=0)
+
+
+def choose(root: Path) -> None:
+    """Make verl resume from the newest whole checkpoint, or begin where there is none."""
+    if step := newest(root):
+        write_atomic(root / POINTER, str(step))
+    else:
+        (root / POINTER).unlink(missing_ok=True)
+
+
+def _is_whole(found: Path) -> bool:
+    try:
+        sizes = read_json(found / SEAL)["bytes"]
+        return all((found / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _files(found: Path) -> list[Path]:
+    return sorted(path for path in found.rglob("*") if path.is_file() and path.name != SEAL)

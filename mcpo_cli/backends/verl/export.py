@@ -1,0 +1,66 @@
+"""verl's sharded checkpoints as Hugging Face folders.
+
+verl's own merger rounds every weight to bfloat16; here a policy is written in the format that it was sampled in.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mcpo_cli.backends.verl import checkpoint
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
+    """Write the policy of the checkpoint of `step` below `root` to the folder `target`, whole or not at all.
+
+    Raises:
+        ConfigError: there is no whole checkpoint of that step.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    if step not in (steps := checkpoint.whole(root)):
+        known = ", ".join(map(str, steps)) or "there is none"
+        raise ConfigError(f"no whole checkpoint of step {step} in {root} ({known})")
+    actor = checkpoint.folder(root, step) / "actor"
+    dtype = torch.float32 if spec.compute.device == "cpu" else torch.bfloat16
+    config = AutoConfig.from_pretrained(actor / "huggingface")
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+    model.load_state_dict({name: value.to(dtype) for name, value in _weights(actor).items()}, assign=True)
+    model.tie_weights()
+    part = target.with_name(f".{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    model.save_pretrained(part)
+    AutoTokenizer.from_pretrained(actor / "huggingface").save_pretrained(part)
+    shutil.rmtree(target, ignore_errors=True)
+    part.rename(target)
+
+
+def _weights(actor: Path) -> dict[str, torch.Tensor]:
+    """All weights, put together from the shards of the ranks."""
+    import torch
+    from torch.distributed.tensor import DTensor, Shard
+
+    def rank(path: Path) -> int:
+        return int(path.stem.rpartition("_")[2])
+
+    paths = sorted(actor.glob("model_world_size_*_rank_*.pt"), key=rank)
+    # Pickles, but of our own making: verl has no other format.
+    shards = [torch.load(path, map_location="cpu", weights_only=False) for path in paths]
+    weights = {}
+    for name, first in shards[0].items():
+        if not isinstance(first, DTensor):
+            weights[name] = first
+            continue
+        local = [shard[name]._local_tensor for shard in shards]
+        (placement,) = first.placements
+        weights[name] = torch.cat(local, placement.dim) if isinstance(placement, Shard) else local[0]
+    return weights

@@ -1,0 +1,102 @@
+"""What a step of verl leaves behind, as rows of the journal under the local backend's names; verl's own as `verl/...`."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.backends import measure
+from mcpo_cli.backends.verl import groups
+from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl.groups import Group
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import eval_steps
+from mcpo_cli.runs.journal import JournalWriter
+from mcpo_cli.store.records import EvalRow, StepRow
+
+OURS = ("train/", "mastery/", "hinge/", "weight/")
+PHASES = {
+    "gen": "sample",
+    "update_weights": "sample",
+    "old_log_prob": "update",
+    "adv": "update",
+    "update_actor": "update",
+}
+"""verl's timers as the local backend's phases; what is left of the step is `record`."""
+
+
+class Records:
+    """Writes the journal of one attempt, from inside verl's trainer."""
+
+    def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
+        self.spec = spec
+        self._journal = JournalWriter(attempt_dir)
+        self._channel = Channel(attempt_dir)
+        self._durable: int | None = None
+        self._phase = "starting"
+
+    def phase(self, text: str) -> None:
+        """What the run does now."""
+        self._phase = text
+        self._channel.tell(text, self._durable)
+
+    def durable(self, step: int) -> None:
+        """A checkpoint now covers everything up to `step`."""
+        self._durable = step
+        self._channel.tell(self._phase, step)
+
+    def asked_to_stop(self) -> bool:
+        """Whether the run was asked to end."""
+        return self._channel.asked_to_stop()
+
+    def step(
+        self,
+        step: int,
+        kept: Sequence[Group],
+        discarded: Sequence[Group],
+        metrics: Mapping[str, Any],
+        timing: Mapping[str, float],
+        tokenizer: Any,
+    ) -> None:
+        """All rows of one global step. discarded: groups that dynamic sampling threw away."""
+        everything = sorted([*kept, *discarded], key=lambda group: group.prompt.order)
+        graded = groups.graded(everything, tokenizer.eos_token_id)
+        in_batch = {i for i, group in enumerate(everything) if any(group is other for other in kept)}
+        self._journal.rows("groups", step, measure.group_rows(step, graded, in_batch))
+        if step in eval_steps(self.spec):
+            shown = everything[: self.spec.compute.sample_groups]
+            texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
+            self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
+        row = {
+            **{name if name.startswith(OURS) else f"verl/{name}": float(value) for name, value in metrics.items()},
+            **measure.sampled(graded, metrics["train/entropy"]),
+            **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
+            **measure.speed(_seconds(timing), float(graded.length_PG.sum())),
+        }
+        self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
+
+    def evaluation(self, step: int, found: Sequence[Group]) -> None:
+        """One row a held-out problem."""
+        rows = [
+            EvalRow(
+                step=step,
+                tier=group.prompt.tier,
+                problem=group.prompt.problem.text,
+                n=len(group.correct),
+                c=sum(group.correct),
+            )
+            for group in found
+        ]
+        self._journal.rows("eval", step, rows)
+
+    def close(self) -> None:
+        """Flush to the disk itself."""
+        self._journal.close()
+
+
+def _seconds(timing: Mapping[str, float]) -> dict[str, float]:
+    seconds = dict.fromkeys(("sample", "update"), 0.0)
+    for name, value in timing.items():
+        if phase := PHASES.get(name):
+            seconds[phase] += value
+    return {**seconds, "record": max(0.0, timing["step"] - sum(seconds.values()))}

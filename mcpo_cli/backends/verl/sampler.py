@@ -1,0 +1,42 @@
+"""verl's replay buffer, which also filters groups under dynamic sampling, with eyes on what it throws away."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from mcpo_cli.errors import RunFailed
+
+POLL_SECONDS = 0.1
+"""verl's default of 2 s is most of a step of a small model."""
+WATCH_SECONDS = 10.0
+
+
+class Sampler(ReplayBuffer):
+    """See `ReplayBuffer`.
+
+    discard: called with the ids of finished groups that are about to be thrown away.
+    watch: called now and then while it waits; raises where nobody is left to wait for.
+    """
+
+    def __init__(self, discard: Callable[[set[str]], None], watch: Callable[[], None], **options: Any) -> None:
+        super().__init__(poll_interval=POLL_SECONDS, **options)
+        self._discard, self._watch, self._watched = discard, watch, time.monotonic()
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        # verl would go on with what is left of the group, as if nothing had happened.
+        if failed := self.failure_keys[partition_id]:
+            raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed)} prompts")
+        return super()._terminal_eviction_reasons(global_steps, partition_id)
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        if partition_id == "train" and uids:
+            self._discard(uids)
+        super()._clear_groups(partition_id, uids)
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        if time.monotonic() - self._watched > WATCH_SECONDS:
+            self._watch()
+            self._watched = time.monotonic()
+        return float(super()._wait_for_next_poll(partition_id, last_debug_time))

@@ -1,0 +1,234 @@
+"""verl's synchronous trainer with our loop, batches, advantages, loss and records.
+
+The loop is our own, so that what is recorded, evaluated and saved comes in the order in which a run can be resumed;
+sampling, log-probabilities, the engine and the checkpoints are verl's.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from omegaconf import open_dict
+from tensordict import TensorDict
+from verl.trainer.ppo.v1 import register_trainer
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils as tu
+from verl.utils.metric import reduce_metrics
+from verl.utils.py_functional import rename_dict
+from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+from verl.utils.skip import SkipManager
+
+from mcpo_cli.backends import measure
+from mcpo_cli.backends.verl import checkpoint, groups, watch
+from mcpo_cli.backends.verl.groups import Group, Prompt
+from mcpo_cli.backends.verl.loss import FACTS, METRIC, facts, loss, merged
+from mcpo_cli.backends.verl.overrides import TRAINER
+from mcpo_cli.backends.verl.records import Records
+from mcpo_cli.backends.verl.sampler import Sampler
+from mcpo_cli.config.load import from_dict
+from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.methods import MiniBatch
+from mcpo_cli.runs.attempts import eval_steps
+from mcpo_cli.runs.journal import read_json
+
+
+@register_trainer(TRAINER)
+class Trainer(PPOTrainerSync):
+    """One run. prompts, discarded: given out in this step, and the groups that dynamic sampling threw away."""
+
+    def __init__(self, config: Any) -> None:
+        attempt = Path(config.mcpo.attempt)
+        self.spec = from_dict(read_json(attempt / "spec.json"))
+        with open_dict(config):
+            # verl compares it with this name; ours has done its work.
+            config.trainer.v1.trainer_mode = "sync"
+        self.prompts: dict[str, Prompt] = {}
+        self.discarded: list[Group] = []
+        super().__init__(config)
+        self.records = Records(self.spec, attempt)
+        self.curr_step_profile = False
+
+    def _build_replay_buffer(self) -> Sampler:
+        dynamic = self.spec.method.dynamic_sampling
+        return Sampler(
+            discard=self._discard,
+            watch=lambda: watch.alive(self),
+            trainer_mode="sync",
+            trainer_config={},
+            max_off_policy_threshold=None,
+            max_off_policy_strategy="drop",
+            sampler_kwargs={},
+            refill_fn=self._add_prompts_to_generate,
+            filter_groups_metric="acc" if dynamic else None,
+            train_batch_size=self.spec.train.prompts,
+            gen_batch_size=1 if dynamic else self.spec.train.prompts,
+        )
+
+    def _setup(self) -> None:
+        self.records.phase("loading the model")
+        super()._setup()
+        self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
+        if self.global_steps == 0:
+            # verl's warm-up gives the first step rate 0, ours the first share of the full one.
+            watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        """From the checkpoint's step to the last one; see `mcpo_cli.backends.local.train`, which reads the same.
+
+        Raises:
+            Interrupted: somebody asked to stop; a checkpoint was written. RunFailed: the run cannot go on.
+        """
+        self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
+        SkipManager.init(self.config)
+        if self.global_steps == 0:
+            self.evaluate()
+        while self.global_steps < steps:
+            if self.records.asked_to_stop():
+                if self.global_steps:
+                    self.save()
+                raise Interrupted(f"stopped after step {self.global_steps} of {steps}")
+            self.global_steps += 1
+            self.records.phase(f"step {self.global_steps} of {steps}")
+            self.global_step()
+            if self.global_steps in eval_steps(self.spec):
+                self.evaluate()
+            if self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps:
+                self.save()
+        self.records.close()
+
+    def global_step(self) -> None:
+        """One batch of rollouts, the gradient steps on it, one row of metrics."""
+        self.prompts, self.discarded, self.timing_raw, metrics = {}, [], {}, dict[str, Any]()
+        start = time.monotonic()
+        batch = self.step(metrics, self.timing_raw)
+        self.on_step_end()
+        self.timing_raw["step"] = time.monotonic() - start
+        self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
+        kept = list(groups.read(batch.keys, batch.partition_id, self.prompts).values())
+        entropies = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy"])
+        metrics["train/entropy"] = float(entropies["entropy"].values().mean())
+        tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        self.records.step(self.global_steps, kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
+
+    def evaluate(self) -> None:
+        """All held-out problems under the current policy.
+
+        Raises:
+            RunFailed: a rollout or its grading raised an error.
+        """
+        self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
+        found: list[Group] = []
+        for rows in self.val_dataloader:
+            rows["uid"] = np.array([f"eval{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
+            known = groups.prompts(rows, 0)
+            batch = tu.get_tensordict(rows)
+            tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
+            tu.assign_non_tensor_data(batch, "validate", True)
+            tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
+            tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
+            self.agent_loop_manager.generate_sequences(batch)
+            done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
+            found += groups.read(done.keys, "val", known).values()
+            tq.kv_clear(keys=done.keys, partition_id="val")
+        self.records.evaluation(self.global_steps, found)
+
+    def save(self) -> None:
+        """Write a checkpoint of the current step, after which its records are final."""
+        self.records.phase(f"checkpoint of step {self.global_steps}")
+        self._save_checkpoint()
+        checkpoint.seal(Path(self.config.trainer.default_local_dir), self.global_steps)
+        self.records.durable(self.global_steps)
+
+    def _submit_batch_to_rollout(self, batch: Any) -> int:
+        train = self.spec.train
+        if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
+            raise RunFailed(
+                f"step {self.global_steps}: dynamic sampling did not find {train.prompts} prompts with mixed answers "
+                f"in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right or all wrong",
+                fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
+            )
+        self.prompts |= groups.prompts(batch, len(self.prompts))
+        return int(super()._submit_batch_to_rollout(batch))
+
+    def _discard(self, uids: set[str]) -> None:
+        keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]
+        self.discarded += groups.read(keys, "train", self.prompts).values()
+
+    def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
+        """Whole groups to mini-batches in the order of the stream; each rank as many sequences, about as many tokens.
+
+        verl would spread a group over mini-batches, whose totals then depended on the number of ranks.
+        """
+        ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
+        tokens = [tag["seq_len"] for tag in batch.tags]
+        order = sorted(range(len(tokens)), key=lambda i: self.prompts[groups.uid_of(batch.keys[i])].order)
+        size = self.spec.train.mini_batch * self.spec.train.rollouts
+        shares: list[list[int]] = [[] for _ in range(ranks)]
+        for start in range(0, len(order), size):
+            part = order[start : start + size]
+            balanced = get_seqlen_balanced_partitions([tokens[i] for i in part], k_partitions=ranks, equal_size=True)
+            for share, chosen in zip(shares, balanced, strict=True):
+                share += [part[i] for i in chosen]
+        batch.reorder([i for share in shares for i in share])
+        return batch
+
+    def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
+        found = list(groups.read(batch.keys, batch.partition_id, self.prompts).items())
+        batch_graded = groups.graded([group for _, group in found], self.tokenizer.eos_token_id)
+        advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
+        metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))
+        place = {uid: i for i, (uid, _) in enumerate(found)}
+        mastered_P = batch_graded.correct_PG.all(-1)
+        self.mastered = int(mastered_P.sum())
+        totals = self._totals(mastered_P, batch_graded.length_PG)
+        values, rows = [], []
+        for key in batch.keys:
+            uid, rollout = groups.uid_of(key), int(key.split("_")[1])
+            i = place[uid]
+            values.append(advantage_PG[i, rollout].float().expand(int(batch_graded.length_PG[i, rollout])).clone())
+            rows.append(facts(i, bool(mastered_P[i]), totals[i // self.spec.train.mini_batch]))
+        nested = torch.nested.as_nested_tensor(values, layout=torch.jagged)
+        fields = {"advantages": nested, "returns": nested.clone(), FACTS: torch.tensor(rows)}
+        return tq.kv_batch_put(
+            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch))
+        )
+
+    def _totals(self, mastered_P: torch.Tensor, length_PG: torch.Tensor) -> list[MiniBatch]:
+        """Of each mini-batch."""
+        size, G = self.spec.train.mini_batch, self.spec.train.rollouts
+        parts = zip(mastered_P.split(size), length_PG.split(size), strict=True)
+        return [MiniBatch(length.numel(), int(length.sum()), int(mastered.sum()) * G) for mastered, length in parts]
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """The gradient steps of a global step: verl's, but for what the loss reports."""
+        train = self.spec.train
+        sequences = train.mini_batch * train.rollouts
+        batch.extra_info.update(
+            {
+                "calculate_entropy": False,
+                "distillation_use_topk": False,
+                "distillation_only": False,
+                "global_batch_size": sequences,
+                "mini_batch_size": sequences,
+                "epochs": 1,
+                "seed": 0,
+                "dataloader_kwargs": {"shuffle": False},
+                "temperature": train.temperature,
+            }
+        )
+        output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
+        sums, felt = merged(output.pop(METRIC))
+        sums.add("hinge/prompts_felt", len(felt), self.mastered if self.spec.method.anchors_mastered else 0)
+        metrics.update(sums.means())
+        warm = min(1.0, self.global_steps / train.lr_warmup_steps) if train.lr_warmup_steps else 1.0
+        metrics["train/lr"] = train.lr * warm
+        metrics["train/grad_norm"] = float(np.mean(output["grad_norm"]))
+        output = rename_dict(output, "actor/")
+        output["perf/mfu/actor"] = output.pop("actor/mfu")
+        metrics.update(reduce_metrics(output))
+        return batch

@@ -25,10 +25,10 @@ check: setup ## Lint, format check and strict types
 	$(BIN)/mypy
 
 test: setup ## Quick tests, under three minutes
-	$(BIN)/pytest -n 2 -m "not slow and not vllm" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl" $(ARGS)
 
-test-all: setup ## All tests but those of test-vllm
-	$(BIN)/pytest -n 2 -m "not vllm" $(ARGS)
+test-all: setup ## All tests but those of test-vllm and test-verl
+	$(BIN)/pytest -n 2 -m "not vllm and not verl" $(ARGS)
 
 setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM on a processor (4 GB)
 

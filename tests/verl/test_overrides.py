@@ -1,0 +1,81 @@
+"""Our overrides against verl's own configuration: no key that it does not know, no value that it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.errors import ConfigCompositionException
+from omegaconf import OmegaConf
+from packaging.requirements import Requirement
+
+from mcpo_cli.backends.verl import overrides, pins
+from mcpo_cli.config.load import groups, load
+
+pytestmark = pytest.mark.verl
+HOME = Path("/a home/with 'quotes'/mcpo")
+SCALES = ("paper", "one-gpu", "verl-cpu")
+
+
+def composed(words: list[str]) -> Any:
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=words)
+
+
+@pytest.mark.parametrize("method", groups()["method"])
+@pytest.mark.parametrize("scale", SCALES)
+def test_verl_has_every_key_and_takes_every_value_as_it_was_meant(scale: str, method: str) -> None:
+    (spec,) = load([f"scale={scale}", f"method={method}"])
+    paths = overrides.planned(spec, HOME)
+    config = composed(overrides.overrides(spec, paths))
+    rows = {key.lstrip("+"): value for key, value in overrides.table(spec, paths).items() if "hydra." not in key}
+    assert {key: OmegaConf.select(config, key) for key in rows} == rows
+    OmegaConf.resolve(config)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_verl_finds_no_contradiction(scale: str) -> None:
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    (spec,) = load([f"scale={scale}"])
+    config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
+    assert not need_critic(config)
+    assert not need_reference_policy(config)
+    validate_config(config, use_reference_policy=False, use_critic=False)
+    actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+    assert actor.engine.strategy == "fsdp2"
+    assert actor.optim.clip_grad == spec.train.grad_clip
+    assert omega_conf_to_dataclass(config.actor_rollout_ref.rollout).val_kwargs.n == spec.eval.samples
+
+
+def test_a_cluster_that_is_there_is_joined() -> None:
+    (spec,) = load(["scale=paper", "cluster.ray_address=10.0.0.1:6379"])
+    ray = composed(overrides.overrides(spec, overrides.planned(spec, HOME))).ray_kwargs.ray_init
+    assert (ray.address, ray.num_cpus) == ("10.0.0.1:6379", None)
+    assert "num_gpus" not in ray
+
+
+def test_a_key_that_verl_lacks_is_refused() -> None:
+    with pytest.raises(ConfigCompositionException):
+        composed(["actor_rollout_ref.rollout.no_such_key=1"])
+
+
+def test_the_versions_are_those_of_verls_metadata() -> None:
+    from importlib.metadata import requires
+
+    stated = [Requirement(line) for line in requires("verl") or []]
+    core = {found.name: found.specifier for found in stated if found.marker is None}
+    for package in ("transformers", "tensordict", "ray", "numpy"):
+        assert str(core[package]) == str(Requirement(package + pins.CORE[package]).specifier)
+    for package, extra in {
+        "torch": "vllm",
+        "vllm": "vllm",
+        "flash-attn": "flash-attn-cu130torch211",
+        "TransferQueue": "verl-core",
+    }.items():
+        wanted = {**pins.CORE, **pins.GPU}[package]
+        found = [entry for entry in stated if entry.name == package and entry.marker]
+        assert [
+            str(entry.specifier) for entry in found if entry.marker and entry.marker.evaluate({"extra": extra})
+        ] == [str(Requirement(package + wanted).specifier)]

@@ -25,6 +25,7 @@ BAR_WIDTH = 120
 """Columns from which on a running cell has a bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
+STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 
 
 def print_json(document: Any) -> None:

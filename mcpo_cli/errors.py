@@ -4,7 +4,7 @@
 |----------------|------|----------------------------------------------------------------|
 | `ConfigError`  | 2    | bad input: nothing was started                                 |
 | `RunFailed`    | 1    | a run ended in an error; its records are kept, it can continue |
-| `Findings`     | 1    | an audit found what would corrupt a metric                     |
+| `Findings`     | 1    | `data audit` or `doctor` found what must be mended first       |
 | `MissingCells` | 3    | a table was asked for, but runs that fill it are not done      |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
@@ -52,7 +52,7 @@ class RunFailed(McpoError):
 
 
 class Findings(McpoError):
-    """An audit is done, and a metric measured on the audited data would be wrong; the report says why."""
+    """A look at data or at the machine is done, and what it found must be mended first; the report says what."""
 
     exit_code = 1
 

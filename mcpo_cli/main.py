@@ -12,6 +12,7 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import data, runs
 from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.grade import grade
 from mcpo_cli.commands.options import OverridesCommand
@@ -44,6 +45,7 @@ app.command()(grade)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.command()(ui)
+app.command()(doctor)
 
 
 @app.callback(invoke_without_command=True)

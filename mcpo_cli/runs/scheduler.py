@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli import backends
+from mcpo_cli import backends, machine
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts
@@ -229,8 +229,7 @@ def slots(plan: Plan) -> int:
     compute = spec.compute
     if spec.backend == "verl":
         return compute.parallel or (len(plan.cells) if spec.cluster.launcher == "slurm" else 1)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return compute.parallel or max(1, cores // compute.threads)
+    return compute.parallel or max(1, machine.cores() // compute.threads)
 
 
 @contextmanager

@@ -1,0 +1,187 @@
+"""What this machine has of what mcpo needs, and the command that mends what it lacks. Writes nothing."""
+
+import os
+import platform
+import resource
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from packaging.requirements import Requirement
+
+from mcpo_cli import machine
+from mcpo_cli.backends.verl import pins
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.home import location
+
+DISTRIBUTION = "mcpo-cli"
+GIB = 2**30
+LEAST_DISK = LEAST_MEMORY = 2 * GIB
+"""For the local engine and its journals."""
+LEAST_SHARED = GIB
+"""Ray keeps objects in shared memory; a container has 64 MiB of it unless told otherwise."""
+LEAST_FILES, LEAST_PROCESSES = 65536, 4096
+"""Ray's own advice, and what its workers and vLLM's use with eight GPUs."""
+HUB_SECONDS = 5.0
+INSTALL_VERL = 'pip install "mcpo-cli[verl]"  (an environment of its own)'
+
+State = Literal["ok", "missing", "wrong"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One thing. needed_by: `local` is needed for anything at all; without `verl` and `hub` much still works."""
+
+    name: str
+    needed_by: Literal["local", "verl", "hub"]
+    state: State
+    found: str
+    fix: str = ""
+
+
+def examine() -> list[Line]:
+    """Every line, in the order in which to mend them."""
+    gpus = machine.gpus()
+    return [*_python(), *_cuda(gpus), *_stack(gpus), *_store(), *_hub(), *_room(), *_limits()]
+
+
+def _python() -> Iterator[Line]:
+    """Python itself, and mcpo's own requirements against what is installed."""
+    about = metadata.metadata(DISTRIBUTION)
+    version, wanted = platform.python_version(), about["Requires-Python"]
+    yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
+    stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
+    own = {found.name: str(found.specifier) for found in stated if found.marker is None}
+    shown = ("torch", "transformers", "mlflow")
+    for name in shown:
+        yield _held(name, "local", pins.installed(name), own.pop(name), "make setup")
+    bad = [
+        line
+        for name, wanted in own.items()
+        if (line := _held(name, "local", pins.installed(name), wanted, "")).state != "ok"
+    ]
+    if bad:
+        told = ", ".join(f"{line.name} {line.found}" for line in bad)
+        yield Line("other packages", "local", bad[0].state, told, "make setup")
+    else:
+        yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
+
+
+def _cuda(gpus: list[machine.Gpu]) -> Iterator[Line]:
+    if gpus:
+        names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
+        yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
+    else:
+        yield Line("GPUs", "verl", "missing", "none", "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")
+    if pins.installed("torch") is None:
+        return
+    import torch
+
+    built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch is built without CUDA"
+    if torch.cuda.is_available():
+        yield Line("CUDA", "verl", "ok", built)
+    else:
+        state: State = "wrong" if gpus else "missing"
+        yield Line("CUDA", "verl", state, f"{built}; it sees no GPU", INSTALL_VERL if gpus else "")
+
+
+def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
+    """verl and what it works with; its exact pins are for GPUs."""
+    wanted = {**pins.CORE, **(pins.GPU if gpus else {})}
+    # On a machine without GPUs torch has its line already.
+    for package in (name for name in {**pins.CORE, **pins.GPU} if gpus or name != "torch"):
+        found = pins.installed(package)
+        if package in wanted:
+            yield _held(package, "verl", found, wanted[package], INSTALL_VERL)
+        else:
+            yield Line(package, "verl", "ok" if found else "missing", found or "not installed (for GPUs)")
+
+
+def _store() -> Iterator[Line]:
+    """The MLflow store that runs would be written to; a database is not made for a look."""
+    setting = os.environ.get("MLFLOW_TRACKING_URI", "")
+    database = location() / "mlflow.db"
+    if not setting and not database.exists():
+        yield Line("MLflow store", "local", "ok", f"{database} (made by the first run)")
+        return
+    from mcpo_cli.store.connection import OFFLINE, Connection
+
+    if setting == OFFLINE:
+        yield Line("MLflow store", "local", "ok", "offline: journals only")
+        return
+    try:
+        connection = Connection(setting or f"sqlite:///{database}")
+        connection.check()
+    except ConfigError as error:
+        yield Line("MLflow store", "local", "wrong", error.message, error.fix or "")
+    else:
+        yield Line("MLflow store", "local", "ok", connection.shown)
+
+
+def _hub() -> Iterator[Line]:
+    import httpx
+    from huggingface_hub import constants
+
+    fix = "task.data_path=FOLDER model.path=FOLDER  (copies from where there is a network), or HF_ENDPOINT=MIRROR"
+    if constants.HF_HUB_OFFLINE:
+        yield Line("hub", "hub", "missing", "HF_HUB_OFFLINE forbids it; what is in the cache can be used", fix)
+        return
+    try:
+        code = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS, follow_redirects=True).status_code
+    except httpx.HTTPError as error:
+        yield Line("hub", "hub", "missing", f"{constants.ENDPOINT}: {error or type(error).__name__}", fix)
+        return
+    is_there = code < httpx.codes.INTERNAL_SERVER_ERROR
+    yield Line(
+        "hub", "hub", "ok" if is_there else "wrong", f"{constants.ENDPOINT} answers {code}", "" if is_there else fix
+    )
+
+
+def _room() -> Iterator[Line]:
+    home = location()
+    folder = next(path for path in (home, *home.parents) if path.exists())
+    writable = os.access(folder, os.W_OK)
+    found = f"{home}" if writable else f"{home} cannot be written"
+    yield Line("MCPO_HOME", "local", "ok" if writable else "wrong", found, "" if writable else "MCPO_HOME=FOLDER")
+    free = shutil.disk_usage(folder).free
+    yield _enough("disk", "local", free, LEAST_DISK, "MCPO_HOME=FOLDER on a larger disk")
+    memory = psutil.virtual_memory()
+    yield _enough("memory", "local", memory.available, LEAST_MEMORY, "end other programs")
+    shared = Path("/dev/shm")
+    if shared.exists():
+        total = shutil.disk_usage(shared).total
+        yield _enough("shared memory", "verl", total, LEAST_SHARED, "docker run --shm-size=16g ...")
+
+
+def _limits() -> Iterator[Line]:
+    yield Line("cores", "local", "ok", str(machine.cores()))
+    limits = (
+        ("open files", resource.RLIMIT_NOFILE, LEAST_FILES, "n"),
+        ("processes", resource.RLIMIT_NPROC, LEAST_PROCESSES, "u"),
+    )
+    for name, kind, least, letter in limits:
+        soft, _ = resource.getrlimit(kind)
+        is_enough = soft == resource.RLIM_INFINITY or soft >= least
+        found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft}; wanted: {least}"
+        fix = "" if is_enough else f"ulimit -{letter} {least}"
+        yield Line(f"limit of {name}", "verl", "ok" if is_enough else "wrong", found, fix)
+
+
+def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, wanted: str, fix: str) -> Line:
+    """A version against the range that is wanted."""
+    if version is None:
+        return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
+    if not pins.fits(version, wanted):
+        return Line(name, needed_by, "wrong", f"{version}; wanted: {wanted}", fix)
+    return Line(name, needed_by, "ok", version)
+
+
+def _enough(name: str, needed_by: Literal["local", "verl"], size: int, least: int, fix: str) -> Line:
+    found = f"{size / GIB:.1f} GiB"
+    if size < least:
+        return Line(name, needed_by, "wrong", f"{found}, at least {least / GIB:.0f} are wanted", fix)
+    return Line(name, needed_by, "ok", found)

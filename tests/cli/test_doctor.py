@@ -1,0 +1,137 @@
+"""`mcpo doctor`: each thing a machine has or lacks, said truly, and what mends it."""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli import doctor, machine
+from mcpo_cli.backends.verl import pins
+from mcpo_cli.machine import Gpu
+from tests.cli.conftest import MCPO, Cli
+
+NO_HUB = {"HF_HUB_OFFLINE": "1"}
+GIB = 2**30
+
+
+def lines(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
+    return {(line["needed_by"], line["name"]): line for line in document["lines"]}
+
+
+class Head(BaseHTTPRequestHandler):
+    """Answers every HEAD request with the status that the server was made with."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(int(str(self.server.server_name)))
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An address that answers with the status of the test's parameter."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Head)
+    server.server_name = str(request.param)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_machine_that_can_train_here(cli: Cli) -> None:
+    result = cli("doctor", **NO_HUB)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(cli("doctor", "--json", **NO_HUB).stdout)
+    assert document["ok"] is True
+    found = lines(document)
+    assert {line["state"] for (needed_by, _), line in found.items() if needed_by == "local"} == {"ok"}
+    assert found["local", "Python"]["found"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (made by the first run)"
+    assert found["hub", "hub"]["state"] == "missing"
+    for name in ("GPUs", "CUDA", "verl", "vllm", "ray", "flash-attn", "limit of open files"):
+        assert name in result.stdout
+        assert ("verl", name) in found
+    assert cli.untouched()
+
+
+def test_what_is_needed_for_anything_fails(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    home = str(tmp_path / "file" / "home")
+    result = cli("doctor", "--json", MCPO_HOME=home, MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
+    assert result.returncode == 1
+    document = json.loads(result.stdout)
+    assert document["ok"] is False
+    assert document["error"]["message"] == "mcpo cannot train here: MLflow store, MCPO_HOME"
+    assert lines(document)["local", "MCPO_HOME"]["found"] == f"{home} cannot be written"
+    assert "Traceback" not in result.stderr
+
+
+def test_a_store_that_cannot_be_used(cli: Cli) -> None:
+    result = cli("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
+    assert result.returncode == 1
+    line = lines(json.loads(result.stdout))["local", "MLflow store"]
+    assert line["state"] == "wrong"
+    assert "mcpo runs sync" in line["fix"]
+
+
+@pytest.mark.parametrize(("hub", "state"), [(200, "ok"), (302, "ok"), (503, "wrong")], indirect=["hub"])
+def test_the_hub_that_is_asked(cli: Cli, hub: str, state: str) -> None:
+    line = lines(json.loads(cli("doctor", "--json", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0").stdout))["hub", "hub"]
+    assert line["state"] == state
+    assert hub in line["found"]
+
+
+def test_a_hub_that_is_not_there(cli: Cli) -> None:
+    document = json.loads(cli("doctor", "--json", HF_ENDPOINT="http://127.0.0.1:1", HF_HUB_OFFLINE="0").stdout)
+    assert lines(document)["hub", "hub"]["state"] == "missing"
+    assert "model.path=FOLDER" in lines(document)["hub", "hub"]["fix"]
+
+
+def test_limits_of_the_shell(cli: Cli) -> None:
+    command = f"ulimit -n 512; {' '.join(MCPO)} doctor --json"
+    env = cli.env | NO_HUB
+    done = subprocess.run(["bash", "-c", command], env=env, capture_output=True, text=True, check=True)
+    line = lines(json.loads(done.stdout))["verl", "limit of open files"]
+    assert (line["state"], line["found"]) == ("wrong", "512; wanted: 65536")
+    assert line["fix"] == "ulimit -n 65536"
+
+
+def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, doctor.Line]:
+    """The lines about verl on a machine with these packages and GPUs."""
+    monkeypatch.setattr(pins, "installed", versions.get)
+    monkeypatch.setattr(machine, "gpus", lambda: gpus)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    return {line.name: line for line in doctor.examine() if line.needed_by == "verl"}
+
+
+def test_versions_are_held_against_verls_pins(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    right = {"verl": "0.9.1", "transformers": "5.9.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}
+    right |= {"ray": "2.60.0", "numpy": "2.3.5", "torch": "2.11.0+cu130", "vllm": "0.24.0", "flash-attn": "2.8.3"}
+    h200 = [Gpu("NVIDIA H200", 141 * GIB, 140 * GIB)]
+    found = stack(monkeypatch, right, h200)
+    assert {found[name].state for name in right} == {"ok"}
+    assert found["GPUs"].found == "1: NVIDIA H200 (140 of 141 GiB free)"
+    wrong = stack(monkeypatch, {**right, "verl": "0.10.0", "torch": "2.13.0", "vllm": "0.27.1"}, h200)
+    assert {name for name in right if wrong[name].state == "wrong"} == {"verl", "torch", "vllm"}
+    assert wrong["verl"].found == "0.10.0; wanted: ==0.9.1"
+    assert "mcpo-cli[verl]" in wrong["verl"].fix
+    none = stack(monkeypatch, {}, h200)
+    assert {none[name].state for name in right} == {"missing"}
+    assert not home.exists()
+
+
+def test_pins_for_gpus_are_not_asked_of_a_machine_without(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    found = stack(monkeypatch, {"vllm": "0.27.1", "verl": "0.9.1"}, [])
+    assert found["vllm"].state == "ok"
+    assert found["verl"].state == "ok"
+    assert found["GPUs"].state == "missing"
+    assert "torch" not in found
+    assert not home.exists()

@@ -144,7 +144,7 @@ def _hub() -> Iterator[Line]:
 def _room() -> Iterator[Line]:
     home = location()
     folder = next(path for path in (home, *home.parents) if path.exists())
-    writable = os.access(folder, os.W_OK)
+    writable = folder.is_dir() and os.access(folder, os.W_OK)
     found = f"{home}" if writable else f"{home} cannot be written"
     yield Line("MCPO_HOME", "local", "ok" if writable else "wrong", found, "" if writable else "MCPO_HOME=FOLDER")
     free = shutil.disk_usage(folder).free

@@ -1,7 +1,7 @@
 """The loss that verl's engine calls for each micro-batch, on each rank: that of `mcpo_cli.methods`.
 
-verl averages gradients over ranks, so the loss is multiplied by their number; the weights of `TokenLoss` are global over
-the mini-batch already. So gradients do not depend on micro-batches, dynamic batch sizes or ranks.
+verl averages gradients over ranks, so the loss is multiplied by their number; the weights of `TokenLoss` are global
+over the mini-batch already. So gradients do not depend on micro-batches, dynamic batch sizes or ranks.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""What a step of verl leaves behind, as rows of the journal under the local backend's names; verl's own as `verl/...`."""
+"""What a step of verl leaves behind, as rows of the journal: under the local backend's names, verl's own as `verl/...`."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ class Records:
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
             self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         row = {
-            **{name if name.startswith(OURS) else f"verl/{name}": float(value) for name, value in metrics.items()},
+            **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
             **measure.sampled(graded, metrics["train/entropy"]),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             **measure.speed(_seconds(timing), float(graded.length_PG.sum())),
@@ -92,6 +92,15 @@ class Records:
     def close(self) -> None:
         """Flush to the disk itself."""
         self._journal.close()
+
+
+def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Each number by its name; verl counts discarded groups by their reward in a table of its own."""
+    for name, value in metrics.items():
+        if isinstance(value, Mapping):
+            yield from _flat({f"{name}/{key}": inner for key, inner in value.items()})
+        else:
+            yield name, float(value)
 
 
 def _seconds(timing: Mapping[str, float]) -> dict[str, float]:

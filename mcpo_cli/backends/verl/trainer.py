@@ -147,8 +147,9 @@ class Trainer(PPOTrainerSync):
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
             raise RunFailed(
-                f"step {self.global_steps}: dynamic sampling did not find {train.prompts} prompts with mixed answers "
-                f"in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right or all wrong",
+                f"step {self.global_steps}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers "
+                f"in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right or all "
+                "wrong",
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
         self.prompts |= groups.prompts(batch, len(self.prompts))

@@ -1,0 +1,92 @@
+"""One rank of verl's FSDP engine without Ray: loss and gradient of a recorded batch, for many methods and splits.
+
+`python -m tests.verl.engine_process FOLDER`, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Reads `batch.pt` and
+`model/` of FOLDER; rank 0 writes `ranks_<n>.pt`.
+"""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from hydra import compose, initialize_config_module
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.config import omega_conf_to_dataclass
+from verl.utils.distributed import initialize_global_process_group_ray
+from verl.workers.engine import EngineRegistry
+
+from mcpo_cli.backends.verl.loss import FACTS, loss, merged
+from mcpo_cli.backends.verl.overrides import Paths, overrides
+from mcpo_cli.config.load import load
+
+
+def engine(folder: Path) -> Any:
+    """The engine of a run's actor, with the settings that a run has."""
+    spec = load(["scale=verl-cpu", "cluster.attention=sdpa"])[0]
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides(spec, Paths(folder, folder, str(folder / "model"))))
+    model, actor = omega_conf_to_dataclass(config.actor_rollout_ref.model), config.actor_rollout_ref.actor
+    actor = omega_conf_to_dataclass(actor)
+    built = EngineRegistry.new(
+        model_type="language_model",
+        backend=actor.engine.strategy,
+        model_config=model,
+        engine_config=actor.engine,
+        optimizer_config=actor.optim,
+        checkpoint_config=actor.checkpoint,
+    )
+    built.initialize()
+    return built
+
+
+def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
+    """Some of the recorded sequences, as verl's queue hands them out."""
+    nested = {name: [batch[name][i] for i in chosen] for name in ("prompts", "responses", "old_log_probs")}
+    nested["input_ids"] = [torch.cat(pair) for pair in zip(nested["prompts"], nested["responses"], strict=True)]
+    nested["position_ids"] = [torch.arange(len(ids)) for ids in nested["input_ids"]]
+    nested["response_mask"] = [torch.ones_like(response) for response in nested["responses"]]
+    nested["loss_mask"] = nested["response_mask"]
+    nested["advantages"] = [batch["advantage_B"][i].expand(len(batch["responses"][i])).clone() for i in chosen]
+    fields = {name: torch.nested.as_nested_tensor(value, layout=torch.jagged) for name, value in nested.items()}
+    return TensorDict({**fields, FACTS: batch["facts"][chosen]}, batch_size=len(chosen))
+
+
+def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int]) -> Any:
+    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
+    data = rows(batch, chosen)
+    tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=False, use_fused_kernels=False, **split)
+    with built.train_mode():
+        built.optimizer_zero_grad()
+        output = built.forward_backward_batch(data, partial(loss, method))
+        gradient = {name: p.grad.full_tensor().clone() for name, p in built.module.named_parameters()}
+    total = torch.tensor(sum(output["loss"]))
+    torch.distributed.all_reduce(total)
+    reports = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(reports, output["metrics"]["mcpo"])
+    # As verl reports it: the mean over ranks of the losses that were multiplied by their number.
+    sums, felt = merged([report for of_rank in reports for report in of_rank])
+    return float(total) / len(reports), gradient, sums.means(), sorted(felt)
+
+
+def main(folder: Path) -> None:
+    """All methods and splits that the batch asks for."""
+    initialize_global_process_group_ray()
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    batch = torch.load(folder / "batch.pt", weights_only=False)
+    built = engine(folder)
+    mine = list(range(len(batch["responses"])))[rank::ranks]
+    found = {
+        (label, name): measure(built, batch | recorded, method, split, mine)
+        for label, method, recorded in batch["methods"]
+        for name, split in batch["splits"].items()
+    }
+    if rank == 0:
+        torch.save(found, folder / f"ranks_{ranks}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from mcpo_cli.backends.verl.overrides import KEPT_CHECKPOINTS
+from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.journal import read_json, write_atomic
 
 SEAL = "sealed.json"

@@ -1,4 +1,4 @@
-"""What a step of verl leaves behind, as rows of the journal: under the local backend's names, verl's own as `verl/...`."""
+"""What a step of verl leaves behind, in the journal: under the local backend's names, verl's own as `verl/...`."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -39,4 +39,4 @@ class Sampler(ReplayBuffer):
         if time.monotonic() - self._watched > WATCH_SECONDS:
             self._watch()
             self._watched = time.monotonic()
-        return float(super()._wait_for_next_poll(partition_id, last_debug_time))
+        return super()._wait_for_next_poll(partition_id, last_debug_time)

@@ -102,7 +102,9 @@ class Trainer(PPOTrainerSync):
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
-        self.prompts, self.discarded, self.timing_raw, metrics = {}, [], {}, dict[str, Any]()
+        self.prompts, self.discarded = {}, []
+        self.timing_raw: dict[str, float] = {}
+        metrics: dict[str, Any] = {}
         start = time.monotonic()
         batch = self.step(metrics, self.timing_raw)
         self.on_step_end()
@@ -147,13 +149,13 @@ class Trainer(PPOTrainerSync):
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
             raise RunFailed(
-                f"step {self.global_steps}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers "
-                f"in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right or all "
-                "wrong",
+                f"step {self.global_steps}: dynamic sampling found fewer than {train.prompts} prompts with mixed "
+                f"answers in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right "
+                "or all wrong",
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
         self.prompts |= groups.prompts(batch, len(self.prompts))
-        return int(super()._submit_batch_to_rollout(batch))
+        return super()._submit_batch_to_rollout(batch)
 
     def _discard(self, uids: set[str]) -> None:
         keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]

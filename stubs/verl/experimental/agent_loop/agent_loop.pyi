@@ -1,0 +1,13 @@
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+class AgentLoopOutput:
+    def __init__(self, **fields: Any) -> None: ...
+
+class AgentLoopBase:
+    def __init__(self, *args: Any, **options: Any) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
+def register(agent_name: str) -> Callable[[T], T]: ...

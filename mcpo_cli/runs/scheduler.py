@@ -1,18 +1,17 @@
 """Runs a plan: one worker process a run, a few at a time. Everything is checked before anything starts."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from mcpo_cli import backends, machine
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts
@@ -21,6 +20,7 @@ from mcpo_cli.runs.feed import feeding
 from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.progress import CellView, Progress, Tracker, View, final_metrics
+from mcpo_cli.runs.workers import LocalWorker, Worker
 from mcpo_cli.store.records import State
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.runs.worker")
@@ -76,7 +76,7 @@ class _Job:
     folder: Path
     state: State
     tracker: Tracker
-    process: subprocess.Popen[bytes] | None = None
+    process: Worker | None = None
     tried: bool = False
     told: int = 0
     error: str | None = None
@@ -98,6 +98,10 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
     folder = home()
     for cell in plan.cells:
         backends.check(cell.spec)
+    if any(cell.spec.cluster.launcher == "slurm" for cell in plan.cells):
+        from mcpo_cli.runs import slurm
+
+        slurm.check()
     with feeding(plan, display.note):
         scheduler = _Scheduler(plan, folder, display, worker)
         with _signals(scheduler.stop):
@@ -148,9 +152,9 @@ class _Scheduler:
         for job in going:
             assert job.process is not None
             if self.stops == 1:
-                job.process.send_signal(signal.SIGINT)
+                job.process.stop()
             else:
-                os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.kill()
             job.told = min(self.stops, 2)
         if going and self.stops == 1:
             self.display.note("stopping: each run writes a checkpoint first (Ctrl-C again to kill them)")
@@ -170,23 +174,26 @@ class _Scheduler:
         return next(iter(ready or waiting), None)
 
     def _start(self, job: _Job) -> None:
-        spec = job.cell.spec
+        spec = _placed(job.cell.spec)
         write_atomic(job.folder / "spec.json", json.dumps(spec.to_dict(), indent=2))
         if not (job.folder / "origin.json").exists():
             origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
             write_atomic(job.folder / "origin.json", json.dumps(origin, indent=2))
-        threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES}
-        with (job.folder / "worker.log").open("ab") as log:
-            job.process = subprocess.Popen(
-                [*self.worker, spec.run_id],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **threads, "MCPO_HOME": str(self.home)},
-                # Ctrl-C in a terminal reaches the scheduler alone, which passes it on once.
-                start_new_session=True,
-            )
+        job.process = self._worker(job)
         job.tried, job.state = True, "running"
+
+    def _worker(self, job: _Job) -> Worker:
+        """A process here, or a job of SLURM."""
+        spec = job.cell.spec
+        threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES}
+        command, environment = [*self.worker, spec.run_id], {**threads, "MCPO_HOME": str(self.home)}
+        if spec.cluster.launcher == "local":
+            return LocalWorker(command, environment, job.folder / "worker.log")
+        from mcpo_cli.runs.slurm import SlurmWorker, Task
+
+        worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, job.folder))
+        self.display.note(f"{spec.run_id}: SLURM job {worker.job_id}")
+        return worker
 
     def _follow(self, job: _Job) -> None:
         if job.process:
@@ -220,6 +227,14 @@ class _Scheduler:
         return View(self.plan.suite, cells, elapsed, makespan(left, self.slots), stopping=self.stops > 0)
 
 
+def _placed(spec: RunSpec) -> RunSpec:
+    """`spec` as its worker gets it: on several nodes of SLURM it joins the Ray cluster that its job starts."""
+    cluster = spec.cluster
+    if cluster.launcher == "local" or cluster.nodes == 1:
+        return spec
+    return replace(spec, cluster=replace(cluster, ray_address="auto"))
+
+
 def slots(plan: Plan) -> int:
     """Runs at a time: `compute.parallel`, or as many as fill the cores this process may use.
 
@@ -227,8 +242,10 @@ def slots(plan: Plan) -> int:
     """
     spec = plan.cells[0].spec
     compute = spec.compute
+    if spec.cluster.launcher == "slurm":
+        return compute.parallel or len(plan.cells)
     if spec.backend == "verl":
-        return compute.parallel or (len(plan.cells) if spec.cluster.launcher == "slurm" else 1)
+        return compute.parallel or 1
     return compute.parallel or max(1, machine.cores() // compute.threads)
 
 

@@ -1,0 +1,168 @@
+"""Workers as jobs of SLURM, through submitit (https://github.com/facebookincubator/submitit).
+
+Run folders must lie on a disk that all machines see. A job that is preempted or out of time writes a checkpoint, goes
+back into the queue and resumes from there. It goes on when the scheduler ends; a later one finds it again.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import submitit
+from submitit.core.plugins import get_executors
+from submitit.core.utils import FailedJobError, UncompletedJobError
+from submitit.helpers import DelayedSubmission
+
+from mcpo_cli.config.schema import Cluster
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.workers import begin
+
+EXECUTOR = "slurm"
+"""submitit's name for it."""
+WARNING_SECONDS = 900
+"""Between SLURM's signal and the end of the job's time."""
+STOP_SECONDS = 780
+"""Of them a worker may use so many for its checkpoint: after a global step, which can take minutes."""
+MOST_REQUEUES = 100
+"""Because the time was up; a preempted job always comes back."""
+POLL_SECONDS = 0.5
+RAY_PORT = 6379
+Ending = tuple[int, int]
+"""Exit code and process id of a worker."""
+
+
+def check() -> None:
+    """Raises ConfigError where there is no SLURM."""
+    for program in ("sbatch", "srun", "sacct"):
+        if shutil.which(program) is None:
+            wrong = f"cluster.launcher=slurm: there is no '{program}' here; is this a login node of the cluster?"
+            raise ConfigError(wrong, fix="cluster.launcher=local")
+
+
+class SlurmWorker:
+    """See `Worker`. Submits a job, or finds the one that an earlier scheduler left behind."""
+
+    pid = 0
+
+    def __init__(self, name: str, cluster: Cluster, task: "Task") -> None:
+        self._task = task
+        self._folder = task.folder / "slurm"
+        self._folder.mkdir(exist_ok=True)
+        note = self._folder / "job"
+        if note.exists():
+            kind = get_executors()[EXECUTOR].job_class
+            job = kind(self._folder, note.read_text(encoding="utf-8"), range(cluster.nodes))
+            if not job.done(force_check=True):
+                self._job = job
+                return
+        executor = submitit.AutoExecutor(self._folder, cluster=EXECUTOR, slurm_max_num_timeout=MOST_REQUEUES)
+        executor.update_parameters(name=name, **parameters(cluster))
+        task.stop_file.unlink(missing_ok=True)
+        self._job = executor.submit(task)
+        note.write_text(self._job.job_id, encoding="utf-8")
+
+    @property
+    def job_id(self) -> str:
+        """SLURM's."""
+        return str(self._job.job_id)
+
+    def poll(self) -> int | None:
+        """See `Worker`. A job that SLURM ended leaves a line in the worker's log."""
+        if not self._job.done():
+            return None
+        try:
+            code, self.pid = self._job.results()[0]
+        except (UncompletedJobError, FailedJobError) as error:
+            with self._task.log.open("a", encoding="utf-8") as log:
+                said = str(error).strip().splitlines()[-1]
+                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {said}\n")
+            return 1
+        return int(code)
+
+    def stop(self) -> None:
+        """See `Worker`. A job that still waits in the queue is taken out of it."""
+        if self._job.get_info("force").get("State") == "PENDING":
+            self.kill()
+        else:
+            self._task.stop_file.touch()
+
+    def kill(self) -> None:
+        """Cancel the job."""
+        self._job.cancel(check=False)
+
+
+class Task:
+    """What runs in the job: the worker, in a process of its own, and with several nodes a Ray cluster around it."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+        self.command, self.environment, self.folder = list(command), dict(environment), folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """What the worker prints."""
+        return self.folder / "worker.log"
+
+    @property
+    def stop_file(self) -> Path:
+        """Asks the worker to stop: a signal would have to find it on another machine."""
+        return self.folder / "slurm" / "stop"
+
+    def __call__(self) -> Ending:
+        """Run the worker to its end."""
+        place = submitit.JobEnvironment()
+        ray = Path(sys.executable).with_name("ray")
+        if place.global_rank > 0:
+            # This machine serves the first one's Ray cluster until that ends.
+            subprocess.run([ray, "start", f"--address={place.hostnames[0]}:{RAY_PORT}", "--block"], check=False)
+            return 0, 0
+        if place.num_nodes == 1:
+            return self._work()
+        with subprocess.Popen([ray, "start", "--head", f"--port={RAY_PORT}", "--block"]) as head:
+            try:
+                return self._work()
+            finally:
+                head.terminate()
+
+    def _work(self) -> Ending:
+        if self.stop_file.exists():
+            return 128 + signal.SIGINT, 0
+        self._process = begin(self.command, self.environment, self.log)
+        told = False
+        while (code := self._process.poll()) is None:
+            if not told and self.stop_file.exists():
+                self._process.send_signal(signal.SIGINT)
+                told = True
+            time.sleep(POLL_SECONDS)
+        return code, self._process.pid
+
+    def checkpoint(self) -> DelayedSubmission:
+        """submitit calls this before the job goes back into the queue: the worker writes a checkpoint and ends."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+        return DelayedSubmission(Task(self.command, self.environment, self.folder))
+
+
+def parameters(cluster: Cluster) -> dict[str, object]:
+    """The resources of a job, as submitit names them."""
+    named = {"slurm_partition": cluster.partition, "slurm_account": cluster.account}
+    return {
+        "nodes": cluster.nodes,
+        "tasks_per_node": 1,
+        "gpus_per_node": cluster.gpus,
+        "cpus_per_task": cluster.cpus,
+        "timeout_min": 60 * cluster.hours,
+        "slurm_signal_delay_s": WARNING_SECONDS,
+        # Also when a machine fails.
+        "slurm_additional_parameters": {"requeue": True},
+        **{name: value for name, value in named.items() if value},
+    }

@@ -14,7 +14,7 @@ r"""Which text of a response is its answer, in time linear in the response's len
 Boxes (and labelled lines) that differ are all handed out: whether they say the same is for the grader to judge, and
 where they do not the response hedges.
 
-Of a line counts what follows `answer is`, if it says that too. Sentence and markdown punctuation and the delimiters of a
+Of a line counts what follows `answer is`, if it says that too. Punctuation, markdown and the delimiters of a
 formula do not count; nor does what follows the first sentence or stands beside the only formula, unless a digit or a
 word that offers a choice is in it.
 """

@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
@@ -128,20 +130,33 @@ def test_bad_input_is_one_message(
     assert not any((here.home / "evals").glob("*/samples"))
 
 
-def test_the_real_competitions_run_from_their_files(here: InProcess, model: str) -> None:
-    if not (SHARED / "benchmarks").is_dir():
-        return
-    results = here.json("evaluate", model, f"data.path={SHARED / 'benchmarks'}", "n=2", "max_tokens=4")
-    assert {name: one["problems"] for name, one in results["benchmarks"].items()} == {
-        "aime24": 30,
-        "aime25": 30,
-        "amc23": 40,
-    }
+def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
+    """The real files where they are at hand, else files of the same form and size."""
+    folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
+    if not folder.is_dir():
+        folder, parquet = made_competitions(tmp_path / "made")
+    results = here.json("evaluate", model, f"data.path={folder}", "n=2", "max_tokens=4")
+    sizes = {name: one["problems"] for name, one in results["benchmarks"].items()}
+    assert sizes == {"aime24": 30, "aime25": 30, "amc23": 40}
     assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
-    parquet = f"data.path={SHARED / 'verl_schema' / 'dapo_aime-2024.original.parquet'}"
-    copies = here("evaluate", model, "--benchmarks", "aime24", parquet, "n=2", "max_tokens=4", "--json")
+    copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", "n=2", "max_tokens=4", "--json")
     assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
     assert "960 rows are 30 problems; each is used once" in copies.stderr
+
+
+def made_competitions(folder: Path) -> tuple[Path, Path]:
+    """A folder with 30, 30 and 40 problems, and a parquet file in verl's schema with 32 copies of 30 problems."""
+    folder.mkdir()
+    for name, size in (("aime24", 30), ("aime25", 30), ("amc23", 40)):
+        rows = [{"problem": f"What is {i} + {size} ?", "answer": str(i + size)} for i in range(size)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What is {i} ?"}], "reward_model": {"ground_truth": str(i)}}
+        for i in range(30)
+    ]
+    parquet = folder / "copies.parquet"
+    pq.write_table(pa.Table.from_pylist(rows * 32), parquet)
+    return folder, parquet
 
 
 def mlflow_runs(home: Path) -> list[Any]:

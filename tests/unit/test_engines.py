@@ -48,3 +48,10 @@ def test_a_vllm_for_another_device(
     install(monkeypatch, **versions)
     with pytest.raises(ConfigError, match=built):
         open_engine("vllm", FACTS, GREEDY, device=device)
+
+
+@pytest.mark.parametrize("temperature", [0.001, 2.5])
+def test_temperatures_that_vllm_would_change_or_refuse(monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
+    install(monkeypatch, vllm="0.24.0")
+    with pytest.raises(ConfigError, match=f"temperature={temperature}: engine=vllm samples at 0.01 to 2"):
+        open_engine("vllm", FACTS, Sampling(temperature, 1.0, 20, (0,)))

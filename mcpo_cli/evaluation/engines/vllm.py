@@ -48,7 +48,7 @@ class Vllm:
         # Below, vLLM would sample at 0.01 and say so only in its log.
         if sampling.temperature and not 0.01 <= sampling.temperature <= 2:
             raise ConfigError(
-                f"temperature={sampling.temperature:g}: engine=vllm samples at 0.01 to 2, or takes the likeliest token at 0",
+                f"temperature={sampling.temperature:g}: engine=vllm samples at 0.01 to 2, and is greedy at 0",
                 fix="temperature=0, or engine=hf",
             )
         self.facts, self.sampling, self.threads = model, sampling, threads

@@ -256,9 +256,10 @@ def test_output_of_libraries_is_not_taken_for_a_verdict(made: Made) -> None:
 
 def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
     """Which then parses the gold once."""
-    with Pool(made("time.sleep(0.02)\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:
-        verdicts = pool.grade([(gold, "1") for _ in range(10) for gold in "ab"])
-    assert len({verdict.answer for verdict in verdicts}) == 2
+    with Pool(made("time.sleep(float(response))\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:
+        busy = [pool.submit(gold, "0.5") for gold in "xy"]
+        verdicts = pool.grade([(gold, "0.02") for _ in range(10) for gold in "ab"])
+    assert len({future.result().answer for future in busy}) == 2
     assert len({(verdict.answer, i % 2) for i, verdict in enumerate(verdicts[:16])}) == 2
 
 

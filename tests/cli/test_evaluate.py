@@ -165,3 +165,33 @@ def mlflow_runs(home: Path) -> list[Any]:
     experiment = client.get_experiment_by_name("evaluate")
     assert experiment is not None
     return list(client.search_runs([experiment.experiment_id]))
+
+
+def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Path) -> None:
+    lines = [
+        {"id": "boxed", "gold": "42", "response": "so it is \\boxed{42}"},
+        {"id": "line", "gold": "42", "response": "Answer: 42"},
+        {"id": "hedge", "gold": "42", "response": "\\boxed{41} or \\boxed{42}"},
+        {"id": "half", "gold": "\\frac12", "prediction": "0.5"},
+        {"id": "broken", "gold": "1", "response": "\\boxed{\ud800\x00}"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    document = here.json("grade", str(path), "--compare", "math_dapo,exact")
+    statuses = {line["name"]: line["status"] for line in document["lines"]}
+    assert statuses == {
+        "boxed": "correct",
+        "line": "correct",
+        "hedge": "wrong",
+        "half": "correct",
+        "broken": statuses["broken"],
+    }
+    assert statuses["broken"] in ("wrong", "unparsable")
+    off = {name: {one["name"] for one in found["disagreements"]} for name, found in document["comparisons"].items()}
+    assert off == {"math_dapo": {"boxed", "half"}, "exact": {"half"}}
+    shown = here("grade", str(path), "--compare", "exact")
+    assert shown.returncode == 0, shown.stderr
+    assert "exact 1: 2 correct; agrees on 4 of 5, disagrees on 1" in shown.stdout
+    unknown = here("grade", str(path), "--compare", "exat")
+    assert unknown.returncode == 2
+    assert "did you mean 'exact'?" in unknown.stderr

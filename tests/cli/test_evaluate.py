@@ -13,7 +13,7 @@ from tests import models
 from tests.cli.conftest import InProcess
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-QUICK = ("n=2", "max_tokens=8", "seed=3")
+QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_
     folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
     if not folder.is_dir():
         folder, parquet = made_competitions(tmp_path / "made")
-    results = here.json("evaluate", model, f"data.path={folder}", "n=2", "max_tokens=4")
+    results = here.json("evaluate", model, f"data.path={folder}", *QUICK)
     sizes = {name: one["problems"] for name, one in results["benchmarks"].items()}
     assert sizes == {"aime24": 30, "aime25": 30, "amc23": 40}
     assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
-    copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", "n=2", "max_tokens=4", "--json")
+    copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", *QUICK, "--json")
     assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
     assert "960 rows are 30 problems; each is used once" in copies.stderr
 
@@ -177,7 +177,7 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     ]
     path = tmp_path / "answers.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    document = here.json("grade", str(path), "--compare", "math_dapo,exact")
+    document = here.json("grade", str(path), "--workers", "1", "--compare", "math_dapo,exact")
     statuses = {line["name"]: line["status"] for line in document["lines"]}
     assert statuses == {
         "boxed": "correct",
@@ -189,9 +189,9 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     assert statuses["broken"] in ("wrong", "unparsable")
     off = {name: {one["name"] for one in found["disagreements"]} for name, found in document["comparisons"].items()}
     assert off == {"math_dapo": {"boxed", "half"}, "exact": {"half"}}
-    shown = here("grade", str(path), "--compare", "exact")
+    shown = here("grade", str(path), "--workers", "1", "--compare", "exact")
     assert shown.returncode == 0, shown.stderr
     assert "exact 1: 2 correct; agrees on 4 of 5, disagrees on 1" in shown.stdout
-    unknown = here("grade", str(path), "--compare", "exat")
+    unknown = here("grade", str(path), "--workers", "1", "--compare", "exat")
     assert unknown.returncode == 2
     assert "did you mean 'exact'?" in unknown.stderr

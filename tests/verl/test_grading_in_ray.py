@@ -1,0 +1,62 @@
+"""The graders inside an actor of Ray, where verl's reward loop uses them: no signals, nothing lost, nothing left."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+import ray
+
+from mcpo_cli.grading import Pool
+from tests import hostile
+
+pytestmark = pytest.mark.verl
+ITEMS = [
+    (r"\frac{1}{2}", r"\boxed{0.5}"),
+    ("42", hostile.ANSWERS["sum to 10^9"]),
+    ("42", r"\boxed{41} or \boxed{42}"),
+    (r"\sqrt{2}", "Answer: $\\sqrt2$"),
+]
+STATUSES = ["correct", "timeout", "wrong", "correct"]
+
+
+class Grading:
+    """Grades from one of the actor's own threads, as an actor does."""
+
+    def statuses(self) -> tuple[list[str], list[int]]:
+        """What becomes of ITEMS, and the processes that judged."""
+        with Pool(workers=2, timeout=1.0) as pool:
+            served = [process.pid for process in psutil.Process().children(recursive=True)]
+            return [verdict.status for verdict in pool.grade(ITEMS)], served
+
+    async def later(self) -> list[str]:
+        """The same in an actor that has an event loop."""
+        return self.statuses()[0]
+
+
+@pytest.fixture
+def cluster() -> Iterator[None]:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_actor_grades_as_anybody_does() -> None:
+    class Threaded(Grading):
+        later: Any = None  # an actor with a coroutine runs everything in its event loop
+
+    threaded, looped = ray.remote(Threaded).remote(), ray.remote(Grading).remote()
+    statuses, served = ray.get(threaded.statuses.remote())
+    assert statuses == STATUSES
+    assert served
+    assert not any(psutil.pid_exists(pid) and "grading.worker" in " ".join(cmdline(pid)) for pid in served)
+    assert ray.get(looped.later.remote()) == STATUSES
+
+
+def cmdline(pid: int) -> list[str]:
+    """The command of a process; nothing where it has ended since."""
+    try:
+        return psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return []

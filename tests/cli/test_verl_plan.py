@@ -4,9 +4,11 @@ import json
 import subprocess
 import sys
 
+from mcpo_cli import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.runs import cost
 from tests.cli.conftest import MCPO, Cli
+from tests.fakes import write_runs
 from tests.golden.test_verl_settings import golden
 
 ARGUMENTS = ("train", "backend=verl", "scale=paper", "method=mcpo", "model=qwen3-8b", "--dry-run")
@@ -59,6 +61,20 @@ def test_runs_of_the_local_engine_cost_no_gpu_hours(cli: Cli) -> None:
     (run,) = json.loads(cli("plan", "seed=1", "--json").stdout)["runs"]
     assert "cost" not in run
     assert "GPU-hours" not in cli("plan", "seed=1").stdout
+
+
+def test_the_papers_table_is_made_of_runs_from_elsewhere(cli: Cli) -> None:
+    """verl is not installed here; the runs are done, as if they had been copied from a cluster."""
+    overrides = ["scale=paper", "train.steps=2", "compute.tracking_uri=offline"]
+    planned = plan.from_suite("table1", overrides, "mcpo reproduce table1")
+    write_runs(planned)
+    result = cli("reproduce", "table1", *overrides)
+    assert result.returncode == 0, result.stderr
+    for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
+        assert column in result.stdout
+    missing = cli("train", "scale=paper", "method=grpo")
+    assert missing.returncode == 2
+    assert "backend=verl needs verl ==0.9.1, which is not installed" in missing.stderr
 
 
 def test_the_plugin_of_the_tests_is_a_setting(cli: Cli) -> None:

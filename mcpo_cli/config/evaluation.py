@@ -36,8 +36,8 @@ class Evaluation:
     """n samples of every problem at `temperature` (0: greedy), each of at most `max_tokens` tokens.
 
     prompt: the template around a problem, the one training uses. chat: `auto` puts the model's own chat
-    template around that, where it has one. revision: of a model of the hub. protocol: `paper` refuses to start unless everything is as in
-    Section 6.1 of the paper. The defaults are the paper's.
+    template around that, where it has one. revision: of a model of the hub. protocol: `paper` refuses to start
+    unless everything is as in Section 6.1 of the paper. The defaults are the paper's.
     """
 
     engine: Literal["hf", "vllm"] = identity("hf")

@@ -96,6 +96,11 @@ def next_number(folder: Path) -> int:
     return 1 + max((int(path.name) for path in folder.glob("gradings/*")), default=0)
 
 
+def writable(text: str) -> str:
+    """`text` with a question mark for what no file can hold: halves of surrogate pairs."""
+    return text.encode(errors="replace").decode()
+
+
 def _row(one: Drawn, verdicts: Sequence[Verdict]) -> GradeRow:
     statuses = [verdict.status for verdict in verdicts]
     long = [sample.text for sample in one.samples if sample.tokens >= metrics.ALIKE_TOKENS]
@@ -105,7 +110,7 @@ def _row(one: Drawn, verdicts: Sequence[Verdict]) -> GradeRow:
         n=len(statuses) - statuses.count("infra_error"),
         c=statuses.count("correct"),
         statuses=list(statuses),
-        answers=[None if verdict.answer is None else verdict.answer[:ANSWER_CHARS] for verdict in verdicts],
+        answers=[None if verdict.answer is None else writable(verdict.answer[:ANSWER_CHARS]) for verdict in verdicts],
         details=[verdict.detail for verdict in verdicts],
         tokens=[sample.tokens for sample in one.samples],
         finishes=[sample.finish for sample in one.samples],

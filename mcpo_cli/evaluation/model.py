@@ -109,7 +109,7 @@ def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
     if not chat:
         return tuple(tokenizer(facts)(text)["input_ids"])
     if not facts.chat_template:
-        raise ConfigError(f"{facts.name}: its tokenizer has no chat template", fix="chat=false")
+        raise ConfigError(f"{facts.name}: its tokenizer has no chat template", fix="chat=off")
     turns = [{"role": "user", "content": text}]
     return tuple(tokenizer(facts).apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
 

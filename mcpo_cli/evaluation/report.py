@@ -6,6 +6,7 @@ from typing import Any
 
 from mcpo_cli import console
 from mcpo_cli.data.base import Loaded
+from mcpo_cli.evaluation.gradings import writable
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.grading import STATUSES
 from mcpo_cli.store.records import Results
@@ -71,7 +72,7 @@ def show_grading(document: Mapping[str, Any]) -> None:
 
 def _cut(text: str | None) -> str:
     """At most a few words of an answer."""
-    words = "-" if text is None else " ".join(text.split())
+    words = "-" if text is None else " ".join(writable(text).split())
     return words if len(words) <= ANSWER_WIDTH else words[: ANSWER_WIDTH - 1] + "\u2026"
 
 

@@ -112,31 +112,29 @@ def missing(protocol: Protocol, benchmarks: Sequence[Loaded]) -> dict[str, int]:
 
 
 def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progress: Progress) -> None:
-    """Draw the samples that are not there yet, with one engine for all benchmarks."""
+    """Draw the samples that are not there yet: all in one call, as an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
-    engine = None
+    left: dict[str, tuple[Samples, Problem]] = {}
+    requests = []
     for benchmark in benchmarks:
         samples = Samples(target / "samples" / benchmark.name)
-        left = {problem.id: problem for problem in benchmark.problems if not samples.has(problem, settings.n)}
-        if not left:
-            continue
-        template = benchmark.template or settings.prompt
-        requests = [
-            Request(
-                key=problem.id,
-                prompt_ids=encode(facts, render(template, problem.text), protocol.chat and not benchmark.template),
-                seeds=_seeds(settings.seed, problem, settings.n),
-            )
-            for problem in left.values()
-        ]
-        if engine is None:
-            sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
-            compute = settings.compute
-            engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
-        with progress(f"sampling {benchmark.name}", len(left)) as advance:
-            for key, found in _generate(engine.generate, requests, facts.window):
-                samples.write(left[key], found, engine.version)
-                advance()
+        template, chat = benchmark.template or settings.prompt, protocol.chat and not benchmark.template
+        for problem in benchmark.problems:
+            if not samples.has(problem, settings.n):
+                key = f"{benchmark.name}/{problem.id}"
+                left[key] = samples, problem
+                prompt_ids = encode(facts, render(template, problem.text), chat)
+                requests.append(Request(key, prompt_ids, _seeds(settings.seed, problem, settings.n)))
+    if not requests:
+        return
+    sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
+    compute = settings.compute
+    engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
+    with progress("sampling", len(requests)) as advance:
+        for key, found in _generate(engine.generate, requests, facts.window):
+            samples, problem = left[key]
+            samples.write(problem, found, engine.version)
+            advance()
 
 
 def _generate(
@@ -149,7 +147,8 @@ def _generate(
             fitting.append(request)
         else:
             yield request.key, [Sample("", 0, "no_room", seed) for seed in request.seeds]
-    yield from generate(fitting)
+    if fitting:
+        yield from generate(fitting)
 
 
 def _seeds(seed: int, problem: Problem, n: int) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ r"""Which text of a response is its answer, in time linear in the response's len
 Boxes (and labelled lines) that differ are all handed out: whether they say the same is for the grader to judge, and
 where they do not the response hedges.
 
-Of a line counts what follows `answer is`, if it says that too. Sentence and markdown punctuation and the delimiters of a
+Of a line counts what follows `answer is`, if it says that too. Punctuation, markdown and the delimiters of a
 formula do not count; nor does what follows the first sentence or stands beside the only formula, unless a digit or a
 word that offers a choice is in it.
 """
@@ -60,8 +60,10 @@ class Marked:
 
 def marked(response: str) -> Marked | None:
     """What `response` marks as its answer; None for nothing. The module says by which rules."""
-    _, closed, text = response.rpartition("</think>")
-    if not closed and "<think>" in text:
+    text = response
+    if "</think>" in text:
+        text = text.rpartition("</think>")[2]
+    elif "<think>" in text:
         return None
     if found := boxes(text):
         return _marked([content for _, _, content in found], _side_by_side(text, found))
@@ -93,7 +95,8 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
         if not _INVISIBLE.fullmatch(content):
             found.append((start, end, content))
 
-    for token in _TOKEN.finditer(text):
+    commands = [at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0]
+    for token in _TOKEN.finditer(text, min(commands, default=len(text))):
         if token[1]:
             starts.append(token.end())
         elif token[2]:

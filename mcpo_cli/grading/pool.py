@@ -9,7 +9,6 @@ time of a whole chunk, and leave a busy process behind when the caller is killed
 import json
 import math
 import os
-import queue
 import select
 import signal
 import subprocess
@@ -17,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -199,6 +199,47 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _Line:
+    """Items that wait, by gold: a worker goes on with the gold it has parsed while there are samples of it."""
+
+    def __init__(self) -> None:
+        self._items: dict[str, deque[_Item]] = {}
+        self._change = threading.Condition()
+        self._closed = False
+
+    def put(self, item: _Item) -> None:
+        """Add an item; RuntimeError after `close`."""
+        with self._change:
+            if self._closed:
+                raise RuntimeError("the pool is closed")
+            self._items.setdefault(item.gold, deque()).append(item)
+            self._change.notify()
+
+    def take(self, gold: str) -> _Item | None:
+        """The next item, of that gold if there is one; waits for one; None after `close`."""
+        with self._change:
+            self._change.wait_for(lambda: self._items or self._closed)
+            if self._closed:
+                return None
+            if gold not in self._items:
+                # Of the golds that wait, the one that came first; it goes to the end: others take others.
+                gold = next(iter(self._items))
+                self._items[gold] = self._items.pop(gold)
+            item = self._items[gold].popleft()
+            if not self._items[gold]:
+                del self._items[gold]
+            return item
+
+    def close(self) -> list[_Item]:
+        """Let nobody wait any more; returns what waited."""
+        with self._change:
+            self._closed = True
+            left = [item for items in self._items.values() for item in items]
+            self._items.clear()
+            self._change.notify_all()
+            return left
+
+
 def _milliseconds(deadline: float) -> int:
     return max(0, math.ceil((deadline - time.monotonic()) * 1000))
 
@@ -217,9 +258,7 @@ class Pool:
         if grader not in grader_names():
             hint = nearest(grader, grader_names())
             raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, grader_names())}")
-        self._items: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._closed = False
+        self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or cores())]
         try:
             for worker in self._workers:
@@ -237,14 +276,10 @@ class Pool:
     def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
         """Grade `response` against `gold`; extracted: `response` already is the bare answer."""
         item = _Item(gold, response, extracted)
-        verdict = compare(gold, response, extracted) if self._integers else None
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the pool is closed")
-            if verdict is None:
-                self._items.put(item)
-        if verdict is not None:
+        if self._integers and (verdict := compare(gold, response, extracted)):
             item.future.set_result(verdict)
+        else:
+            self._line.put(item)
         return item.future
 
     def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:
@@ -254,7 +289,9 @@ class Pool:
 
     def _run(self, worker: _Worker) -> None:
         """Give `worker` one item after the other."""
-        while (item := self._items.get()) is not None:
+        gold = ""
+        while (item := self._line.take(gold)) is not None:
+            gold = item.gold
             if item.future.set_running_or_notify_cancel():
                 try:
                     item.future.set_result(worker.judge(item))
@@ -264,15 +301,8 @@ class Pool:
 
     def close(self) -> None:
         """Cancel what waits, end the processes; what is being graded becomes an infra_error. Can be called again."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-        with suppress(queue.Empty):
-            while (item := self._items.get_nowait()) is not None:
-                item.future.cancel()
-        for _ in self._threads:
-            self._items.put(None)
+        for item in self._line.close():
+            item.future.cancel()
         for worker in self._workers:
             worker.finish()
         for thread in self._threads:

@@ -11,6 +11,7 @@ with a line break too, so that what a killed process left of a line spoils no ot
 a remainder.
 """
 
+import gc
 import importlib
 import json
 import logging
@@ -130,6 +131,7 @@ def main() -> None:
     if limit < memory.vms + ROOM_MIB * MIB:
         least = (memory.rss + memory.vms) // MIB + ROOM_MIB + 1
         sys.exit(f"a memory cap of {memory_mib} MiB is too small: the grader needs {least} MiB")
+    gc.freeze()  # a collection in a child would copy what it shares with the supervisor
     supervise(grader, replies, limit)
     os._exit(0)
 

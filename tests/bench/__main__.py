@@ -1,4 +1,4 @@
-"""`make bench`: how fast the engine and the command line are, against fair opponents, in one run.
+"""`make bench`: how fast the engine, the graders and the command line are, against fair opponents, in one run.
 
 Opponents take turns, medians are compared, and the raw medians stand beside every ratio. Times mean something
 on an otherwise idle machine only: the load at the start and at the end is recorded.
@@ -19,7 +19,7 @@ import torch
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import write_atomic
-from tests.bench import engine, flops, opponent, startup, workload
+from tests.bench import engine, flops, grading, opponent, startup, workload
 
 STEPS = 9
 HELPS = 21
@@ -87,7 +87,7 @@ def help_ratio() -> dict[str, float]:
 
 def machine() -> dict[str, Any]:
     """Where it was measured."""
-    packages = {name: version(name) for name in ("mcpo-cli", "torch", "transformers", "trl")}
+    packages = {name: version(name) for name in ("mcpo-cli", "torch", "transformers", "trl", "math-verify")}
     return {"threads": workload.THREADS, "cores": os.cpu_count(), "python": platform.python_version(), **packages}
 
 
@@ -102,15 +102,18 @@ def main() -> None:
         "every_mastered_group_feels_the_hinge": mcpo_overhead(graded(engine.quarters)),
         "no_mastered_group": mcpo_overhead(graded(engine.coin_flips)),
     }
+    graded_answers = grading.against_serial()
     report = {
         "local_vs_trl": speed["local_vs_trl"],
         "flops_share": speed["flops_share"],
         "help_ratio": helps["ratio"],
         "mcpo_overhead": overhead["real_run_from_its_base_policy"]["overhead"],
+        "grading": {kind: measured["ratio"] for kind, measured in graded_answers.items()},
         "detail": {
             **speed["detail"],
             "help": helps,
             "overhead": overhead,
+            "grading": graded_answers,
             "load_average": {"before": load_before, "after": os.getloadavg()[0]},
             "machine": machine(),
         },

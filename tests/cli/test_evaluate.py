@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from mlflow.tracking import MlflowClient
 
@@ -11,7 +13,7 @@ from tests import models
 from tests.cli.conftest import InProcess
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-QUICK = ("n=2", "max_tokens=8", "seed=3")
+QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
 
 
 @pytest.fixture
@@ -128,20 +130,33 @@ def test_bad_input_is_one_message(
     assert not any((here.home / "evals").glob("*/samples"))
 
 
-def test_the_real_competitions_run_from_their_files(here: InProcess, model: str) -> None:
-    if not (SHARED / "benchmarks").is_dir():
-        return
-    results = here.json("evaluate", model, f"data.path={SHARED / 'benchmarks'}", "n=2", "max_tokens=4")
-    assert {name: one["problems"] for name, one in results["benchmarks"].items()} == {
-        "aime24": 30,
-        "aime25": 30,
-        "amc23": 40,
-    }
+def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
+    """The real files where they are at hand, else files of the same form and size."""
+    folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
+    if not folder.is_dir():
+        folder, parquet = made_competitions(tmp_path / "made")
+    results = here.json("evaluate", model, f"data.path={folder}", *QUICK)
+    sizes = {name: one["problems"] for name, one in results["benchmarks"].items()}
+    assert sizes == {"aime24": 30, "aime25": 30, "amc23": 40}
     assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
-    parquet = f"data.path={SHARED / 'verl_schema' / 'dapo_aime-2024.original.parquet'}"
-    copies = here("evaluate", model, "--benchmarks", "aime24", parquet, "n=2", "max_tokens=4", "--json")
+    copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", *QUICK, "--json")
     assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
     assert "960 rows are 30 problems; each is used once" in copies.stderr
+
+
+def made_competitions(folder: Path) -> tuple[Path, Path]:
+    """A folder with 30, 30 and 40 problems, and a parquet file in verl's schema with 32 copies of 30 problems."""
+    folder.mkdir()
+    for name, size in (("aime24", 30), ("aime25", 30), ("amc23", 40)):
+        rows = [{"problem": f"What is {i} + {size} ?", "answer": str(i + size)} for i in range(size)]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [
+        {"prompt": [{"role": "user", "content": f"What is {i} ?"}], "reward_model": {"ground_truth": str(i)}}
+        for i in range(30)
+    ]
+    parquet = folder / "copies.parquet"
+    pq.write_table(pa.Table.from_pylist(rows * 32), parquet)
+    return folder, parquet
 
 
 def mlflow_runs(home: Path) -> list[Any]:
@@ -150,3 +165,33 @@ def mlflow_runs(home: Path) -> list[Any]:
     experiment = client.get_experiment_by_name("evaluate")
     assert experiment is not None
     return list(client.search_runs([experiment.experiment_id]))
+
+
+def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Path) -> None:
+    lines = [
+        {"id": "boxed", "gold": "42", "response": "so it is \\boxed{42}"},
+        {"id": "line", "gold": "42", "response": "Answer: 42"},
+        {"id": "hedge", "gold": "42", "response": "\\boxed{41} or \\boxed{42}"},
+        {"id": "half", "gold": "\\frac12", "prediction": "0.5"},
+        {"id": "broken", "gold": "1", "response": "\\boxed{\ud800\x00}"},
+    ]
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    document = here.json("grade", str(path), "--workers", "1", "--compare", "math_dapo,exact")
+    statuses = {line["name"]: line["status"] for line in document["lines"]}
+    assert statuses == {
+        "boxed": "correct",
+        "line": "correct",
+        "hedge": "wrong",
+        "half": "correct",
+        "broken": statuses["broken"],
+    }
+    assert statuses["broken"] in ("wrong", "unparsable")
+    off = {name: {one["name"] for one in found["disagreements"]} for name, found in document["comparisons"].items()}
+    assert off == {"math_dapo": {"boxed", "half"}, "exact": {"half"}}
+    shown = here("grade", str(path), "--workers", "1", "--compare", "exact")
+    assert shown.returncode == 0, shown.stderr
+    assert "exact 1: 2 correct; agrees on 4 of 5, disagrees on 1" in shown.stdout
+    unknown = here("grade", str(path), "--workers", "1", "--compare", "exat")
+    assert unknown.returncode == 2
+    assert "did you mean 'exact'?" in unknown.stderr

@@ -2,8 +2,9 @@
 
 import dataclasses
 
+from mcpo_cli.grading import Pool
 from mcpo_cli.runs.journal import Journal
-from tests.bench import engine, flops, workload
+from tests.bench import engine, flops, grading, workload
 
 
 def test_local_engine_does_the_named_work() -> None:
@@ -37,3 +38,13 @@ def test_flop_count_equals_a_count_by_hand() -> None:
     pairs = 15 + 2 * (6 + 7)
     forward = 2 * weights * 9 + 2 * len(tokenizer) * 8 * 5 + 4 * 1 * 1 * 4 * pairs
     assert flops.global_step(small, model, prompt_tokens=5) == 4 * forward
+
+
+def test_graded_answers_are_what_they_are_labelled() -> None:
+    items = [*grading.made(grading.latex, 12, seed=3), *grading.made(grading.integer, 4, seed=3)]
+    assert len(items) == 16 * grading.SAMPLES
+    assert {right for *_, right in items} == {True, False}
+    with Pool(workers=1) as pool:
+        verdicts = pool.grade([(gold, response) for gold, response, _ in items])
+    assert [verdict.status for verdict in verdicts] == ["correct" if right else "wrong" for *_, right in items]
+    assert grading.serial([(gold, response) for gold, response, _ in items[:2]]) > 0

@@ -63,6 +63,10 @@ def test_only_the_verl_backend_imports_verl() -> None:
     assert all(path.startswith("backends/verl/") for path in importers("verl"))
 
 
+def test_only_its_engine_imports_vllm() -> None:
+    assert importers("vllm") == {"evaluation/engines/vllm.py"}
+
+
 @pytest.mark.parametrize(
     ("library", "reason"),
     [

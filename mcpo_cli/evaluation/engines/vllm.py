@@ -45,6 +45,12 @@ class Vllm:
                 f"device={device}: {self.version} is built for {built}",
                 fix=f"device=auto, or an environment of its own for pip install 'mcpo-cli[{other}]'",
             )
+        # Below, vLLM would sample at 0.01 and say so only in its log.
+        if sampling.temperature and not 0.01 <= sampling.temperature <= 2:
+            raise ConfigError(
+                f"temperature={sampling.temperature:g}: engine=vllm samples at 0.01 to 2, and is greedy at 0",
+                fix="temperature=0, or engine=hf",
+            )
         self.facts, self.sampling, self.threads = model, sampling, threads
         for name, value in {**SETTINGS, **(ON_A_PROCESSOR if self.on_processor else {})}.items():
             os.environ.setdefault(name, value)

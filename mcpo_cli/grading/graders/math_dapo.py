@@ -53,8 +53,8 @@ _UNWRAPPED = (r"\\text\{(.*?)\}", r"\\textbf\{(.*?)\}", r"\\overline\{(.*?)\}", 
 
 
 def version() -> str:
-    """The state of verl that it follows."""
-    return "math_dapo verl-0.9.1 rules 1"
+    """The commit of verl whose behaviour it has."""
+    return "math_dapo verl b178a3cd rules 1"
 
 
 def normal(answer: str) -> str:

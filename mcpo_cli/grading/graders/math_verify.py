@@ -171,8 +171,9 @@ def same(gold: str, answer: str) -> bool:
     """Whether two texts have the same value; `answer` may have a unit."""
     if plain(gold).casefold() == plain(answer).casefold():
         return True
-    units = not _VARIABLE.search(gold)  # "4t" is a product
-    return equal(list(read(gold, units)), list(read(answer, units)))
+    if _VARIABLE.search(gold):  # "4t" is a product
+        return equal(list(read(gold, units=False)), list(read(answer, units=False)))
+    return equal(list(read(gold)), list(read(answer)))
 
 
 @lru_cache(maxsize=512)

@@ -1,0 +1,72 @@
+"""A killed evaluation goes on where it stopped: nothing sampled twice, nothing lost, the same result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import models
+
+pytestmark = pytest.mark.slow
+MCPO = (sys.executable, "-m", "mcpo_cli.main")
+PROBLEMS = 40
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return models.untrained(tmp_path / "tiny")
+
+
+class Evaluation:
+    """`mcpo evaluate` in a home of its own."""
+
+    def __init__(self, home: Path, model: Path) -> None:
+        self.home = home
+        words = ["evaluate", str(model), "--benchmarks", "arithmetic", "--limit", str(PROBLEMS), "n=4", "max_tokens=20"]
+        self.command = [*MCPO, *words, "compute.tracking_uri=offline", "--json"]
+        self.env = os.environ | {"MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+    def finish(self) -> Any:
+        done = subprocess.run(self.command, env=self.env, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    def end_by(self, number: signal.Signals, after: int) -> int:
+        """Send `number` once `after` problems are sampled; the exit code."""
+        process = subprocess.Popen(self.command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while len(self.samples()) < after:
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.005)
+        process.send_signal(number)
+        return process.wait(60)
+
+    def samples(self) -> dict[str, tuple[int, bytes]]:
+        """Every whole file of samples: when it was written, and what is in it."""
+        paths = list(self.home.glob("evals/*/samples/*/*.json.gz"))
+        return {f"{path.parent.name}/{path.name}": (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+def test_killed_at_any_moment_it_ends_as_an_undisturbed_one(tmp_path: Path, model: Path) -> None:
+    undisturbed = Evaluation(tmp_path / "a", model)
+    wanted = undisturbed.finish()
+    disturbed = Evaluation(tmp_path / "b", model)
+    before: dict[str, tuple[int, bytes]] = {}
+    for number, after in ((signal.SIGKILL, 3), (signal.SIGTERM, 45), (signal.SIGINT, 70), (signal.SIGKILL, 100)):
+        code = disturbed.end_by(number, after)
+        assert code == (130 if number != signal.SIGKILL else -signal.SIGKILL)
+        now = disturbed.samples()
+        assert before.items() <= now.items(), "a problem was sampled again, or lost"
+        before = now
+    found = disturbed.finish()
+    after_all = disturbed.samples()
+    assert before.items() <= after_all.items()
+    assert len(after_all) == 3 * PROBLEMS
+    contents = {name: content for name, (_, content) in after_all.items()}
+    assert contents == {name: content for name, (_, content) in undisturbed.samples().items()}
+    assert found["benchmarks"] == wanted["benchmarks"]
+    assert found["eval_id"] == wanted["eval_id"]

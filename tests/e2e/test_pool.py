@@ -1,0 +1,330 @@
+"""The pool of graders: nothing hangs it, nothing is lost, nothing stays behind, wherever it is used."""
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.grading import Pool, Verdict, grader_names
+from tests import hostile
+
+PAIRS = [(r"\frac{1}{2}", r"so \boxed{0.5}"), ("42", r"\boxed{41}"), (r"2\sqrt{3}", "Answer: $\\sqrt{12}$"), ("1", "?")]
+STATUSES = ["correct", "wrong", "correct", "unparsable"]
+
+
+def workers(besides: Container[psutil.Process] = ()) -> list[psutil.Process]:
+    """This process's supervisors and graders, but those of other pools."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has just ended
+            if child not in besides and "mcpo_cli.grading.worker" in " ".join(child.cmdline()):
+                found.append(child)
+    return found
+
+
+def gone(processes: list[psutil.Process], seconds: float = 5) -> bool:
+    """Whether they end within `seconds`; a zombie whose parent is dead has ended."""
+    _, alive = psutil.wait_procs(processes, timeout=seconds)
+    return all(process.status() == psutil.STATUS_ZOMBIE for process in alive if process.is_running())
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Pool]:
+    with Pool(workers=2, timeout=1.0) as opened:
+        yield opened
+        served = workers()
+    assert served
+    assert gone(served)
+
+
+def statuses(pool: Pool) -> list[str]:
+    return [verdict.status for verdict in pool.grade(PAIRS)]
+
+
+def test_verdicts_come_in_order(pool: Pool) -> None:
+    assert statuses(pool) == STATUSES
+    assert pool.grade([("42", r"\boxed{42}")] * 3) == [Verdict("correct", "42")] * 3
+    assert pool.version.startswith("math_verify ")
+
+
+def test_another_thread(pool: Pool) -> None:
+    said: list[list[str]] = []
+    threads = [threading.Thread(target=lambda: said.append(statuses(pool))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert said == [STATUSES] * 3
+
+
+def test_the_caller_loads_no_algebra() -> None:
+    code = "import sys, mcpo_cli.grading; print({'sympy', 'math_verify', 'psutil'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+
+
+def test_an_event_loop(pool: Pool) -> None:
+    async def grade() -> list[str]:
+        futures = [asyncio.wrap_future(pool.submit(*pair)) for pair in PAIRS]
+        return [verdict.status for verdict in await asyncio.gather(*futures)]
+
+    assert asyncio.run(grade()) == STATUSES
+
+
+def in_a_daemon(queue: "multiprocessing.Queue[list[str]]") -> None:
+    """A daemonic process may have no children of multiprocessing's."""
+    with Pool(workers=1) as pool:
+        queue.put(statuses(pool))
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_a_daemonic_process(method: str) -> None:
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    process = context.Process(target=in_a_daemon, args=(queue,), daemon=True)
+    process.start()
+    assert queue.get(timeout=60) == STATUSES
+    process.join()
+
+
+QUICK = ("power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "megabyte of text", "hedged: chain")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in hostile.ANSWERS]
+)
+def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
+    start = time.monotonic()
+    (verdict,) = pool.grade([(hostile.GOLDS[1], hostile.ANSWERS[name])])
+    assert time.monotonic() - start < 1.0 + 1
+    assert verdict.status in {"wrong", "unparsable", "timeout"}
+    assert statuses(pool) == STATUSES
+
+
+def test_a_killed_grader_and_a_killed_supervisor_are_replaced(pool: Pool) -> None:
+    for _ in range(2):
+        for process in workers():
+            process.kill()
+        assert statuses(pool) == STATUSES
+
+
+def test_closing_ends_everything_at_once() -> None:
+    others = workers()
+    pool = Pool(workers=1, timeout=60)
+    running, waiting = (pool.submit("42", hostile.ANSWERS["sum to 10^9"]) for _ in range(2))
+    while not running.running():
+        time.sleep(0.01)
+    served = workers(others)
+    start = time.monotonic()
+    pool.close()
+    pool.close()
+    assert time.monotonic() - start < 5
+    assert running.result().status == "infra_error"
+    assert waiting.cancelled()
+    assert gone(served)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.submit(r"\sqrt{2}", r"\boxed{42}")
+
+
+CALLER = r"""
+import sys
+from mcpo_cli.grading import Pool
+
+pool = Pool(workers=2, timeout=600)
+for _ in range(2):
+    pool.submit("42", sys.argv[1])
+print("working", flush=True)
+input()
+"""
+
+
+def test_nothing_outlives_a_killed_caller(tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", CALLER, hostile.ANSWERS["sum to 10^9"]]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=tmp_path) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == b"working\n"
+        served = psutil.Process(caller.pid).children(recursive=True)
+        assert len(served) == 4
+        caller.kill()
+    assert gone(served)
+
+
+def test_unknown_grader() -> None:
+    assert grader_names() == ["exact", "math_dapo", "math_verify"]
+    with pytest.raises(ConfigError, match="did you mean 'math_verify'"):
+        Pool("math_verfy")
+
+
+def test_too_little_memory_is_said() -> None:
+    with pytest.raises(RunFailed, match=r"a memory cap of 100 MiB is too small: the grader needs [0-9]+ MiB"):
+        Pool(workers=1, memory_mib=100)
+
+
+def test_a_library_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "math_verify.py").write_text("raise ImportError('no antlr here')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    others = workers()
+    with pytest.raises(RunFailed, match="does not start: ImportError: no antlr here"):
+        Pool(workers=2)
+    assert not workers(others)
+
+
+def test_the_working_directory_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sympy.py").write_text("raise ImportError('a file of the user')\n")
+    monkeypatch.chdir(tmp_path)
+    with Pool(workers=1) as pool:
+        assert statuses(pool) == STATUSES
+
+
+Made = Callable[[str], str]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Adds a grader whose `grade` has the given body, and returns its name."""
+
+    def make(body: str) -> str:
+        import mcpo_cli.grading.graders as package
+
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (tmp_path / "made.py").write_text(
+            "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Verdict\nINTEGERS = False\n"
+            f"MARK = pathlib.Path({str(tmp_path / 'mark')!r})\ndef version(): return 'made 1'\n"
+            f"def grade(gold, response, extracted):\n    if 'box' in response: return\n{lines}"
+        )
+        (tmp_path / "sitecustomize.py").write_text(
+            f"import mcpo_cli.grading.graders as package\npackage.__path__.append({str(tmp_path)!r})\n"
+        )
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+        return "made"
+
+    return make
+
+
+def test_an_item_whose_process_dies_is_tried_again(made: Made) -> None:
+    name = made(
+        "if not MARK.exists():\n    MARK.touch(); os.kill(os.getpid(), signal.SIGKILL)\nreturn Verdict('correct')"
+    )
+    with Pool(name, workers=1) as pool:
+        assert pool.grade([("1", "1")]) == [Verdict("correct")]
+
+
+def test_an_item_that_always_kills_its_process_is_no_score(made: Made) -> None:
+    with Pool(made("if response == 'bad': os.abort()\nreturn Verdict('correct')"), workers=1) as pool:
+        bad, good = pool.grade([("1", "bad"), ("1", "good")])
+    assert bad == Verdict("infra_error", detail="the grading process died twice")
+    assert good == Verdict("correct")
+
+
+def test_a_bug_in_a_grader_is_no_score(made: Made) -> None:
+    with Pool(made("return Verdict('correct') if response == 'good' else 1 / 0"), workers=1) as pool:
+        bad, good = pool.grade([("1", "bad"), ("1", "good")])
+    assert bad == Verdict("infra_error", detail="ZeroDivisionError: division by zero")
+    assert good == Verdict("correct")
+
+
+def test_memory_beyond_the_cap_is_a_timeout(made: Made) -> None:
+    name = made("if response == 'bad': return bytearray(10**10)\nreturn Verdict('correct')")
+    with Pool(name, workers=1, memory_mib=300) as pool:
+        bad, good = pool.grade([("1", "bad"), ("1", "good")])
+    assert bad == Verdict("timeout", detail="memory")
+    assert good == Verdict("correct")
+
+
+def test_a_process_that_keeps_memory_is_replaced(made: Made) -> None:
+    body = "KEPT.append(bytearray(50 * 2**20)) if 'KEPT' in globals() else globals().update(KEPT=[])\n"
+    with Pool(made(body + "return Verdict('correct', str(os.getpid()))"), workers=1, memory_mib=400) as pool:
+        verdicts = pool.grade([("1", "1")] * 30)
+    assert {verdict.status for verdict in verdicts} == {"correct"}
+    assert len({verdict.answer for verdict in verdicts}) > 2
+
+
+def test_output_of_libraries_is_not_taken_for_a_verdict(made: Made) -> None:
+    with Pool(made("print('{\"id\": 1}'); os.write(1, b'noise')\nreturn Verdict('correct')"), workers=1) as pool:
+        assert pool.grade([("1", "1")] * 3) == [Verdict("correct")] * 3
+
+
+def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
+    """Which then parses the gold once."""
+    with Pool(made("time.sleep(float(response))\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:
+        busy = [pool.submit(gold, "0.5") for gold in "xy"]
+        verdicts = pool.grade([(gold, "0.02") for _ in range(10) for gold in "ab"])
+    assert len({future.result().answer for future in busy}) == 2
+    assert len({(verdict.answer, i % 2) for i, verdict in enumerate(verdicts[:16])}) == 2
+
+
+def ordinary(count: int) -> list[tuple[str, str, str]]:
+    """(gold, response, status) that nothing but a grader can know."""
+    found = []
+    for k in range(1, count + 1):
+        wrong = k % 3 == 0
+        top, bottom = 2 * k + 1, k + 2
+        answer = rf"\frac{{{2 * top + wrong}}}{{{2 * bottom}}}"
+        found.append(
+            (rf"\frac{{{top}}}{{{bottom}}}", rf"Step {k}. \boxed{{{answer}}}", "wrong" if wrong else "correct")
+        )
+    return found
+
+
+@pytest.mark.slow
+def test_ten_thousand_gradings_lose_nothing() -> None:
+    """5 % of them hostile; the memory that the pool's processes share out among them stays under its cap."""
+    cap, count = 512, 2
+    good = ordinary(9_500)
+    bad = hostile.items(500, seed=1)
+    mixed = [(gold, response, status) for gold, response, status in good]
+    for i, (gold, response) in enumerate(bad):
+        mixed.insert(i * 20, (gold, response, "hostile"))
+    most, stop, others = 0.0, threading.Event(), workers()
+
+    def watch() -> None:
+        nonlocal most
+        while not stop.wait(0.25):
+            total = 0
+            for process in workers(others):
+                with suppress(psutil.Error):
+                    total += process.memory_full_info().pss
+            most = max(most, total / 2**20)
+
+    with Pool(workers=count, timeout=0.5, memory_mib=cap) as pool:
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        verdicts = pool.grade([(gold, response) for gold, response, _ in mixed])
+        stop.set()
+        watcher.join()
+    assert len(verdicts) == 10_000
+    told = [
+        (item, verdict)
+        for item, verdict in zip(mixed, verdicts, strict=True)
+        if verdict.status != item[2] and item[2] != "hostile"
+    ]
+    assert told == []
+    judged = {verdict.status for item, verdict in zip(mixed, verdicts, strict=True) if item[2] == "hostile"}
+    assert judged <= {"wrong", "unparsable", "timeout"}
+    assert 0 < most < cap * count
+    print(f"most memory: {most:.0f} MiB")
+
+
+@pytest.mark.slow
+def test_killing_graders_at_random_loses_nothing() -> None:
+    items, others = ordinary(1_500), workers()
+    with Pool(workers=2) as pool:
+        futures = [pool.submit(gold, response) for gold, response, _ in items]
+        for _ in range(8):
+            time.sleep(0.15)
+            graders_now = [process for process in workers(others) if process.ppid() != os.getpid()]
+            for process in graders_now[:1]:
+                process.kill()
+        said = [future.result().status for future in futures]
+    assert said.count("infra_error") <= 1  # where both tries of one item were hit
+    assert all(status in (expected, "infra_error") for status, (*_, expected) in zip(said, items, strict=True))

@@ -1,0 +1,122 @@
+"""Answers made to hang, crash, exhaust or fool a grader. None of them deserves to score."""
+
+import random
+
+GOLDS = ("42", r"\frac{3}{7}", r"2\sqrt{13}", "(3,1)", r"\{1,2\}", "x+1")
+"""Ordinary golds: none is the value of a hostile answer."""
+
+
+def box(content: str) -> str:
+    """A response that marks `content`."""
+    return rf"So the answer is \boxed{{{content}}}."
+
+
+def nested(depth: int, opening: str, inner: str, closing: str) -> str:
+    """`inner` within `depth` pairs."""
+    return opening * depth + inner + closing * depth
+
+
+BOXED = {
+    "power tower": "9^{9^{9^{9}}}",
+    "power tower of ten": nested(10, "9^{", "9", "}"),
+    "tower of factorials": "((((9!)!)!)!)!",
+    "huge exponent": "2^{10^{12}}",
+    "huge negative exponent": "10^{-10^{10}}",
+    "huge float exponent": "1.5^{99999999999}",
+    "huge root": r"\sqrt[99999999]{2^{99999999}+1}",
+    "modulus of a tower": r"7^{7^{7^{7}}} \mod 1000",
+    "factorial of 10^8": "100000000!",
+    "factorial of a power": r"\left(10^{8}\right)!",
+    "quotient of factorials": r"\frac{(10^8)!}{(10^8-1)!}",
+    "sum to 10^9": r"\sum_{k=1}^{10^9} \frac{1}{k^2+k+\sin k}",
+    "sum of a sum": r"\sum_{i=1}^{10^6}\sum_{j=1}^{10^6} \cos(ij)",
+    "product to 10^9": r"\prod_{k=1}^{10^9} \left(1+\frac{1}{k^3}\right)",
+    "binomial": r"\binom{10^9}{5 \cdot 10^8}",
+    "sum of binomials": r"\sum_{k=0}^{10^5} \binom{10^5}{k}^2",
+    "integral": r"\int_0^{\infty} \frac{\sin(x^3) e^{-x^2} \ln(x+1)}{\sqrt{x^5+x+1}} dx",
+    "integral of a power": r"\int_0^1 \frac{(x+1)^{500}}{(x^2+x+1)^{300}} dx",
+    "limit": r"\lim_{x \to 0} \frac{\sin(\tan x) - \tan(\sin x)}{\arcsin(\arctan x) - \arctan(\arcsin x)}",
+    "expansion": "(a+b+c+d+e+f+g+h)^{60} - (a+b+c+d+e+f+g+h)^{59}(a+b+c+d+e+f+g+h) + 41",
+    "high derivative": r"\frac{d^{40}}{dx^{40}} \tan(x^2)",
+    "equation of high degree": "x^{80} + 3x^{57} - 11x^{13} + x = 7",
+    "20 000 digits": "7" * 20_000,
+    "product of long numbers": r" \cdot ".join(["9" * 4_000] * 20),
+    "long decimal": "0." + "3" * 20_000,
+    "2 000 nested parentheses": nested(2_000, "(", "41", ")"),
+    "2 000 nested braces": nested(2_000, "{", "41", "}"),
+    "60 nested fractions": nested(60, r"\frac{1}{1+", "1", "}"),
+    "60 nested roots": nested(60, r"\sqrt{1+", "1", "}"),
+    "500 nested functions": nested(500, r"\sin(", "1", ")"),
+    "200 absolute values": "|" * 200 + "41" + "|" * 200,
+    "5 000 terms": "+".join(f"x_{{{k}}}" for k in range(5_000)),
+    "list of 5 000": ",".join(map(str, range(5_000))),
+    "huge matrix": r"\begin{pmatrix}" + r"\\".join(["&".join("1" * 100)] * 100) + r"\end{pmatrix}",
+    "power of a matrix": r"\begin{pmatrix}1&2\\3&4\end{pmatrix}^{1000000}",
+    "determinant": r"\det\begin{pmatrix}"
+    + r"\\".join("&".join(f"a_{{{i}{j}}}" for j in range(9)) for i in range(9))
+    + r"\end{pmatrix}",
+    "NUL bytes": "4\x001\x00",
+    "control characters": "".join(map(chr, range(1, 32))) + "41",
+    "lone surrogate": "41\ud800",
+    "other digits": "٤١",
+    "emoji": "🧮 41",
+    "right to left": "\u202e41",
+    "megabyte of digits": "1" * 2**20,
+    "megabyte of spaces": "4" + " " * 2**20 + "1",
+    "megabyte of text": "no " * 2**18,
+    "megabyte of commands": r"\frac" * 2**17,
+    "megabyte of equations": "x=" * 2**19 + "41",
+    "regex bait: spaces": r"\text{ " + " " * 50_000 + "41",
+    "regex bait: roots": "sqrt (" * 3_000,
+    "regex bait: fractions": r"\frac{" * 200 + "1" + "}" * 200,
+    "regex bait: permutations": "(" + "a " * 3_000 + ")_" + "b" * 3_000,
+    "regex bait: and": "and " * 5_000 + "or",
+    "broken fraction": r"\frac{1}{",
+    "broken environment": r"\begin{pmatrix} 1 & 2 \\",
+    "broken delimiters": r"\left( 41 \right. \left[",
+    "unknown commands": r"\foo{41}\bar\baz",
+    "only operators": "+-*/^_=",
+    "infinity": r"\infty",
+    "not a number": r"\frac{0}{0}",
+    "python": "__import__('os').system('sleep 100')",
+    "eval": "exec('while True: pass')",
+    "percent": "%" * 1_000,
+    "dollars": "$" * 1_001,
+    "hedged: or": r"41 \text{ or } 42",
+    "hedged: chain": "x = 41 = 42",
+    "hedged: list": "41, 42, 43",
+    "hedged: plus or minus": r"42 \pm 1",
+    "hedged: between": r"\text{between } 41 \text{ and } 43",
+    "hedged: in words": r"42 \text{ (or maybe 41)}",
+    "hedged: beside": "41 42",
+    "hedged: interval": "[41, 42]",
+}
+WHOLE = {
+    "empty": "",
+    "nothing": "I do not know.",
+    "cut in its box": r"So the answer is \boxed{42",
+    "1 000 different boxes": " ".join(rf"\boxed{{{k}}}" for k in range(1_000)),
+    "1 000 boxes, one value": " ".join(rf"\boxed{{{k}-{k}+41}}" for k in range(1_000)),
+    "100 000 open boxes": r"\boxed{" * 100_000,
+    "100 000 closing braces": "}" * 100_000 + r"\boxed{41" + "}" * 100_000,
+    "megabyte of boxes": r"\boxed" * 2**17,
+    "megabyte of answers": "answer " * 2**17,
+    "megabyte of labels": "Answer: $$\n" * 2**16,
+    "megabyte of lines": "\n" * 2**20 + "Answer:",
+    "megabyte of prose": "the answer is " * 2**16,
+    "megabyte of formulas": r"Answer: " + r"\(" * 2**19,
+    "megabyte of thoughts": "<think>" * 2**17,
+    "two boxes": r"\boxed{41} or \boxed{42}",
+    "box after box": r"\boxed{42}, no: \boxed{43}",
+    "two lines": "Answer: 41\nAnswer: 42",
+    "answer with a choice": "Answer: 41 or 42",
+    "thinking only": r"<think> maybe \boxed{42}",
+}
+ANSWERS = {**{name: box(content) for name, content in BOXED.items()}, **WHOLE}
+
+
+def items(count: int, seed: int) -> list[tuple[str, str]]:
+    """(gold, hostile response) pairs, drawn evenly."""
+    rng = random.Random(seed)
+    answers = list(ANSWERS.values())
+    return [(rng.choice(GOLDS), answers[i % len(answers)]) for i in range(count)]

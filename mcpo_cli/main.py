@@ -32,6 +32,7 @@ Begin here:
   mcpo plan table1                         what Table 1 needs, and for how long
   mcpo reproduce table1                    run what is missing and print Table 1
   mcpo ui                                  look at the runs in MLflow
+  mcpo doctor                              what this machine has and lacks
 
 Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
 """

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.backends.verl import checkpoint, launch, processes, reward
+from mcpo_cli.backends.verl import checkpoint, checks, launch, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.grading import Verdict
 
 
@@ -56,6 +57,7 @@ def test_verl_is_pointed_at_the_newest_whole_checkpoint_or_at_none(tmp_path: Pat
     (checkpoint.folder(tmp_path, 4) / "data.pt").unlink()
     checkpoint.choose(tmp_path)
     assert not pointer.exists()
+    assert not checkpoint.folder(tmp_path, 4).exists()
 
 
 LOG = """\
@@ -151,6 +153,13 @@ def test_a_failed_grading_is_an_error_and_no_score(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(died))
     with pytest.raises(RunFailed, match="the grading process died twice"):
         score("42", "math_verify")
+
+
+def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:
+    (spec,) = load(["scale=verl-cpu", "method=mcpo", "method.anchor=previous_step"])
+    with pytest.raises(ConfigError, match="previous_step") as error:
+        checks.check(spec)
+    assert error.value.fix == "method.anchor=rollout"
 
 
 def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from mcpo_cli import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.runs import cost
@@ -64,6 +66,7 @@ def test_runs_of_the_local_engine_cost_no_gpu_hours(cli: Cli) -> None:
     assert "GPU-hours" not in cli("plan", "seed=1").stdout
 
 
+@pytest.mark.slow
 def test_the_papers_table_is_made_of_runs_from_elsewhere(cli: Cli) -> None:
     """verl is not installed here; the runs are done, as if they had been copied from a cluster."""
     overrides = ["scale=paper", "train.steps=2", "compute.tracking_uri=offline"]

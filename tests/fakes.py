@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 
+from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import Attempt, eval_steps
@@ -59,6 +60,10 @@ def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow
 
 def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
     n = spec.eval.samples
+    if spec.task.name == "math":
+        tiers = {name: (0.4, data.get(name).size or 0) for name in spec.task.benchmarks}
+    else:
+        tiers = {tier: (p, spec.eval.problems) for tier, p in TIERS.items()}
     return [
         {
             "step": step,
@@ -67,6 +72,6 @@ def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
             "n": n,
             "c": int(rng.binomial(n, p + step / spec.train.steps / 10)),
         }
-        for tier, p in TIERS.items()
-        for i in range(spec.eval.problems)
+        for tier, (p, problems) in tiers.items()
+        for i in range(problems)
     ]

@@ -14,6 +14,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.stats import Effect, Interval
 from mcpo_cli.config import load
 from mcpo_cli.plan import Plan
+from mcpo_cli.runs.attempts import tier_problems
 from mcpo_cli.runs.journal import write_atomic
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
@@ -157,14 +158,14 @@ class BuiltTable:
         return self._with_runs(row, result.seeds, result.arm, baseline)
 
     def _with_runs(self, row: Row, seeds: Interval, *arms: str) -> Row:
-        runs, evaluation = self.comparison.runs_of(row.model, *arms), self.comparison.spec.eval
+        runs = self.comparison.runs_of(row.model, *arms)
         return replace(
             row,
             t_low=_number(seeds.low),
             t_high=_number(seeds.high),
             seeds=seeds.n,
-            problems=evaluation.problems,
-            samples=evaluation.samples,
+            problems=tier_problems(self.comparison.spec, row.tier),
+            samples=self.comparison.spec.eval.samples,
             run_ids=" ".join(run.run_id for run in runs),
             trees=" ".join(run.tree for run in runs),
         )
@@ -197,10 +198,12 @@ class BuiltTable:
         return {(score.arm, score.tier, score.metric): _mean(score.seeds) for score in scores}
 
     def _model_title(self, model: str) -> str:
-        evaluation = self.comparison.spec.eval
+        spec = self.comparison.spec
+        sizes = [str(tier_problems(spec, tier)) for tier in self.comparison.tiers]
+        problems = f"{sizes[0]} problems a tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         seeds = len({run.seed for run in self.comparison.runs if run.model == model})
         stands = f" (stands where the paper has {STANDS_FOR[model]})" if model in STANDS_FOR else ""
-        return f"{model}{stands}: {seeds} seeds x {evaluation.problems} problems a tier x {evaluation.samples} samples"
+        return f"{model}{stands}: {seeds} seeds x {problems} x {spec.eval.samples} samples"
 
     def _label(self, model: str, arm: str) -> str:
         trees = {run.tree for run in self.comparison.runs_of(model, arm)}
@@ -233,6 +236,14 @@ class BuiltTable:
         where = self.paper["tables"][self.table.published]["where"].split(",")[0]
         return f"published (arXiv {self.paper['source']['arxiv']}, {where}), not measured here"
 
+    def _about_published(self) -> str:
+        if self.comparison.spec.task.name == "math":
+            return "The published numbers are of one run each, without error bars"
+        return (
+            "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "
+            "no error bars) and are no target for the rows measured here"
+        )
+
     def _published(self) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
         """Model, arm and the numbers by (benchmark, metric) of each published row."""
         benchmarks = self.paper["settings"]["evaluation"]["benchmarks"]
@@ -258,8 +269,7 @@ class BuiltTable:
             "a difference that only one of the two separates from 0 is not settled.",
             *(["* trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
             *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),
-            "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run "
-            f"each, no error bars): {self.paper['source']['url']}. They are no target for the rows measured here.",
+            f"{self._about_published()}: {self.paper['source']['url']}.",
             f"Made by: {comparison.plan.command} (plan {comparison.plan.plan_id})",
         ]
 

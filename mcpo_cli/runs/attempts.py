@@ -120,10 +120,15 @@ def missing(run_dir: Path, spec: RunSpec) -> list[str]:
 
 
 def eval_problems(spec: RunSpec) -> int:
-    """Held-out problems of one evaluation, all tiers together; those of a benchmark as its declaration says."""
+    """Held-out problems of one evaluation, all tiers together."""
     if spec.task.name == "arithmetic":
         return TIERS * spec.eval.problems
-    return sum(data.get(name).size or 0 for name in spec.task.benchmarks)
+    return sum(tier_problems(spec, name) for name in spec.task.benchmarks)
+
+
+def tier_problems(spec: RunSpec, tier: str) -> int:
+    """Held-out problems of one tier; those of a benchmark as its declaration says."""
+    return spec.eval.problems if spec.task.name == "arithmetic" else data.get(tier).size or 0
 
 
 def eval_steps(spec: RunSpec) -> list[int]:

@@ -96,16 +96,17 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
         Interrupted: a signal asked to stop; every run that was going has written a checkpoint.
     """
     folder = home()
-    for cell in plan.cells:
-        backends.check(cell.spec)
-    if any(cell.spec.cluster.launcher == "slurm" for cell in plan.cells):
+    scheduler = _Scheduler(plan, folder, display, worker)
+    # What is done needs nothing: tables of a cluster's runs can be made anywhere.
+    unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
+    for spec in unfinished:
+        backends.check(spec)
+    if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         from mcpo_cli.runs import slurm
 
         slurm.check()
-    with feeding(plan, display.note):
-        scheduler = _Scheduler(plan, folder, display, worker)
-        with _signals(scheduler.stop):
-            scheduler.loop()
+    with feeding(plan, display.note), _signals(scheduler.stop):
+        scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
     return outcomes

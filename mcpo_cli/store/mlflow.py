@@ -24,7 +24,7 @@ from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
 from mcpo_cli.runs.provenance import redact
 from mcpo_cli.store.connection import STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
-from mcpo_cli.store.records import State, Status
+from mcpo_cli.store.records import SOURCES, State, Status
 
 MONITOR_SECONDS = 5
 
@@ -228,9 +228,7 @@ class Store(Connection):
         params = [Param(key, str(value)) for key, value in flat(spec.identity()).items()]
         for i in range(0, len(params), 100):
             self._client().log_batch(child.mlflow_id, params=params[i : i + 100])
-        task = spec.identity()["task"]
-        data = Dataset(name=spec.task.name, digest=digest(task), source_type="generated", source=json.dumps(task))
-        self._client().log_inputs(child.mlflow_id, [DatasetInput(data)])
+        self._client().log_inputs(child.mlflow_id, list(_inputs(spec, attempt.parent / SOURCES)))
         child.attempt = attempt.name
 
     def _log_tags(self, child: _Child, tags: Mapping[str, Any]) -> None:
@@ -248,3 +246,13 @@ class Store(Connection):
 def _status(attempt: Path) -> Status:
     status: Status = read_json(attempt / "status.json")
     return status
+
+
+def _inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
+    """What a run trains and is evaluated on: published data sets as it found them, or a task that is generated."""
+    if spec.task.name == "arithmetic":
+        task = json.dumps(spec.identity()["task"])
+        yield DatasetInput(Dataset(spec.task.name, digest(spec.identity()["task"]), "generated", task))
+    elif sources.exists():
+        for name, found in read_json(sources).items():
+            yield DatasetInput(Dataset(name, found["digest"], "data set", found["source"]))

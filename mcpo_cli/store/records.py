@@ -2,6 +2,7 @@
 
 runs/<run_id>/
   lock                            held (flock) by the process that trains; the kernel frees it when that dies
+  data.json                       a DataSource a published data set, by name, where the task uses any
   attempt_<n>/
     spec.json                     RunSpec.to_dict()
     provenance.json               commit, diff, versions, hardware, command
@@ -26,6 +27,7 @@ evals/<eval_id>/
 
 from typing import Any, Literal, NotRequired, TypedDict
 
+SOURCES = "data.json"
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
 
@@ -45,6 +47,15 @@ class Status(TypedDict):
     updated: float
     phase: NotRequired[str]
     error: NotRequired[str]
+
+
+class DataSource(TypedDict):
+    """A published data set as a run found it. left_out: training problems whose prompt is too long."""
+
+    digest: str
+    source: str
+    problems: int
+    left_out: int
 
 
 class StepRow(TypedDict):

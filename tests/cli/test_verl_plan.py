@@ -1,12 +1,17 @@
 """Runs of verl, planned and shown where verl is not installed."""
 
+import csv
 import json
 import subprocess
 import sys
 
+import pytest
+
+from mcpo_cli import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.runs import cost
 from tests.cli.conftest import MCPO, Cli
+from tests.fakes import write_runs
 from tests.golden.test_verl_settings import golden
 
 ARGUMENTS = ("train", "backend=verl", "scale=paper", "method=mcpo", "model=qwen3-8b", "--dry-run")
@@ -59,6 +64,26 @@ def test_runs_of_the_local_engine_cost_no_gpu_hours(cli: Cli) -> None:
     (run,) = json.loads(cli("plan", "seed=1", "--json").stdout)["runs"]
     assert "cost" not in run
     assert "GPU-hours" not in cli("plan", "seed=1").stdout
+
+
+@pytest.mark.slow
+def test_the_papers_table_is_made_of_runs_from_elsewhere(cli: Cli) -> None:
+    """verl is not installed here; the runs are done, as if they had been copied from a cluster."""
+    overrides = ["scale=paper", "train.steps=2", "compute.tracking_uri=offline"]
+    planned = plan.from_suite("table1", overrides, "mcpo reproduce table1")
+    write_runs(planned)
+    result = cli("reproduce", "table1", *overrides)
+    assert result.returncode == 0, result.stderr
+    for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
+        assert column in result.stdout
+    assert "qwen3-8b: 1 seeds x 30 + 30 + 40 problems x 8 samples" in result.stdout
+    (table,) = cli.home.glob("reports/paper/table1.csv")
+    rows = list(csv.DictReader(table.open()))
+    measured = {row["tier"]: row["problems"] for row in rows if row["block"] == "measured"}
+    assert measured == {"aime24": "30", "aime25": "30", "amc23": "40"}
+    missing = cli("train", "scale=paper", "method=grpo")
+    assert missing.returncode == 2
+    assert "backend=verl needs verl ==0.9.1, which is not installed" in missing.stderr
 
 
 def test_the_plugin_of_the_tests_is_a_setting(cli: Cli) -> None:

@@ -130,3 +130,12 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     assert cached == main
     assert "a/other: neither in the cache nor to be had" in other["message"]
     assert other["fix"] == "hf download a/other where there is a network, and that folder in place of a/other"
+
+
+@pytest.mark.slow
+def test_looking_at_a_model_fetches_its_configuration_alone(hub: Hub, tmp_path: Path) -> None:
+    script = "from mcpo_cli.evaluation.model import configuration; print(configuration('a/toy')['num_hidden_layers'])"
+    env = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+    assert hub.fetched == {"config.json"}

@@ -4,11 +4,13 @@ import json
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mcpo_cli.config.schema import Task
 from mcpo_cli.errors import StoreError
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.home import run_dir
@@ -16,6 +18,7 @@ from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import mlflow as store_module
 from mcpo_cli.store.connection import MlflowClient, resolve
 from mcpo_cli.store.mlflow import Store
+from mcpo_cli.store.records import SOURCES
 from tests.store_runs import (
     PASS_AT_1,
     TIERS,
@@ -254,3 +257,15 @@ def test_what_fails_in_the_monitor_stays_there_and_what_fails_beside_it_does_not
     dead = Store(f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ZeroDivisionError), dead.monitor(plan(spec())):
         _ = 1 / 0
+
+
+def test_published_data_sets_are_named_with_what_was_in_them(store: Store) -> None:
+    math = replace(spec(), task=Task(name="math"))
+    sources = {name: {"digest": f"{name}-digest", "source": f"hub:{name}"} for name in ("dapo_math_17k", "aime24")}
+    complete(math)
+    write_atomic(run_dir(math.run_id) / SOURCES, json.dumps(sources))
+    store.ingest(plan(math))
+    found = {data.dataset.name: data.dataset for data in runs(store)[math.run_id].inputs.dataset_inputs}
+    assert {name: (one.digest, one.source) for name, one in found.items()} == {
+        name: (one["digest"], one["source"]) for name, one in sources.items()
+    }

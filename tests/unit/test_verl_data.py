@@ -15,6 +15,7 @@ from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.journal import read_json
 from tests.models import untrained
 
 TINY = ("train.steps=2", "train.prompts=4", "train.mini_batch=2", "eval.problems=3", "train.max_refills=2")
@@ -90,6 +91,20 @@ def test_math_goes_round_in_epochs_and_leaves_out_what_is_too_long(folder: Path,
     assert {row["data_source"] for row in train} == {"dapo_math_17k"}
     expected = {problem.text for problem in data.load("aime24", folder).problems}
     assert {row["extra_info"]["problem"] for row in held_out} == expected
+
+
+def test_a_run_records_what_its_data_were(folder: Path, tmp_path: Path) -> None:
+    run = math(folder)
+    written(run, tmp_path)
+    found = read_json(tmp_path / "runs" / run.run_id / "data.json")
+    loaded = data.load("dapo_math_17k", folder)
+    assert found["dapo_math_17k"] == {
+        "digest": loaded.digest, "source": "dapo_math_17k.jsonl", "problems": 9, "left_out": 1,
+    }  # fmt: skip
+    assert (found["aime24"]["problems"], found["aime24"]["left_out"]) == (30, 0)
+    arithmetic = spec("scale=verl-cpu", *TINY)
+    written(arithmetic, tmp_path)
+    assert not (tmp_path / "runs" / arithmetic.run_id / "data.json").exists()
 
 
 def test_another_seed_has_another_order(folder: Path, tmp_path: Path) -> None:

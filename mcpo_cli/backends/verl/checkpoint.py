@@ -41,7 +41,11 @@ def newest(root: Path) -> int:
 
 
 def choose(root: Path) -> None:
-    """Make verl resume from the newest whole checkpoint, or begin where there is none."""
+    """Make verl resume from the newest whole checkpoint, or begin where there is none; remove what is not whole."""
+    kept = {folder(root, step) for step in whole(root)}
+    for found in root.glob("global_step_*"):
+        if found not in kept:
+            shutil.rmtree(found)
     if step := newest(root):
         write_atomic(root / POINTER, str(step))
     else:

@@ -33,6 +33,7 @@ BUNDLE_CPUS = 3
 def check(spec: RunSpec) -> None:
     """Raises ConfigError for the first thing that is missing; imports neither verl nor torch, starts nothing."""
     _task(spec)
+    _method(spec)
     _versions(spec)
     _device(spec)
     _slots(spec)
@@ -49,6 +50,14 @@ def _task(spec: RunSpec) -> None:
         raise ConfigError(
             f"model={spec.model.name} is built from scratch for arithmetic; task.name=math needs one that exists",
             fix="model=qwen3-1.7b, or model.path=FOLDER",
+        )
+
+
+def _method(spec: RunSpec) -> None:
+    """verl's engine has the policy's weights of now only."""
+    if spec.method.needs_anchor:
+        raise ConfigError(
+            "method.anchor=previous_step: backend=verl has no policy of the step before", fix="method.anchor=rollout"
         )
 
 

@@ -4,6 +4,7 @@ verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.ht
 `split`, `index` (place in the stream or in its tier), `problem` (the text that identifies it) and `grader`.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +17,11 @@ from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.benchmarks.base import from_pool
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Loaded
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.store.records import SOURCES, DataSource
 
 ROWS = 8192
 """Rows that are in memory at once: with dynamic sampling the file holds many epochs."""
@@ -35,6 +39,18 @@ class Problems:
     fits: Fits
 
     @cached_property
+    def loaded(self) -> dict[str, Loaded]:
+        """The published data sets by name: what is trained on, then the benchmarks; none for arithmetic.
+
+        Raises:
+            ConfigError: the data cannot be read, or a benchmark is not whole.
+        """
+        task, file = self.spec.task, path(self.spec)
+        if task.name == "arithmetic":
+            return {}
+        return {task.data: data.load(task.data, file), **{name: whole(name, file) for name in task.benchmarks}}
+
+    @cached_property
     def pool(self) -> Sequence[Problem]:
         """The math problems to train on, by id.
 
@@ -42,7 +58,7 @@ class Problems:
             ConfigError: the data cannot be read, or fewer fit than one batch has.
         """
         task, train = self.spec.task, self.spec.train
-        every = data.load(task.data, path(self.spec)).problems
+        every = self.loaded[task.data].problems
         pool = [problem for problem in every if self.fits(self.prompt(problem))]
         if len(pool) < train.prompts:
             raise ConfigError(
@@ -59,15 +75,24 @@ class Problems:
         return from_pool(self.pool, self.spec.seed, start, count)
 
     def held_out(self) -> dict[str, Sequence[Problem]]:
-        """The problems of each tier.
-
-        Raises:
-            ConfigError: the data cannot be read, or a benchmark is not whole.
-        """
+        """The problems of each tier."""
         spec = self.spec
         if spec.task.name == "arithmetic":
             return dict(benchmarks.of(spec).tiers(spec.eval.problems))
-        return {name: whole(name, path(spec)) for name in spec.task.benchmarks}
+        return {name: self.loaded[name].problems for name in spec.task.benchmarks}
+
+    def sources(self) -> dict[str, DataSource]:
+        """Where the published data sets came from, and what was in them."""
+        left_out = {self.spec.task.data: len(self.loaded[self.spec.task.data].problems) - len(self.pool)}
+        return {
+            name: DataSource(
+                digest=found.digest,
+                source=found.source,
+                problems=len(found.problems),
+                left_out=left_out.get(name, 0),
+            )
+            for name, found in self.loaded.items()
+        }
 
     def prompt(self, problem: Problem) -> str:
         """The user's turn for `problem`."""
@@ -82,16 +107,20 @@ def stream_length(spec: RunSpec) -> int:
 
 
 def write(problems: Problems, paths: Paths) -> None:
-    """Write both files, unless an earlier attempt did.
+    """Write both files, and what they were made of, unless an earlier attempt did.
 
     Raises:
         ConfigError: the data cannot be read.
     """
+    if paths.train.exists() and paths.held_out.exists():
+        return
     spec, count = problems.spec, stream_length(problems.spec)
     name = spec.task.data if spec.task.name == "math" else spec.task.name
     stream = (
         problem for start in range(0, count, ROWS) for problem in problems.training(start, min(ROWS, count - start))
     )
+    if problems.loaded:
+        write_atomic(paths.run / SOURCES, json.dumps(problems.sources(), indent=2))
     _write(paths.train, _rows(problems, "train", {name: stream}))
     _write(paths.held_out, _rows(problems, "held_out", problems.held_out()))
 
@@ -116,18 +145,18 @@ def fits(spec: RunSpec, folder: Path) -> Fits:
     return answer
 
 
-def whole(name: str, file: Path | None) -> Sequence[Problem]:
+def whole(name: str, file: Path | None) -> Loaded:
     """All problems of a benchmark.
 
     Raises:
         ConfigError: the data cannot be read, or are not as many as its declaration says: an evaluation is done when
             it has that many.
     """
-    problems, size = data.load(name, file).problems, data.get(name).size
-    if len(problems) != size:
+    loaded, size = data.load(name, file), data.get(name).size
+    if len(loaded.problems) != size:
         fix = f"mcpo data audit {name if file is None else f'{file} --as {name}'}"
-        raise ConfigError(f"{name}: {len(problems)} problems, published are {size}", fix=fix)
-    return problems
+        raise ConfigError(f"{name}: {len(loaded.problems)} problems, published are {size}", fix=fix)
+    return loaded
 
 
 def path(spec: RunSpec) -> Path | None:
@@ -152,8 +181,6 @@ def _write(target: Path, rows: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if target.exists():
-        return
     text = pa.string()
     schema = pa.schema(
         {

@@ -36,6 +36,7 @@ def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
         model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     model.load_state_dict({name: value.to(dtype) for name, value in _weights(actor).items()}, assign=True)
     model.tie_weights()
+    target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     model.save_pretrained(part)

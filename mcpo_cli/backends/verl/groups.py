@@ -25,7 +25,7 @@ class Group:
     """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included."""
 
     prompt: Prompt
-    tokens: list[list[int]]
+    tokens: list[torch.Tensor]
     reward: list[float]
     correct: list[bool]
 
@@ -55,7 +55,7 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> di
     for key, tokens, score, extra in zip(ordered, data["responses"].unbind(), scores, extras, strict=True):
         uid = uid_of(key)
         group = found.setdefault(uid, Group(known[uid], [], [], []))
-        group.tokens.append(tokens.tolist())
+        group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         group.correct.append(bool(getattr(extra, "data", extra)["reward_extra_info"]["acc"]))
     return found
@@ -68,5 +68,5 @@ def graded(groups: Sequence[Group], end_token: int) -> Graded:
         correct_PG=torch.tensor([group.correct for group in groups]),
         reward_PG=torch.tensor([group.reward for group in groups], dtype=torch.float64),
         length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
-        ended_PG=torch.tensor([[tokens[-1] == end_token for tokens in group.tokens] for group in groups]),
+        ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
     )

@@ -238,6 +238,8 @@ def _rollout(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
         "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
+        # The trainer's weights reach it before anything is sampled.
+        "actor_rollout_ref.rollout.load_format": "dummy",
         "actor_rollout_ref.rollout.dtype": "bfloat16" if on_gpu else "float32",
         "actor_rollout_ref.rollout.tensor_model_parallel_size": cluster.tensor_parallel,
         "actor_rollout_ref.rollout.gpu_memory_utilization": cluster.gpu_memory,
@@ -281,6 +283,7 @@ def _algorithm(spec: RunSpec) -> Table:
         "algorithm.gamma": 1.0,
         "algorithm.lam": 1.0,
         "algorithm.use_kl_in_reward": False,
+        "algorithm.use_pf_ppo": False,
         "algorithm.kl_ctrl.kl_coef": 0.0,
         "algorithm.filter_groups.enable": method.dynamic_sampling,
         "algorithm.filter_groups.metric": "acc",
@@ -290,6 +293,7 @@ def _algorithm(spec: RunSpec) -> Table:
         "algorithm.rollout_correction.rollout_rs": None,
         "algorithm.rollout_correction.bypass_mode": False,
         "critic.enable": False,
+        "distillation.enabled": False,
     }
 
 

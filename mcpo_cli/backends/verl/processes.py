@@ -8,6 +8,8 @@ import psutil
 
 MARK = "MCPO_VERL_RUN"
 GRACE_SECONDS = 3.0
+LAST_SECONDS = 30.0
+"""What still lives after this hangs in the kernel, and nobody can end it."""
 
 
 def marked(name: str) -> list[psutil.Process]:
@@ -28,7 +30,7 @@ def end(name: str) -> None:
     for process in marked(name):
         with suppress(psutil.Error):
             process.terminate()
-    while left := marked(name):
+    while (left := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
         if time.monotonic() > deadline:
             for process in left:
                 with suppress(psutil.Error):

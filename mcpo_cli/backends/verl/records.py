@@ -61,7 +61,8 @@ class Records:
         """All rows of one global step. discarded: groups that dynamic sampling threw away."""
         everything = sorted([*kept, *discarded], key=lambda group: group.prompt.order)
         graded = groups.graded(everything, tokenizer.eos_token_id)
-        in_batch = {i for i, group in enumerate(everything) if any(group is other for other in kept)}
+        orders = {group.prompt.order for group in kept}
+        in_batch = {i for i, group in enumerate(everything) if group.prompt.order in orders}
         self._journal.rows("groups", step, measure.group_rows(step, graded, in_batch))
         if step in eval_steps(self.spec):
             shown = everything[: self.spec.compute.sample_groups]

@@ -38,7 +38,7 @@ from mcpo_cli.runs.journal import read_json
 
 @register_trainer(TRAINER)
 class Trainer(PPOTrainerSync):
-    """One run. prompts, discarded: given out in this step, and the groups that dynamic sampling threw away."""
+    """One run. prompts: given out in this step. kept, discarded: groups in its batch, and those thrown away."""
 
     def __init__(self, config: Any) -> None:
         attempt = Path(config.mcpo.attempt)
@@ -47,6 +47,7 @@ class Trainer(PPOTrainerSync):
             # verl compares it with this name; ours has done its work.
             config.trainer.v1.trainer_mode = "sync"
         self.prompts: dict[str, Prompt] = {}
+        self.kept: list[Group] = []
         self.discarded: list[Group] = []
         super().__init__(config)
         self.records = Records(self.spec, attempt)
@@ -110,11 +111,10 @@ class Trainer(PPOTrainerSync):
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        kept = list(groups.read(batch.keys, batch.partition_id, self.prompts).values())
         entropies = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy"])
         metrics["train/entropy"] = float(entropies["entropy"].values().mean())
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
-        self.records.step(self.global_steps, kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
+        self.records.step(self.global_steps, self.kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
 
     def evaluate(self) -> None:
         """All held-out problems under the current policy.
@@ -181,11 +181,12 @@ class Trainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
-        found = list(groups.read(batch.keys, batch.partition_id, self.prompts).items())
-        batch_graded = groups.graded([group for _, group in found], self.tokenizer.eos_token_id)
+        found = groups.read(batch.keys, batch.partition_id, self.prompts)
+        self.kept = list(found.values())
+        batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
         advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
         metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))
-        place = {uid: i for i, (uid, _) in enumerate(found)}
+        place = {uid: i for i, uid in enumerate(found)}
         mastered_P = batch_graded.correct_PG.all(-1)
         self.mastered = int(mastered_P.sum())
         totals = self._totals(mastered_P, batch_graded.length_PG)

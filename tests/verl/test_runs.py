@@ -97,7 +97,7 @@ def test_mcpo_on_two_ranks_is_killed_resumed_exported_and_evaluated(runs: Runs) 
     wait(lambda: list(runs.home.glob("runs/mcpo-*/attempt_1")) != [])
     folder = runs.folder("mcpo")
     wait(lambda: status(folder)["durable_step"] == 2)
-    wait(lambda: "step 3" in phase(folder))
+    wait(lambda: "step 3 of" in phase(folder))
     os.kill(status(folder)["pid"], signal.SIGKILL)
     assert first.wait(60) != 0
     wait(lambda: nobody_is_left(folder), 30)
@@ -135,7 +135,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     first = runs.start("train", *settings)
     wait(lambda: list(runs.home.glob("runs/mcpo-wo-hinge-*/attempt_1")) != [])
     folder = runs.folder("mcpo-wo-hinge")
-    wait(lambda: "step 2" in phase(folder))
+    wait(lambda: "step 2 of" in phase(folder))
     first.send_signal(signal.SIGINT)
     assert first.wait(120) == 130
     stopped = status(folder)
@@ -144,7 +144,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     assert nobody_is_left(folder)
 
     second = runs.start("train", *settings)
-    wait(lambda: f"step {stopped['durable_step'] + 1} " in phase(folder))
+    wait(lambda: f"step {stopped['durable_step'] + 1} of" in phase(folder))
     (sampler,) = [p for p in processes.marked(str(folder)) if _title(p).startswith("ray::Server")]
     sampler.kill()
     said, _ = second.communicate(timeout=120)

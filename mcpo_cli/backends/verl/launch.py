@@ -40,11 +40,12 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     attempt.phase("writing the problems")
     data.write(data.Problems(spec, data.fits(spec, folder)), paths)
     checkpoint.choose(paths.checkpoints)
-    channel = Channel(attempt.folder)
-    with _ray(paths) as variables:
-        code = _follow(spec, paths, attempt, stop, variables)
-    if code:
-        _raise(channel, attempt.folder / LOG, code)
+    # An attempt that was killed after its last checkpoint left the final policy to write.
+    if start < spec.train.steps:
+        with _ray(paths) as variables:
+            code = _follow(spec, paths, attempt, stop, variables)
+        if code:
+            _raise(Channel(attempt.folder), attempt.folder / LOG, code)
     attempt.phase("writing the final policy")
     export.policy(paths.checkpoints, spec.train.steps, attempt.folder / "policy", spec)
 

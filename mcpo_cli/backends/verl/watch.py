@@ -1,5 +1,6 @@
 """The actors of Ray behind verl's trainer: whether they live, and what only they can do."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,8 +21,8 @@ def alive(trainer: Any) -> None:
     for role, actor in _actors(trainer):
         state = actors(actor._actor_id.hex())
         if state and state["State"] == "DEAD":
-            cause = str(state.get("DeathCause") or "").strip().splitlines()
-            raise RunFailed(f"a process of verl died: {role} ({cause[0] if cause else 'Ray does not say why'})")
+            cause = re.search(r'error_message: "([^"\\\\]*)', str(state.get("DeathCause")))
+            raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray does not say why'})")
 
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:

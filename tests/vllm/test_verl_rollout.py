@@ -1,0 +1,23 @@
+"""A run of verl that samples with vLLM: the policy that samples stays the one that is trained."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.runs.journal import Journal
+from tests.verl.conftest import TOY, Runs, nobody_is_left
+
+pytestmark = pytest.mark.vllm
+
+
+def test_vllm_follows_the_policy_through_updates(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    result = runs("train", *TOY, "method=mcpo", "train.steps=3", "cluster.rollout=vllm")
+    assert result.returncode == 0, result.stdout
+    folder = runs.folder("mcpo")
+    steps = Journal(folder).steps()
+    assert [row["step"] for row in steps] == [1, 2, 3]
+    # The first update has moved the weights by the second step.
+    assert steps[0]["metrics"]["train/grad_norm"] > 0
+    assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
+    assert nobody_is_left(folder)

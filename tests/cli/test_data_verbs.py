@@ -111,6 +111,7 @@ def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: Hub, tmp_path: 
     assert document["error"]["exit_code"] == 1
 
 
+@pytest.mark.slow
 def test_an_unknown_file_is_judged_as_a_benchmark(home: Path, hub: Hub, tmp_path: Path) -> None:
     document = Cli(home).json("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3]))
     assert (document["name"], document["role"], document["problems"]) == ("mine", "benchmark", 3)
@@ -143,6 +144,7 @@ def test_bad_input(home: Path, hub: Hub, arguments: list[str], message: str, fix
     assert result.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_data_set_comes_from_the_hub_once(home: Path, hub: Hub) -> None:
     cli = Cli(home)
     document = cli.json("data", "audit", "aime25")

@@ -62,6 +62,7 @@ def test_a_machine_that_can_train_here(cli: Cli) -> None:
     assert cli.untouched()
 
 
+@pytest.mark.slow
 def test_what_is_needed_for_anything_fails(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home = str(tmp_path / "file" / "home")
@@ -83,6 +84,7 @@ def test_a_store_that_cannot_be_used(cli: Cli) -> None:
     assert "mcpo runs sync" in line["fix"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hub", "state"), [(200, "ok"), (503, "wrong")], indirect=["hub"])
 def test_the_hub_that_is_asked(cli: Cli, hub: str, state: str) -> None:
     line = lines(json.loads(cli("doctor", "--json", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0").stdout))["hub", "hub"]
@@ -90,6 +92,7 @@ def test_the_hub_that_is_asked(cli: Cli, hub: str, state: str) -> None:
     assert hub in line["found"]
 
 
+@pytest.mark.slow
 def test_a_hub_that_is_not_there(cli: Cli) -> None:
     document = json.loads(cli("doctor", "--json", HF_ENDPOINT="http://127.0.0.1:1", HF_HUB_OFFLINE="0").stdout)
     assert lines(document)["hub", "hub"]["state"] == "missing"

@@ -72,6 +72,7 @@ def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, proble
     assert here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK) == results
 
 
+@pytest.mark.slow
 def test_an_offline_evaluation_is_brought_to_the_store_later(here: InProcess, model: str, problems: str) -> None:
     offline = "compute.tracking_uri=offline"
     results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK, offline)
@@ -130,6 +131,7 @@ def test_bad_input_is_one_message(
     assert not any((here.home / "evals").glob("*/samples"))
 
 
+@pytest.mark.slow
 def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
     """The real files where they are at hand, else files of the same form and size."""
     folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"

@@ -90,6 +90,7 @@ def test_every_run_is_a_job(home: Path) -> None:
     assert len(journal(home, plan).attempts()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_a_job_that_goes_back_into_the_queue_resumes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.4")
@@ -110,6 +111,7 @@ def test_a_job_that_goes_back_into_the_queue_resumes(home: Path, monkeypatch: py
     assert [row["step"] for row in journal(home, plan).steps()] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_SECONDS", "0.4")
@@ -123,6 +125,7 @@ def test_ctrl_c_reaches_the_job(home: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(journal(home, plan).attempts()) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("local")
 def test_the_reason_of_a_failure_is_the_workers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_FAIL", "0")

@@ -321,6 +321,7 @@ def test_published_labels_of_model_answers() -> None:
     assert told in ([], ["qwenmath/72/7"])  # 10000 for a gold of 10{,}000 is labelled as wrong
 
 
+@pytest.mark.slow
 def test_cases_of_math_verify() -> None:
     kinds = {"latex": math_verify.LatexExtractionConfig(), "expr": math_verify.ExprExtractionConfig()}
     told = []

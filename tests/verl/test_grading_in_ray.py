@@ -1,11 +1,11 @@
 """The graders inside an actor of Ray, where verl's reward loop uses them: no signals, nothing lost, nothing left."""
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import psutil
 import pytest
-import ray
 
 from mcpo_cli.grading import Pool
 from tests import hostile
@@ -35,14 +35,15 @@ class Grading:
 
 
 @pytest.fixture
-def cluster() -> Iterator[None]:
+def ray() -> Iterator[Any]:
+    """Imported here, because only the environment of verl has it."""
+    ray = importlib.import_module("ray")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    yield
+    yield ray
     ray.shutdown()
 
 
-@pytest.mark.usefixtures("cluster")
-def test_an_actor_grades_as_anybody_does() -> None:
+def test_an_actor_grades_as_anybody_does(ray: Any) -> None:
     class Threaded(Grading):
         later: Any = None  # an actor with a coroutine runs everything in its event loop
 

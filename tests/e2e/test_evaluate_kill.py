@@ -15,7 +15,8 @@ from tests import models
 
 pytestmark = pytest.mark.slow
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
-PROBLEMS = 40
+PROBLEMS = 120
+"""Of each tier; far more than are sampled before the last signal."""
 
 
 @pytest.fixture

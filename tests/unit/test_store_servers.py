@@ -81,7 +81,7 @@ def process(command: list[str], environment: dict[str, str]) -> Iterator[subproc
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGTERM)
-            running.wait(30)
+            running.wait(120)
         assert running.stderr
         running.stderr.close()
 
@@ -174,7 +174,7 @@ def test_the_ui_shows_the_runs_and_ends_with_ctrl_c(store: Store) -> None:
         assert taken.returncode == 2
         assert f"mcpo ui --port {port + 1}" in taken.stderr
         ui.send_signal(signal.SIGINT)
-        assert ui.wait(30) == 0
+        assert ui.wait(120) == 0
         assert ui.stderr
         talk = ui.stderr.read()
         assert f"http://127.0.0.1:{port}" in talk

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -42,6 +42,21 @@ def talk(text: str) -> None:
     """A line for people on stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def talk_pairs(pairs: Mapping[str, str]) -> None:
+    """Names and values on stderr, in two columns; a narrow terminal folds the values."""
+    console, longest = Console(stderr=True, highlight=False), max(map(len, pairs))
+    if not console.is_terminal:
+        for name, value in pairs.items():
+            talk(f"  {name:<{longest}}  {value}")
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in pairs.items():
+        table.add_row(f"  {name}", Text(value))
+    console.print(table)
 
 
 def width() -> int:

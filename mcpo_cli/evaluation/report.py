@@ -11,7 +11,6 @@ from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.grading import STATUSES
 from mcpo_cli.store.records import Results
 
-LABEL_WIDTH = 14
 ANSWER_WIDTH = 40
 
 
@@ -26,8 +25,7 @@ def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> N
             f"graded by {benchmark.grader}{bare}{told}"
         )
     lines["folder"] = folder
-    for name, value in lines.items():
-        console.talk(f"  {name:<{LABEL_WIDTH}} {value}")
+    console.talk_pairs(lines)
 
 
 def show(results: Results) -> None:

@@ -57,8 +57,8 @@ class Runs:
         return json.loads(result.stdout[result.stdout.index("\n{") if "\n{" in result.stdout else 0 :])
 
     def folder(self, label: str) -> Path:
-        """The folder of the one run whose name begins with `label`."""
-        (found,) = self.home.glob(f"runs/{label}-*")
+        """The folder of the one run of the method `label`."""
+        (found,) = self.home.glob(f"runs/{label}-toy-*")
         return found
 
 

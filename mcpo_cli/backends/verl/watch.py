@@ -21,7 +21,7 @@ def alive(trainer: Any) -> None:
     for role, actor in _actors(trainer):
         state = actors(actor._actor_id.hex())
         if state and state["State"] == "DEAD":
-            cause = re.search(r'error_message: "([^"\\\\]*)', str(state.get("DeathCause")))
+            cause = re.search(r'error_message: "([^".\\\\]*)', str(state.get("DeathCause")))
             raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray does not say why'})")
 
 

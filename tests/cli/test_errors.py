@@ -107,6 +107,7 @@ def test_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["setting", "environment"])
 def test_a_store_that_cannot_be_reached(cli: Cli, where: str) -> None:
     uri = "http://127.0.0.1:1"

@@ -1,6 +1,7 @@
 """Identity and presets: what names a run, and that everything shipped composes."""
 
 import dataclasses
+import functools
 import itertools
 import json
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from mcpo_cli.errors import ConfigError
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
 
+@functools.cache
 def base() -> RunSpec:
     return load.load([])[0]
 

@@ -172,7 +172,7 @@ def test_prompts_that_leave_no_room(facts: ModelFacts, ids: tuple[int, ...], sai
         generate(facts, sampling(facts, 0.0), Request("one", ids, (0,)))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
-def test_a_gpu_that_is_not_there(facts: ModelFacts) -> None:
+def test_a_gpu_that_is_not_there(facts: ModelFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="finds no CUDA device"):
         open_engine("hf", facts, sampling(facts, 0.0), device="cuda")

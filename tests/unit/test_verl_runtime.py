@@ -162,6 +162,13 @@ def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -
     assert error.value.fix == "method.anchor=rollout"
 
 
+def test_a_temperature_at_which_backends_differ_is_refused_before_anything_starts() -> None:
+    (spec,) = load(["scale=verl-cpu", "train.temperature=0.9"])
+    with pytest.raises(ConfigError, match=r"train\.temperature=0\.9") as error:
+        checks.check(spec)
+    assert error.value.fix == "train.temperature=1"
+
+
 def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
     sealed(tmp_path, 3)
     written = json.loads((checkpoint.folder(tmp_path, 3) / "sealed.json").read_text())

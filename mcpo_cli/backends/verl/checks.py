@@ -54,10 +54,16 @@ def _task(spec: RunSpec) -> None:
 
 
 def _method(spec: RunSpec) -> None:
-    """verl's engine has the policy's weights of now only."""
+    """What verl's engine computes otherwise than the local one: it has the weights of now only, and divides by T."""
     if spec.method.needs_anchor:
         raise ConfigError(
             "method.anchor=previous_step: backend=verl has no policy of the step before", fix="method.anchor=rollout"
+        )
+    if spec.train.temperature != 1:
+        raise ConfigError(
+            f"train.temperature={spec.train.temperature:g}: verl trains the policy at the temperature of sampling, "
+            "the local engine at 1; only at 1 are they the same",
+            fix="train.temperature=1",
         )
 
 

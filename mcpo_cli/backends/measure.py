@@ -101,18 +101,21 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
 
 
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """Effective query weight W = mean_i c_i A_i (Eq. 6) of the batch's groups, a mean an accuracy bin.
+    """How the batch's weight is spread, from the advantages that it trains on.
 
-    A bin without prompts has no value.
+    Effective query weight W = mean_i c_i A_i (Eq. 6), a mean an accuracy bin; the share of sum |W| on prompts
+    with 0 < p <= 0.5; Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. A bin without prompts
+    has no value, nor has a batch without an advantage.
     """
     p_P = correct_PG.double().mean(-1)
     weight_P = (correct_PG * advantage_PG).mean(-1)
-    found = {}
+    sums = Sums()
     for low, high in BINS:
-        inside = (p_P > low) & (p_P <= high) & (p_P < 1)
-        if inside.any():
-            found[f"weight/p_{low:.2f}_{high:.2f}"] = float(weight_P[inside].mean())
-    return found
+        inside_P = (p_P > low) & (p_P <= high) & (p_P < 1)
+        sums.add(f"weight/p_{low:.2f}_{high:.2f}", weight_P[inside_P].sum(), inside_P.sum())
+    sums.add("weight/share_minority", weight_P[p_P <= 0.5].abs().sum(), weight_P.abs().sum())
+    sums.add("weight/effective_sample", advantage_PG.abs().sum() ** 2, (advantage_PG**2).sum())
+    return sums.means()
 
 
 def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:

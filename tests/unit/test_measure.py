@@ -1,0 +1,57 @@
+"""Metrics of a global step against values worked out by hand."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli.backends import measure
+from mcpo_cli.methods import get, query_weight
+
+
+def groups(*right: int, rollouts: int = 4) -> torch.Tensor:
+    """One group a count, its first rollouts correct."""
+    return torch.tensor([[place < count for place in range(rollouts)] for count in right])
+
+
+def test_weights_by_hand() -> None:
+    """1, 2, 3 and 4 of 4 right: W = sqrt(3)/4, 1/2, sqrt(3)/4 and nothing for the mastered prompt."""
+    correct_PG = groups(1, 2, 3, 4)
+    found = measure.weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
+    edge = math.sqrt(3) / 4
+    # sum |A| of p = 1/4: sqrt(3) + 3 / sqrt(3) = 2 sqrt(3), as of p = 3/4; of p = 1/2: 4. sum A^2 is 4 in each.
+    assert found == pytest.approx(
+        {
+            "weight/p_0.00_0.25": edge,
+            "weight/p_0.25_0.50": 0.5,
+            "weight/p_0.50_0.75": edge,
+            "weight/share_minority": (edge + 0.5) / (2 * edge + 0.5),
+            "weight/effective_sample": (4 * math.sqrt(3) + 4) ** 2 / 12,
+        },
+        abs=1e-12,
+    )
+
+
+def test_a_batch_without_an_advantage_has_no_weights() -> None:
+    correct_PG = groups(0, 4)
+    assert measure.weights(correct_PG, torch.zeros(2, 4, dtype=torch.float64)) == {}
+
+
+def test_equal_sizes_of_advantages_make_every_rollout_count() -> None:
+    correct_PG = groups(2, 0, 2)
+    found = measure.weights(correct_PG, get("grpo").advantages(correct_PG, correct_PG))
+    assert found["weight/effective_sample"] == pytest.approx(8)
+    assert found["weight/share_minority"] == 1
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=12).filter(lambda right: any(0 < k < 8 for k in right)))
+def test_the_share_on_minority_prompts_is_that_of_the_analytic_weights(right: list[int]) -> None:
+    correct_PG = groups(*right, rollouts=8)
+    for name in ("grpo", "mcpo"):
+        found = measure.weights(correct_PG, get(name).advantages(correct_PG, correct_PG))
+        weight = {k: float(query_weight(name, k / 8)) for k in range(9)}
+        share = sum(weight[k] for k in right if k <= 4) / sum(weight[k] for k in right)
+        assert found["weight/share_minority"] == pytest.approx(share, abs=1e-12)
+        assert 0 < found["weight/effective_sample"] <= 8 * len(right) + 1e-9

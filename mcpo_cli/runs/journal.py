@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpo_cli.store.records import EvalRow, GroupRow, Status, StepRow
+from mcpo_cli.store.records import EvalRow, GroupRow, RerollRow, Status, StepRow
 
-Kind = Literal["groups", "eval", "samples"]
+Kind = Literal["groups", "eval", "rerolls", "samples"]
 TAIL_BYTES = 1 << 16
 """More than two rows of metrics."""
 
@@ -65,6 +65,10 @@ class Journal:
     def eval(self) -> list[EvalRow]:
         """The evaluated problems of all evaluations."""
         return cast("list[EvalRow]", self._rows("eval"))
+
+    def rerolls(self) -> list[RerollRow]:
+        """The prompts that probes rolled again, of all steps."""
+        return cast("list[RerollRow]", self._rows("rerolls"))
 
     def final_step(self) -> float:
         """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""

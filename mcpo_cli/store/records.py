@@ -10,6 +10,7 @@ runs/<run_id>/
     metrics.jsonl                 a StepRow a global step
     groups/step_<s>.jsonl         a GroupRow a prompt group of that step
     eval/step_<s>.jsonl           an EvalRow a held-out problem
+    rerolls/step_<s>.jsonl        a RerollRow a prompt that a probe rolled again under the policy of that step
     samples/step_<s>.jsonl        a SampleRow a response, for a few groups
     checkpoints/step_<s>/         weights, optimizer, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer
@@ -82,6 +83,22 @@ class EvalRow(TypedDict):
     step: int
     tier: str
     problem: str
+    n: int
+    c: int
+
+
+class RerollRow(TypedDict):
+    """One prompt rolled again under the policy that samples the batch of `step`: c of n rollouts were right.
+
+    source: it was mastered in the batch of step `origin`, or it belongs to the panel (origin 0). At origin = step
+    a mastered prompt is rolled under the policy that it was picked under: the control.
+    """
+
+    step: int
+    source: Literal["mastered", "panel"]
+    origin: int
+    prompt: str
+    gold: str
     n: int
     c: int
 

@@ -1,7 +1,7 @@
 """One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +21,13 @@ from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
 from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.runs.seeds import stream
 from mcpo_cli.store.records import StepRow
 
@@ -79,6 +81,7 @@ class Trainer:
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, anchor)
         self.step = 0
         self.cursor = 0
+        self.rerolls = self._rerolls()
 
     def train(self, stop: Stop) -> None:
         """From the current step to the last one."""
@@ -103,6 +106,8 @@ class Trainer:
         clock, method = Clock(), self.spec.method
         with clock.phase("sample"):
             sampled = self.collect()
+        with clock.phase("probe"):
+            probed = self.probe(sampled.graded)
         with clock.phase("update"):
             index = sampled.batch_index
             correct_PG, reward_PG = sampled.correct_PG[index], sampled.reward_PG[index]
@@ -112,7 +117,7 @@ class Trainer:
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
-            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG)
+            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG) | probed
             metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
             self.record(sampled)
         metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
@@ -124,7 +129,7 @@ class Trainer:
         Raises:
             RunFailed: dynamic sampling used up its refills.
         """
-        train, rounds = self.spec.train, []
+        train, rounds = self.spec.train, list[Sampled]()
         kept = torch.zeros(0, dtype=torch.bool)
         for refill in range(1 + train.max_refills):
             rounds.append(self.sample_round(refill))
@@ -152,16 +157,31 @@ class Trainer:
         train = self.spec.train
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
+        rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        length_PG, cache = rollouts.length_PG, train.overlong_cache
+        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        return Sampled(problems, rollouts, correct_PG, correct_PG.double() + shaping_PG, torch.arange(len(problems)))
+
+    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
+        """A group of rollouts of each problem from stream `seed`, and correct_PG."""
+        train = self.spec.train
         batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
-        seed = stream(self.spec.seed, "rollout", self.step, refill)
         eos = self.tokenizer.eos_token_id
         rollouts = sample(
             self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
         )
-        correct_PG = batch.correct(rollouts)
-        length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        return Sampled(problems, rollouts, correct_PG, correct_PG.double() + shaping_PG, torch.arange(len(problems)))
+        return rollouts, batch.correct(rollouts)
+
+    def probe(self, graded: Graded) -> dict[str, float]:
+        """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
+        rolls = self.rerolls.due(self.step, graded)
+        c_P: list[int] = []
+        if rolls:
+            _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+            c_P = correct_PG.sum(-1).tolist()
+        rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
+        self.attempt.journal.rows("rerolls", self.step, rows)
+        return metrics
 
     def record(self, sampled: Sampled) -> None:
         """Group rows of this step, and some full responses where the policy is evaluated anyway."""
@@ -189,6 +209,11 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
+        self.rerolls = self._rerolls()
+
+    def _rerolls(self) -> Rerolls:
+        journal = Journal(self.attempt.folder.parent)
+        return Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, self.spec.probe.panel))
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:

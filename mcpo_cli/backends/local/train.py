@@ -123,6 +123,12 @@ class Trainer:
         metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
+    def look(self) -> None:
+        """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
+        sampled = self.sample_round(0)
+        self.probe(sampled.graded)
+        self.record(sampled)
+
     def collect(self) -> Sampled:
         """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
 
@@ -180,7 +186,8 @@ class Trainer:
             _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
             c_P = correct_PG.sum(-1).tolist()
         rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
-        self.attempt.journal.rows("rerolls", self.step, rows)
+        if rows:
+            self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
 
     def record(self, sampled: Sampled) -> None:

@@ -103,12 +103,13 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     """How the batch's weight is spread, from the advantages that it trains on.
 
-    Effective query weight W = mean_i c_i A_i (Eq. 6), a mean an accuracy bin; the share of sum |W| on prompts
-    with 0 < p <= 0.5; Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. A bin without prompts
-    has no value, nor has a batch without an advantage.
+    Effective query weight W = mean_i (c_i - p) A_i, a mean an accuracy bin: mean_i c_i A_i (Eq. 6) wherever the
+    advantages of a group have the mean 0, and blind to a constant that is added to all of them. The share of
+    sum |W| on prompts with 0 < p <= 0.5. Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. A bin
+    without prompts has no value, nor has a batch without an advantage.
     """
     p_P = correct_PG.double().mean(-1)
-    weight_P = (correct_PG * advantage_PG).mean(-1)
+    weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).mean(-1)
     sums = Sums()
     for low, high in BINS:
         inside_P = (p_P > low) & (p_P <= high) & (p_P < 1)

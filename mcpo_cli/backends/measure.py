@@ -5,9 +5,10 @@ Names are `group/name`. Shapes: P prompt groups of G rollouts; tokens of a `Toke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.store.records import GroupRow, SampleRow
@@ -20,12 +21,19 @@ if TYPE_CHECKING:
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Accuracy bins (low, high] for the query weight; the last one ends below 1."""
 
+BARE_TOKENS = 16
+"""A response of math with fewer tokens has room for the answer's line ("Answer: ...", or a box) and little else."""
+DOUBT = 4.0
+"""Standard errors: chance alone goes beyond so many about once in 30 000 steps."""
+
 
 @dataclass(frozen=True)
 class Graded:
     """What became of all groups that were sampled in a step, before any filter.
 
     length_PG: tokens, the end token included. ended_PG: closed by the end token; the others were cut.
+    same_P: see `equal_pairs`. entropy_PG: of the policy, nats, mean over the tokens of each rollout. logp_PG:
+    log-probability of each whole rollout under the distribution that it was drawn from. None where not known.
     """
 
     problems: Sequence[Problem]
@@ -33,6 +41,9 @@ class Graded:
     reward_PG: Tensor
     length_PG: Tensor
     ended_PG: Tensor
+    same_P: Tensor
+    entropy_PG: Tensor | None = None
+    logp_PG: Tensor | None = None
 
 
 class Sums:
@@ -57,6 +68,19 @@ class Sums:
         return {name: total / count for name, (total, count) in self.pairs.items() if count}
 
 
+def equal_pairs(token_GT: Tensor) -> Tensor:
+    """The share of pairs of G >= 2 rollouts that are identical; leading axes are kept.
+
+    token_GT: responses padded with what none of them holds before its end.
+    """
+    G = token_GT.shape[-2]
+    same_GG = token_GT.new_ones((*token_GT.shape[:-1], G)).bool()
+    # A token at a time: all at once takes G times the memory of the responses.
+    for token_G in token_GT.unbind(-1):
+        same_GG &= token_G[..., :, None] == token_G[..., None, :]
+    return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
+
+
 def ratios(tokens: TokenBatch, method: Method) -> Sums:
     """Ratio statistics over the tokens of sequences that bear an advantage; call it without a graph."""
     sums = Sums()
@@ -70,6 +94,14 @@ def ratios(tokens: TokenBatch, method: Method) -> Sums:
     sums.add("train/clip_low", down_BT.sum(), count)
     # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
     sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
+    return sums
+
+
+def difference(tokens: TokenBatch) -> Sums:
+    """Mean |log p of the trainer - of the sampler| over tokens; the policy must be the one that sampled them."""
+    sums = Sums()
+    gap_BT = (tokens.logp_BT - tokens.logp_old_BT).abs()
+    sums.add("sanity/logp_difference", (gap_BT * tokens.mask_BT).sum(), tokens.mask_BT.sum())
     return sums
 
 
@@ -98,6 +130,33 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
         "mastery/minority": float(((p_P <= 0.5) & ~wrong_P).double().mean()),
         "mastery/all_wrong": float(wrong_P.double().mean()),
     }
+
+
+def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
+    """What should not be, as shares; `runs/sanity.py` holds the limits.
+
+    reasons: right answers take reasoning, so that very short right responses are suspicious.
+
+    For independent draws from a distribution q the chance that two are equal is sum_y q(y)^2 = E[q(y)]: so the mean of
+    q(y) over the rollouts themselves is what `duplicates` should be, without bias, and more of them shows draws that
+    depend on each other (seeds that repeat). `duplicates_excess` is what is more than that by more than DOUBT standard
+    errors over the prompts.
+    """
+    right_PG = graded.correct_PG.bool()
+    values = {
+        "sanity/truncated": float((~graded.ended_PG).double().mean()),
+        "sanity/duplicates": float(graded.same_P.mean()),
+    }
+    if reasons and right_PG.any():
+        values["sanity/bare_right"] = float((graded.length_PG < BARE_TOKENS)[right_PG].double().mean())
+    if graded.logp_PG is not None:
+        expected_P = graded.logp_PG.double().exp().mean(-1)
+        values["sanity/duplicates_expected"] = float(expected_P.mean())
+        if (P := len(expected_P)) > 1:
+            excess_P = graded.same_P - expected_P
+            doubt = DOUBT * excess_P.std() / P**0.5
+            values["sanity/duplicates_excess"] = float((excess_P.mean() - doubt).clamp(min=0))
+    return values
 
 
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
@@ -133,12 +192,42 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
 
 def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
     """One row a prompt group that was sampled in this step; in_batch: places of those that were trained on."""
-    p_P = graded.correct_PG.double().mean(-1).tolist()
-    length_P = graded.length_PG.double().mean(-1).tolist()
-    return [
-        GroupRow(step=step, prompt=problem.text, p=p, mean_length=length, kept=i in in_batch)
-        for i, (problem, p, length) in enumerate(zip(graded.problems, p_P, length_P, strict=True))
+    columns = (
+        graded.correct_PG.double().mean(-1),
+        graded.length_PG.double().mean(-1),
+        (~graded.ended_PG).double().mean(-1),
+        graded.same_P,
+    )
+    rows = [
+        GroupRow(
+            step=step, prompt=problem.text, p=p, mean_length=length, kept=i in in_batch, truncated=cut, duplicates=same
+        )
+        for i, (problem, p, length, cut, same) in enumerate(
+            zip(graded.problems, *(column.tolist() for column in columns), strict=True)
+        )
     ]
+    for name, entropy_P in _entropies(graded).items():
+        for row, entropy in zip(rows, entropy_P.tolist(), strict=True):
+            if not math.isnan(entropy):
+                row[name] = entropy
+    return rows
+
+
+def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
+    """Mean over the tokens of a group's rollouts, of the right and of the wrong ones; NaN where there are none."""
+    if graded.entropy_PG is None:
+        return {}
+    total_PG = graded.entropy_PG.double() * graded.length_PG
+    right_PG = graded.correct_PG.bool()
+
+    def mean_P(of_PG: Tensor) -> Tensor:
+        return (total_PG * of_PG).sum(-1) / (graded.length_PG * of_PG).sum(-1)
+
+    return {
+        "entropy": mean_P(right_PG | ~right_PG),
+        "entropy_right": mean_P(right_PG),
+        "entropy_wrong": mean_P(~right_PG),
+    }
 
 
 def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -> list[SampleRow]:

@@ -70,13 +70,23 @@ class StepRow(TypedDict):
 
 
 class GroupRow(TypedDict):
-    """One prompt group of one global step. p: rollout accuracy. kept: entered the batch (dynamic sampling)."""
+    """One prompt group of one global step. p: rollout accuracy. kept: entered the batch (dynamic sampling).
+
+    truncated: share of its rollouts that were cut. duplicates: share of pairs of its rollouts that are identical.
+    entropy: of the policy where tokens were drawn, exact, nats, mean over the tokens of all its rollouts; of the right
+    and of the wrong ones where it has any.
+    """
 
     step: int
     prompt: str
     p: float
     mean_length: float
     kept: bool
+    truncated: float
+    duplicates: float
+    entropy: NotRequired[float]
+    entropy_right: NotRequired[float]
+    entropy_wrong: NotRequired[float]
 
 
 class EvalRow(TypedDict):

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -34,19 +35,31 @@ from mcpo_cli.store.records import StepRow
 
 @dataclass(frozen=True)
 class Sampled:
-    """All groups sampled for one global step, and which of them (in order) make its batch."""
+    """All groups sampled for one global step at `temperature`, and which of them (in order) make its batch."""
 
+    temperature: float
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
     reward_PG: Tensor
     batch_index: Tensor
 
-    @property
+    @cached_property
     def graded(self) -> Graded:
         """What the metrics are computed from."""
-        lengths, ended = self.rollouts.length_PG, self.rollouts.ended_PG
-        return Graded(self.problems, self.correct_PG, self.reward_PG, lengths, ended)
+        rollouts = self.rollouts
+        return Graded(
+            problems=self.problems,
+            correct_PG=self.correct_PG,
+            reward_PG=self.reward_PG,
+            length_PG=rollouts.length_PG,
+            ended_PG=rollouts.ended_PG,
+            # Padded with the end token, which no response holds before its end.
+            same_P=measure.equal_pairs(rollouts.token_PGT),
+            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
+            # The sampler's log-probabilities are those at temperature 1.
+            logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
+        )
 
     def texts(self, count: int, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
         """The full responses of the first `count` groups."""
@@ -117,6 +130,7 @@ class Trainer:
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
+            metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.name == "math")
             metrics |= measure.weights(batch.correct_PG, batch.advantage_PG) | probed
             metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
             self.record(sampled)
@@ -151,6 +165,7 @@ class Trainer:
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
         return Sampled(
+            temperature=train.temperature,
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
@@ -166,7 +181,8 @@ class Trainer:
         rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        return Sampled(problems, rollouts, correct_PG, correct_PG.double() + shaping_PG, torch.arange(len(problems)))
+        reward_PG = correct_PG.double() + shaping_PG
+        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
         """A group of rollouts of each problem from stream `seed`, and correct_PG."""

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from mcpo_cli.analysis import directions
 from mcpo_cli.benchmarks import Problem
-from mcpo_cli.store.records import GroupRow, SampleRow
+from mcpo_cli.store.records import GradientRow, GroupRow, MiniBatchRow, SampleRow
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Accuracy bins (low, high] for the query weight; the last one ends below 1."""
+
+DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Where the bins of |d| end, in units of delta; each sign has its own, but for the one around 0."""
 
 BARE_TOKENS = 16
 """A response of math with fewer tokens has room for the answer's line ("Answer: ...", or a box) and little else."""
@@ -115,6 +119,64 @@ def hinge(loss: TokenLoss, tokens: TokenBatch) -> tuple[Sums, Tensor]:
     return sums, active_BT.any(-1)
 
 
+def policy_loss(loss: TokenLoss, tokens: TokenBatch) -> Sums:
+    """Numerator of the mini-batch's clipped surrogate, as a loss."""
+    sums = Sums()
+    sums.add("train/policy_loss", ((loss.policy_BT * tokens.mask_BT).sum(-1) * loss.policy_weight_B).sum(), 0.0)
+    return sums
+
+
+def drift(tokens: TokenBatch, budget: float) -> Sums:
+    """How many tokens of mastered prompts have their d = log pi - log pi_old (Eq. 7) in each of the `drift_bins`."""
+    d_N = (tokens.logp_BT - tokens.logp_anchor_BT)[tokens.mask_BT & tokens.mastered_B[:, None]]
+    # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
+    beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * budget).sum(-1)
+    bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
+    return _drift_sums(bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1).tolist())
+
+
+def undrifted(tokens: int) -> Sums:
+    """`drift` where the policy still is the anchor: every one of the mastered prompts' `tokens` has d = 0."""
+    return _drift_sums([tokens if low < 0 < high else 0 for low, high in drift_bins()])
+
+
+def drift_bins() -> list[tuple[float, float]]:
+    """The bins of `MiniBatchRow.d_counts` as (low, high), in units of delta; the one in the middle holds 0."""
+    edges = (*(-edge for edge in reversed(DRIFT_EDGES)), *DRIFT_EDGES)
+    return list(zip((-math.inf, *edges), (*edges, math.inf), strict=True))
+
+
+def mini_batch_row(step: int, number: int, sums: Sums, method: Method, mastered: int, felt: int) -> MiniBatchRow:
+    """The row of a gradient step, from the sums over its micro-batches and ranks.
+
+    Args:
+        sums: of `policy_loss`, `hinge` and `drift`, with the tokens of mastered prompts as the denominator of
+            `hinge/tokens_active`.
+        mastered, felt: prompts of the mini-batch that are, and those with a token outside the drift budget.
+    """
+    nothing = (0.0, 0.0)
+    row = MiniBatchRow(step=step, mini_batch=number, policy_loss=sums.pairs.get("train/policy_loss", nothing)[0])
+    if method.anchors_mastered:
+        active, tokens = sums.pairs.get("hinge/tokens_active", nothing)
+        row["hinge_loss"] = sums.pairs.get("hinge/penalty", nothing)[0]
+        row["mastered"], row["felt"] = mastered, felt
+        row["tokens"], row["tokens_active"] = int(tokens), int(active)
+        row["d_counts"] = [int(sums.pairs.get(name, nothing)[0]) for name in _drift_names()]
+    return row
+
+
+def _drift_sums(counts: Sequence[int]) -> Sums:
+    """One count a bin, as sums that do not become metrics of the step."""
+    sums = Sums()
+    for name, count in zip(_drift_names(), counts, strict=True):
+        sums.add(name, count, 0.0)
+    return sums
+
+
+def _drift_names() -> list[str]:
+    return [f"hinge/d_{place:02d}" for place in range(2 * len(DRIFT_EDGES) + 1)]
+
+
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:
     """Shares of prompts, lengths in tokens; entropy: mean over tokens, nats."""
     p_P = graded.correct_PG.double().mean(-1)
@@ -176,6 +238,24 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     sums.add("weight/share_minority", weight_P[p_P <= 0.5].abs().sum(), weight_P.abs().sum())
     sums.add("weight/effective_sample", advantage_PG.abs().sum() ** 2, (advantage_PG**2).sum())
     return sums.means()
+
+
+def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
+    """Of the prompts whose gradients were measured in a step; `prompts` with 0 < p < 1 make a mini-batch on average.
+
+    `gradient/cosine_mastered` and `gradient/signal_to_noise` as in `analysis.directions`, and the share of the summed
+    gradient norm by accuracy bin.
+    """
+    values = {
+        "gradient/cosine_mastered": directions.cosine(rows),
+        "gradient/signal_to_noise": directions.signal_to_noise(rows, prompts),
+    }
+    update = directions.mixed(rows)
+    total = sum(row["norm"] for row in update)
+    for low, high in BINS if total else ():
+        inside = sum(row["norm"] for row in update if low < row["p"] <= high)
+        values[f"gradient/share_{low:.2f}_{high:.2f}"] = inside / total
+    return {name: value for name, value in values.items() if not math.isnan(value)}
 
 
 def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from mcpo_cli import benchmarks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
@@ -27,6 +27,7 @@ from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
+from mcpo_cli.methods import Method
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.runs.seeds import stream
@@ -60,6 +61,12 @@ class Sampled:
             # The sampler's log-probabilities are those at temperature 1.
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
         )
+
+    def batch(self, method: Method) -> GradedBatch:
+        """The groups that are trained on, with their advantages."""
+        correct_PG, reward_PG = self.correct_PG[self.batch_index], self.reward_PG[self.batch_index]
+        advantage_PG = method.advantages(reward_PG, correct_PG)
+        return GradedBatch(self.rollouts.select(self.batch_index), correct_PG, reward_PG, advantage_PG)
 
     def texts(self, count: int, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
         """The full responses of the first `count` groups."""
@@ -116,24 +123,23 @@ class Trainer:
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
-        clock, method = Clock(), self.spec.method
+        clock = Clock()
         with clock.phase("sample"):
             sampled = self.collect()
-        with clock.phase("probe"):
-            probed = self.probe(sampled.graded)
         with clock.phase("update"):
-            index = sampled.batch_index
-            correct_PG, reward_PG = sampled.correct_PG[index], sampled.reward_PG[index]
-            advantage_PG = method.advantages(reward_PG, correct_PG)
-            batch = GradedBatch(sampled.rollouts.select(index), correct_PG, reward_PG, advantage_PG)
-            updates = self.updater.global_step(batch, self.step)
+            batch = sampled.batch(self.spec.method)
+        with clock.phase("probe"):
+            probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
+        with clock.phase("update"):
+            updates, mini_batches = self.updater.global_step(batch, self.step)
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.name == "math")
             metrics |= measure.weights(batch.correct_PG, batch.advantage_PG) | probed
-            metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
+            metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled)
+            self.attempt.journal.rows("mini_batches", self.step, mini_batches)
         metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
@@ -141,6 +147,7 @@ class Trainer:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
+        self.gradients(sampled, sampled.batch(self.spec.method))
         self.record(sampled)
 
     def collect(self) -> Sampled:
@@ -205,6 +212,30 @@ class Trainer:
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
+
+    def gradients(self, sampled: Sampled, batch: GradedBatch) -> dict[str, float]:
+        """Measure single prompts' gradients at the steps where that is due; returns metrics."""
+        probe, train = self.spec.probe, self.spec.train
+        # The first step is among them: it shows the base policy.
+        if not probe.gradients_every or (self.step - 1) % probe.gradients_every:
+            return {}
+        mixed = batch.mixed_P.nonzero()[: probe.gradient_prompts]
+        mastered = sampled.correct_PG.all(-1).nonzero()[: probe.gradient_prompts]
+        texts = [problem.text for problem in sampled.problems]
+        found = [
+            gradients.update_direction(
+                self.policy, self.spec.method, texts[sampled.batch_index[index]], batch.select(index)
+            )
+            for index in mixed
+        ]
+        found += [
+            gradients.likelihood_direction(self.policy, texts[index], sampled.rollouts.select(index))
+            for index in mastered
+        ]
+        rows = gradients.rows(self.step, found)
+        if rows:
+            self.attempt.journal.rows("gradients", self.step, rows)
+        return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
 
     def record(self, sampled: Sampled) -> None:
         """Group rows of this step, and some full responses where the policy is evaluated anyway."""

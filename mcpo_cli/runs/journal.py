@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpo_cli.store.records import EvalRow, GroupRow, RerollRow, Status, StepRow
+from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 
-Kind = Literal["groups", "eval", "rerolls", "samples"]
+Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 TAIL_BYTES = 1 << 16
 """More than two rows of metrics."""
 
@@ -69,6 +69,14 @@ class Journal:
     def rerolls(self) -> list[RerollRow]:
         """The prompts that probes rolled again, of all steps."""
         return cast("list[RerollRow]", self._rows("rerolls"))
+
+    def mini_batches(self) -> list[MiniBatchRow]:
+        """The gradient steps of all steps."""
+        return cast("list[MiniBatchRow]", self._rows("mini_batches"))
+
+    def gradients(self) -> list[GradientRow]:
+        """The prompts whose gradients were measured, of all steps."""
+        return cast("list[GradientRow]", self._rows("gradients"))
 
     def final_step(self) -> float:
         """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""

@@ -55,3 +55,20 @@ def test_the_share_on_minority_prompts_is_that_of_the_analytic_weights(right: li
         share = sum(weight[k] for k in right if k <= 4) / sum(weight[k] for k in right)
         assert found["weight/share_minority"] == pytest.approx(share, abs=1e-12)
         assert 0 < found["weight/effective_sample"] <= 8 * len(right) + 1e-9
+
+
+def test_measured_weights_meet_the_analytic_ones_where_advantages_are_cut() -> None:
+    """15 of 16 right, |A| cut at 2: A+ = 8/15, A- = -2, W = 15/256 (8/15 + 2), not the 1/2 that right answers show."""
+    correct_PG = groups(15, rollouts=16)
+    method = get("reweighted", clip_advantage=2.0)
+    found = measure.weights(correct_PG, method.advantages(correct_PG, correct_PG))
+    assert found["weight/p_0.75_1.00"] == pytest.approx(15 / 256 * (8 / 15 + 2), abs=1e-12)
+    assert found["weight/p_0.75_1.00"] == pytest.approx(query_weight(method, 15 / 16), abs=1e-12)
+
+
+def test_weights_do_not_see_a_baseline() -> None:
+    correct_PG = groups(1, 3)
+    advantage_PG = get("grpo").advantages(correct_PG, correct_PG)
+    found, shifted = (measure.weights(correct_PG, advantage_PG + shift) for shift in (0.0, 0.7))
+    del found["weight/effective_sample"], shifted["weight/effective_sample"]
+    assert shifted == pytest.approx(found)

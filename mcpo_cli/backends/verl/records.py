@@ -14,7 +14,7 @@ from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter
 from mcpo_cli.store.records import EvalRow, StepRow
 
-OURS = ("train/", "mastery/", "hinge/", "weight/")
+OURS = ("train/", "mastery/", "hinge/", "weight/", "sanity/")
 PHASES = {
     "gen": "sample",
     "update_weights": "sample",
@@ -71,6 +71,7 @@ class Records:
         row = {
             **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
             **measure.sampled(graded, metrics["train/entropy"]),
+            **measure.sanity(graded, reasons=self.spec.task.name == "math"),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             **measure.speed(_seconds(timing), float(graded.length_PG.sum())),
         }

@@ -1,5 +1,6 @@
 """Prompt groups of a global step as they come out of verl's queue (TransferQueue)."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,21 +24,32 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Group:
-    """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included."""
+    """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included.
+
+    logp: log-probability of each whole rollout under the distribution that it was drawn from. entropy: of the policy,
+    nats, mean over its tokens; NaN where the trainer has not computed it.
+    """
 
     prompt: Prompt
     tokens: list[torch.Tensor]
     reward: list[float]
     correct: list[bool]
+    logp: list[float]
+    entropy: list[float]
 
 
 def prompts(batch: Any, start: int) -> dict[str, Prompt]:
     """The prompts of one of verl's batches by id, counted from `start`."""
     rows = zip(batch["uid"], batch["extra_info"], batch["reward_model"], batch["data_source"], strict=True)
     return {
-        str(uid): Prompt(start + i, Problem(info["problem"], reward["ground_truth"]), str(source))
+        str(uid): Prompt(start + i, problem(info, reward), str(source))
         for i, (uid, info, reward, source) in enumerate(rows)
     }
+
+
+def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> Problem:
+    """The problem of a row, from the columns of the same names."""
+    return Problem(extra_info["problem"], reward_model["ground_truth"])
 
 
 def uid_of(key: str) -> str:
@@ -45,21 +57,32 @@ def uid_of(key: str) -> str:
     return key.split("_", 1)[0]
 
 
-def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> dict[str, Group]:
+def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
+    """Where a trajectory stands among all of a step: the order of its prompt, and its number in the group."""
+    return known[uid_of(key)].order, int(key.split("_")[1])
+
+
+def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
     """The groups that `keys` name, in the order of their prompts."""
-    ordered = sorted(keys, key=lambda key: (known[uid_of(key)].order, int(key.split("_")[1])))
-    data = tq.kv_batch_get(
-        keys=ordered, partition_id=partition, select_fields=["responses", "rm_scores", "extra_fields"]
-    )
-    scores, extras = data["rm_scores"].unbind(), list(data["extra_fields"])
+    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
+    data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
+    columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
     found: dict[str, Group] = {}
-    for key, tokens, score, extra in zip(ordered, data["responses"].unbind(), scores, extras, strict=True):
+    for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
         uid = uid_of(key)
-        group = found.setdefault(uid, Group(known[uid], [], [], []))
+        group = found.setdefault(uid, Group(known[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         group.correct.append(bool(getattr(extra, "data", extra)["reward_extra_info"]["acc"]))
-    return found
+        group.logp.append(float(logp.double().sum()))
+        group.entropy.append(math.nan)
+    return list(found.values())
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
+    """By the order of their prompts."""
+    return sorted(groups, key=lambda group: group.prompt.order)
 
 
 def graded(groups: Sequence[Group], end_token: int) -> Graded:
@@ -71,4 +94,6 @@ def graded(groups: Sequence[Group], end_token: int) -> Graded:
         length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
         ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
         same_P=torch.stack([equal_pairs(pad_sequence(group.tokens, True, padding_value=-1)) for group in groups]),
+        entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
+        logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64),
     )

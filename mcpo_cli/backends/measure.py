@@ -201,8 +201,8 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
 
     For independent draws from a distribution q the chance that two are equal is sum_y q(y)^2 = E[q(y)]: so the mean of
     q(y) over the rollouts themselves is what `duplicates` should be, without bias, and more of them shows draws that
-    depend on each other (seeds that repeat). `duplicates_excess` is what is more than that by more than DOUBT standard
-    errors over the prompts.
+    depend on each other (seeds that repeat). `duplicates_excess` is how many more, 0 within DOUBT standard errors over
+    the prompts.
     """
     right_PG = graded.correct_PG.bool()
     values = {
@@ -216,8 +216,8 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
         values["sanity/duplicates_expected"] = float(expected_P.mean())
         if (P := len(expected_P)) > 1:
             excess_P = graded.same_P - expected_P
-            doubt = DOUBT * excess_P.std() / P**0.5
-            values["sanity/duplicates_excess"] = float((excess_P.mean() - doubt).clamp(min=0))
+            excess, error = float(excess_P.mean()), float(excess_P.std()) / P**0.5
+            values["sanity/duplicates_excess"] = excess if excess > DOUBT * error else 0.0
     return values
 
 

@@ -120,7 +120,7 @@ class FinalSteps:
         final = self._journal.final_step()
         for attempt, last in self._journal.spans():
             path = attempt / "metrics.jsonl"
-            for row, end in _lines_from(path, self._offsets.get(path, 0)):
+            for row, end in lines_from(path, self._offsets.get(path, 0)):
                 if row["step"] > min(last, final):
                     break
                 self._offsets[path] = end
@@ -147,11 +147,11 @@ def finite(data: Any) -> Any:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a JSON lines file; a last line that a crash cut short is left out."""
-    return (row for row, _ in _lines_from(path, 0))
+    return (row for row, _ in lines_from(path, 0))
 
 
-def _lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """The whole rows after byte `offset`, each with the offset of its end."""
+def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """The whole rows of a JSON lines file after byte `offset`, each with the offset of its end."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -216,3 +216,11 @@ def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollou
     metrics = updated(halves, rollouts, 6, steps=1)[1]
     assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
     assert metrics["hinge/penalty"] > 0
+
+
+def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:
+    """At a step size at which the second mini-batch sees another policy the difference stays one of rounding."""
+    spec = dataclasses.replace(SPEC, method=get("dapo"), train=dataclasses.replace(SPEC.train, lr=0.1))
+    assert updated(spec, rollouts, 2, steps=1)[1]["sanity/logp_difference"] < 1e-5
+    other = dataclasses.replace(rollouts, logp_PGT=rollouts.logp_PGT + 0.25)
+    assert updated(spec, other, 2, steps=1)[1]["sanity/logp_difference"] == pytest.approx(0.25, abs=1e-5)

@@ -146,12 +146,12 @@ class Updater:
             sums.add("hinge/penalty", 0.0, 1.0)
         sums.add("train/policy_loss", 0.0, 1.0)
         bears_M = (batch.advantage_PG[index_M] != 0).any(-1) | felt_P[index_M]
-        parts = self._micro_batches(batch, index_M[bears_M])
+        parts, first = self._micro_batches(batch, index_M[bears_M]), int(index_M[0]) == 0
         # Zeros, not None, where nobody bears a gradient: the optimizer still moves by its momentum, as it
         # does where every sequence goes through the backward pass.
         total_gradients = [torch.zeros_like(parameter) for parameter in self.policy.parameters()]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
-        for gradients, measured in self._map(lambda part: self._gradients(batch, part, total), parts):
+        for gradients, measured in self._map(lambda part: self._gradients(batch, part, total, first), parts):
             for sum_so_far, gradient in zip(total_gradients, gradients, strict=True):
                 sum_so_far.add_(gradient)
             sums.merge(measured)
@@ -164,14 +164,21 @@ class Updater:
         self.optimizer.step()
         return felt_P
 
-    def _gradients(self, batch: GradedBatch, index: Tensor, total: MiniBatch) -> tuple[tuple[Tensor, ...], Sums]:
-        """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics."""
+    def _gradients(
+        self, batch: GradedBatch, index: Tensor, total: MiniBatch, first: bool
+    ) -> tuple[tuple[Tensor, ...], Sums]:
+        """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics.
+
+        first: of the first mini-batch, where the policy still is the one that sampled.
+        """
         tokens = self._tokens(batch, index, total)
         loss = self.method.token_loss(tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.ratios(tokens, self.method)
             sums.merge(measure.policy_loss(loss, tokens))
+            if first:
+                sums.merge(measure.difference(tokens))
             return gradients, sums
 
     @torch.no_grad()

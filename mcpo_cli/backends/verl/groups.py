@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
@@ -47,6 +48,13 @@ def prompts(batch: Any, start: int) -> dict[str, Prompt]:
     }
 
 
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of `data.row` as verl's data set hands them out: a column a name."""
+    names = ("data_source", "reward_model", "extra_info")
+    found = {"raw_prompt": [row["prompt"] for row in rows], "index": [row["extra_info"]["index"] for row in rows]}
+    return {**found, **{name: [row[name] for row in rows] for name in names}}
+
+
 def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> Problem:
     """The problem of a row, from the columns of the same names."""
     return Problem(extra_info["problem"], reward_model["ground_truth"])
@@ -78,6 +86,21 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group.logp.append(float(logp.double().sum()))
         group.entropy.append(math.nan)
     return list(found.values())
+
+
+def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
+    """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
+    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
+    means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
+    return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
+
+
+def logp_difference(keys: Sequence[str]) -> float:
+    """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
+    pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
+    return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:

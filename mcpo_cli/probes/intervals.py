@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mcpo_cli.analysis import stats
+from mcpo_cli.analysis import curves
 from mcpo_cli.probes.base import known
 
 
@@ -13,5 +13,5 @@ def mean_over_steps(name: str, values: Sequence[float], steps: Sequence[int]) ->
     """
     if not values:
         return {}
-    found = stats.cluster_mean(values, steps)
+    found = curves.cluster_mean(values, [1] * len(values), steps)
     return known({name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high})

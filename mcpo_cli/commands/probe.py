@@ -54,6 +54,7 @@ def probe(
     """Ask one question of runs: of their records, of their checkpoints, or of diagnostic runs started for it."""
     from mcpo_cli import console, probes
     from mcpo_cli.commands.execute import run_plan, show_plan
+    from mcpo_cli.errors import ConfigError
     from mcpo_cli.probes import ask, publish, study
     from mcpo_cli.runs.home import run_dir
     from mcpo_cli.runs.journal import Journal
@@ -66,6 +67,11 @@ def probe(
     if target:
         measured = [ask.existing(chosen, target, prompts)]
     else:
+        if prompts:
+            raise ConfigError(
+                "--prompts is for a run or a checkpoint that is there",
+                fix=f"mcpo probe {name} RUN_ID --prompts {prompts}",
+            )
         plan = ask.runs(chosen, words)
         if dry_run:
             show_plan(plan, as_json=as_json, previews=True)

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mcpo_cli.analysis import stats
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
+from mcpo_cli.probes.intervals import mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GroupRow, RerollRow
 
@@ -67,8 +67,7 @@ def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[st
 
 
 def _interval(name: str, pairs: Sequence[tuple[RerollRow, RerollRow]], value: Any) -> dict[str, float]:
-    found = stats.cluster_mean([value(*pair) for pair in pairs], [control["origin"] for control, _ in pairs])
-    return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+    return mean_over_steps(name, [value(*pair) for pair in pairs], [control["origin"] for control, _ in pairs])
 
 
 def _share(row: RerollRow) -> float:
@@ -84,15 +83,8 @@ def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
         if before and before["step"] < row["step"] and before["p"] == 1:
             found.append((row["p"], row["step"]))
         last[row["prompt"]] = row
-    if not found:
-        return {}
-    mean = stats.cluster_mean([p for p, _ in found], [step for _, step in found])
-    return {
-        "returns": float(len(found)),
-        "return_accuracy": mean.mean,
-        "return_accuracy_low": mean.low,
-        "return_accuracy_high": mean.high,
-    }
+    accuracy = mean_over_steps("return_accuracy", [p for p, _ in found], [step for _, step in found])
+    return {"returns": float(len(found)), **accuracy} if found else {}
 
 
 def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:

@@ -1,0 +1,95 @@
+"""The hinge, mini-batch by mini-batch: what it feels, how often it switches, the variance it adds to the loss."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from mcpo_cli.backends.measure import drift_bins
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.store.records import MiniBatchRow
+
+
+def measure(spec: RunSpec, journal: Journal) -> Finding:
+    """What the hinge feels; nothing where the method has none. The hinge is on in a mini-batch with a penalty above 0.
+
+    Values, means over gradient steps: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their
+    tokens outside the drift budget (gradient steps that have any), `penalty` (beta included), `on`. Over pairs of
+    consecutive mini-batches of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and
+    `variance_added`, the variance over the mini-batches of a step of the loss without the hinge, and what the hinge
+    adds to it.
+    Table `mini_batches`: the same by place in the step; with anchor=rollout the first one feels nothing. Table
+    `drift`: tokens by d = log pi - log pi_old in units of delta, the unbounded bins first and last.
+    """
+    rows = [row for row in journal.mini_batches() if "hinge_loss" in row]
+    if not rows:
+        return Finding({})
+    by_step, by_place = defaultdict(list), defaultdict(list)
+    for row in rows:
+        by_step[row["step"]].append(row)
+        by_place[row["mini_batch"]].append(row)
+    places = [{"mini_batch": number, **_felt(found)} for number, found in sorted(by_place.items())]
+    return Finding(
+        {**_felt(rows), **_switches(by_step), **_variances(by_step)}, {"mini_batches": places, "drift": _drift(rows)}
+    )
+
+
+def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
+    some = [row for row in rows if row["mastered"]]
+    steps = [row["step"] for row in some]
+    return {
+        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps),
+        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps),
+        **mean_over_steps("penalty", [row["hinge_loss"] for row in rows], [row["step"] for row in rows]),
+        **mean_over_steps("on", [float(_on(row)) for row in rows], [row["step"] for row in rows]),
+    }
+
+
+def _switches(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    pairs = [pair for rows in by_step.values() for pair in pairwise(rows)]
+    steps = [after["step"] for _, after in pairs]
+    return {
+        **mean_over_steps("switched_on", [float(_on(after) and not _on(before)) for before, after in pairs], steps),
+        **mean_over_steps("switched_off", [float(_on(before) and not _on(after)) for before, after in pairs], steps),
+    }
+
+
+def _variances(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    steps, without, added = [], [], []
+    for step, rows in by_step.items():
+        if len(rows) > 1:
+            policy = [row["policy_loss"] for row in rows]
+            whole = [row["policy_loss"] + row["hinge_loss"] for row in rows]
+            steps.append(step)
+            without.append(statistics.variance(policy))
+            added.append(statistics.variance(whole) - statistics.variance(policy))
+    return {
+        **mean_over_steps("variance_policy", without, steps),
+        **mean_over_steps("variance_added", added, steps),
+    }
+
+
+def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:
+    counts = [sum(column) for column in zip(*(row["d_counts"] for row in rows), strict=True)]
+    tokens = sum(counts)
+    return [
+        {"low": low, "high": high, "tokens": count, "share": count / tokens if tokens else 0.0}
+        for (low, high), count in zip(drift_bins(), counts, strict=True)
+    ]
+
+
+def _on(row: MiniBatchRow) -> bool:
+    return row["hinge_loss"] > 0
+
+
+PROBE = Probe(
+    name="hinge",
+    question="How much of the mastered prompts does the hinge feel, and what does its switching do to the loss?",
+    needs=("mini_batches",),
+    shows=("prompts_felt", "tokens_active", "penalty", "switched_on", "switched_off", "variance_added"),
+    measure=measure,
+)

@@ -17,11 +17,10 @@ from mcpo_cli.store.records import MiniBatchRow
 def measure(spec: RunSpec, journal: Journal) -> Finding:
     """What the hinge feels; nothing where the method has none. The hinge is on in a mini-batch with a penalty above 0.
 
-    Values, means over gradient steps: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their
-    tokens outside the drift budget (gradient steps that have any), `penalty` (beta included), `on`. Over pairs of
-    consecutive mini-batches of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and
-    `variance_added`, the variance over the mini-batches of a step of the loss without the hinge, and what the hinge
-    adds to it.
+    Values: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their tokens that are outside the
+    drift budget; means over gradient steps `penalty` (beta included) and `on`. Over pairs of consecutive mini-batches
+    of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and `variance_added`, the variance
+    over the mini-batches of a step of the loss without the hinge, and what the hinge adds to it.
     Table `mini_batches`: the same by place in the step; with anchor=rollout the first one feels nothing. Table
     `drift`: tokens by d = log pi - log pi_old in units of delta, the unbounded bins first and last.
     """
@@ -41,9 +40,10 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     some = [row for row in rows if row["mastered"]]
     steps = [row["step"] for row in some]
+    prompts, tokens = [row["mastered"] for row in some], [row["tokens"] for row in some]
     return {
-        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps),
-        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps),
+        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps, prompts),
+        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps, tokens),
         **mean_over_steps("penalty", [row["hinge_loss"] for row in rows], [row["step"] for row in rows]),
         **mean_over_steps("on", [float(_on(row)) for row in rows], [row["step"] for row in rows]),
     }

@@ -76,6 +76,8 @@ def test_the_hinge_by_hand(tmp_path: Path) -> None:
     assert (first["on"], first["prompts_felt"], first["penalty"]) == (0, 0, 0)
     assert second["on"] == 1
     assert (third["on"], third["prompts_felt"]) == (0.5, 0.25)
+    # 2.1 and 2.3 in the two steps, without the hinge 2 in both.
+    assert (second["variance_policy"], second["variance_added"]) == (0, pytest.approx(0.02))
     drift = {(row["low"], row["high"]): (row["tokens"], row["share"]) for row in found.tables["drift"] if row["tokens"]}
     assert drift == {(-0.5, 0.5): (540, pytest.approx(0.9)), (4, 8): (60, pytest.approx(0.1))}
 

@@ -17,13 +17,12 @@ from mcpo_cli.store.records import MiniBatchRow
 def measure(spec: RunSpec, journal: Journal) -> Finding:
     """What the hinge feels; nothing where the method has none. The hinge is on in a mini-batch with a penalty above 0.
 
-    Values, means over gradient steps: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their
-    tokens outside the drift budget (gradient steps that have any), `penalty` (beta included), `on`. Over pairs of
-    consecutive mini-batches of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and
-    `variance_added`, the variance over the mini-batches of a step of the loss without the hinge, and what the hinge
-    adds to it.
-    Table `mini_batches`: the same by place in the step; with anchor=rollout the first one feels nothing. Table
-    `drift`: tokens by d = log pi - log pi_old in units of delta, the unbounded bins first and last.
+    Values: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their tokens that are outside the
+    drift budget; means over gradient steps `penalty` (beta included) and `on`. Over pairs of consecutive mini-batches
+    of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and `variance_added`, the variance
+    over the mini-batches of a step of the loss without the hinge, and what the hinge adds to it.
+    Table `mini_batches`: the same by place in the step, the variances over the steps; with anchor=rollout the first
+    one feels nothing. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are open.
     """
     rows = [row for row in journal.mini_batches() if "hinge_loss" in row]
     if not rows:
@@ -32,7 +31,7 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     for row in rows:
         by_step[row["step"]].append(row)
         by_place[row["mini_batch"]].append(row)
-    places = [{"mini_batch": number, **_felt(found)} for number, found in sorted(by_place.items())]
+    places = [_place(number, found) for number, found in sorted(by_place.items())]
     return Finding(
         {**_felt(rows), **_switches(by_step), **_variances(by_step)}, {"mini_batches": places, "drift": _drift(rows)}
     )
@@ -41,9 +40,10 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     some = [row for row in rows if row["mastered"]]
     steps = [row["step"] for row in some]
+    prompts, tokens = [row["mastered"] for row in some], [row["tokens"] for row in some]
     return {
-        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps),
-        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps),
+        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps, prompts),
+        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps, tokens),
         **mean_over_steps("penalty", [row["hinge_loss"] for row in rows], [row["step"] for row in rows]),
         **mean_over_steps("on", [float(_on(row)) for row in rows], [row["step"] for row in rows]),
     }
@@ -59,18 +59,21 @@ def _switches(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]
 
 
 def _variances(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    steps, without, added = [], [], []
-    for step, rows in by_step.items():
-        if len(rows) > 1:
-            policy = [row["policy_loss"] for row in rows]
-            whole = [row["policy_loss"] + row["hinge_loss"] for row in rows]
-            steps.append(step)
-            without.append(statistics.variance(policy))
-            added.append(statistics.variance(whole) - statistics.variance(policy))
-    return {
-        **mean_over_steps("variance_policy", without, steps),
-        **mean_over_steps("variance_added", added, steps),
-    }
+    found = {step: _variance(rows) for step, rows in by_step.items() if len(rows) > 1}
+    names = ("variance_policy", "variance_added")
+    columns = ((name, [variance[name] for variance in found.values()]) for name in names)
+    return {key: value for name, column in columns for key, value in mean_over_steps(name, column, [*found]).items()}
+
+
+def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
+    """Of the loss without the hinge over at least two `rows`, and what the hinge adds to it."""
+    policy = statistics.variance(row["policy_loss"] for row in rows)
+    whole = statistics.variance(row["policy_loss"] + row["hinge_loss"] for row in rows)
+    return {"variance_policy": policy, "variance_added": whole - policy}
+
+
+def _place(number: int, rows: Sequence[MiniBatchRow]) -> dict[str, Any]:
+    return {"mini_batch": number, **_felt(rows), **(_variance(rows) if len(rows) > 1 else {})}
 
 
 def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:

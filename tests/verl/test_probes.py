@@ -16,8 +16,12 @@ from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 STEPS, PANEL, G = 4, 6, 4
-SETTINGS = (*TOY, "method=reweighted", f"train.steps={STEPS}", f"probe.panel={PANEL}", "probe.panel_every=2")
-OFF = ("probe.every=0", "probe.panel_every=0")
+SETTINGS = (*TOY, "method=reweighted", f"train.steps={STEPS}", f"probe.panel={PANEL}")
+ON, OFF, LOCAL = (
+    ("probe.panel_every=2",),
+    ("probe.every=0", "probe.panel_every=0"),
+    ("probe.panel_every=2", "backend=local"),
+)
 TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 
 
@@ -27,19 +31,19 @@ def folder(runs: Runs, *settings: str) -> Path:
 
 def test_probes_under_verl(runs: Runs) -> None:
     """One run that is killed in its third step and resumed, one without probes, and one of the local backend."""
-    probed = folder(runs)
-    killed = runs.start("train", *SETTINGS)
+    probed = folder(runs, *ON)
+    killed = runs.start("train", *SETTINGS, *ON)
     wait(lambda: status(probed).get("durable_step") == 2 and "step 3 of" in phase(probed), 600)
     os.kill(status(probed)["pid"], signal.SIGKILL)
     assert killed.wait(60) != 0
     wait(lambda: nobody_is_left(probed), 60)
-    for settings in ((), OFF, ("backend=local",)):
+    for settings in (ON, OFF, LOCAL):
         result = runs("train", *SETTINGS, *settings)
         assert result.returncode == 0, result.stdout
     assert read_json(probed / "attempt_2" / "status.json")["start_step"] == 2
     neither_probes_nor_the_kill_changed_what_is_trained(Journal(probed), Journal(folder(runs, *OFF)))
     what_was_mastered_is_rolled_again(Journal(probed))
-    records_are_those_of_the_local_backend(Journal(probed), Journal(folder(runs, "backend=local")))
+    records_are_those_of_the_local_backend(Journal(probed), Journal(folder(runs, *LOCAL)))
 
 
 def neither_probes_nor_the_kill_changed_what_is_trained(probed: Journal, bare: Journal) -> None:

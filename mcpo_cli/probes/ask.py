@@ -54,8 +54,7 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
         ConfigError: bad settings.
     """
     suite, rest = plan.split_suite(words)
-    if suite or not words:
-        named = suite or probe.suite
+    if named := suite or (probe.suite if not rest else ""):
         return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
     given = {load.override_key(text) for text in rest}
     settings = [text for text in probe.settings if load.override_key(text) not in given]

@@ -36,7 +36,7 @@ class Probe:
 
     question: what it answers, in a sentence. needs: kinds of the journal's rows. shows: names of the values that a
     terminal has room for. settings: overrides that a diagnostic run of its own is started with. suite: of
-    `experiments/suites`, what `mcpo probe NAME` runs when nothing else is named.
+    `experiments/suites`, what `mcpo probe NAME` runs when nothing else is named; empty for one run.
     """
 
     name: str

@@ -13,7 +13,14 @@ from mcpo_cli.runs.journal import JournalWriter, write_atomic
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs
 
-SMALL = ("scale=smoke", "train.steps=6", "train.max_response=16", "warmup.target_accuracy=0.5", "seed=0,1")
+SMALL = (
+    "scale=smoke",
+    "train.steps=6",
+    "train.max_response=16",
+    "warmup.batch=128",
+    "warmup.target_accuracy=0.4",
+    "seed=0,1",
+)
 OFFLINE = "compute.tracking_uri=offline"
 
 
@@ -74,6 +81,8 @@ def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> Non
     assert {tuple(run["spec"]["probe"]["lags"]) for run in suite["runs"]} == {tuple(lags)}
     (own,) = here.json("probe", "mastery", "probe.lags=[0,2]", "--dry-run")["runs"]
     assert own["spec"]["probe"]["lags"] == [0, 2]
+    (plain,) = here.json("probe", "histogram", "--dry-run")["runs"]
+    assert plain["spec"]["probe"]["lags"] == [0, 1]
     assert not here.home.exists()
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
+from mcpo_cli.benchmarks import Problem
 from mcpo_cli.methods import get, query_weight
 
 
@@ -72,3 +73,33 @@ def test_weights_do_not_see_a_baseline() -> None:
     found, shifted = (measure.weights(correct_PG, advantage_PG + shift) for shift in (0.0, 0.7))
     del found["weight/effective_sample"], shifted["weight/effective_sample"]
     assert shifted == pytest.approx(found)
+
+
+def test_group_rows_by_hand() -> None:
+    """Entropies are means over tokens, not over rollouts; what a group has no rollout for is left out."""
+    graded = measure.Graded(
+        problems=[Problem("a", "1"), Problem("b", "2")],
+        correct_PG=torch.tensor([[True, True, False], [False, False, False]]),
+        reward_PG=torch.zeros(2, 3),
+        length_PG=torch.tensor([[2, 6, 4], [4, 4, 4]]),
+        ended_PG=torch.tensor([[True, False, True], [True, True, True]]),
+        same_P=torch.tensor([0.0, 1 / 3]),
+        entropy_PG=torch.tensor([[0.4, 0.8, 1.0], [0.5, 0.5, 0.5]]),
+    )
+    first, second = measure.group_rows(7, graded, {1})
+    # (2 * 0.4 + 6 * 0.8) / 8 = 0.7 of the right ones; with 4 * 1.0 of the wrong one (5.6 + 4) / 12 = 0.8.
+    assert (first["entropy"], first["entropy_right"], first["entropy_wrong"]) == pytest.approx((0.8, 0.7, 1.0))
+    assert (first["p"], first["mean_length"], first["truncated"], first["duplicates"]) == pytest.approx(
+        (2 / 3, 4.0, 1 / 3, 0.0)
+    )
+    assert (first["kept"], second["kept"], second["step"]) == (False, True, 7)
+    assert "entropy_right" not in second
+    assert second["entropy_wrong"] == second["entropy"] == 0.5
+
+
+def test_group_rows_without_entropies() -> None:
+    graded = measure.Graded(
+        [Problem("a", "1")], groups(2), groups(2), groups(4) + 1, groups(4), same_P=torch.zeros(1, dtype=torch.float64)
+    )
+    (row,) = measure.group_rows(1, graded, set())
+    assert not {"entropy", "entropy_right", "entropy_wrong"} & row.keys()

@@ -8,8 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.tokenizer import build
+from mcpo_cli.backends.local.train import Sampled
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.benchmarks import Problem
+from mcpo_cli.benchmarks.arithmetic import Arithmetic
+from mcpo_cli.config.schema import Model
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.progress import Tracker
@@ -78,6 +85,24 @@ def test_the_expected_duplicates_are_those_of_independent_draws(probability: lis
     # Five standard errors of a mean of 2000 values in 0..1, whose standard deviation is 0.5 at most.
     assert found["sanity/duplicates"] == pytest.approx(equal, abs=0.056)
     assert found["sanity/duplicates_expected"] == pytest.approx(equal, abs=0.056)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_local_engine_knows_the_probability_of_its_responses_at_temperature_1(temperature: float) -> None:
+    tokenizer = build(Arithmetic.vocabulary)
+    policy = Policy(policies.build(Model(hidden=16, layers=1, mlp=16, init_std=0.2), tokenizer, 0), torch.device("cpu"))
+    prompt_PS = torch.arange(3).repeat(40, 1)
+    rollouts = sample(policy, prompt_PS, 8, 2, temperature, tokenizer.eos_token_id, seed=0)
+    wrong_PG = torch.zeros(40, 8, dtype=torch.bool)
+    problems = [Problem(f"{i}", "1") for i in range(40)]
+    sampled = Sampled(temperature, problems, rollouts, wrong_PG, wrong_PG.double(), torch.arange(40))
+    found = measure.sanity(sampled.graded, reasons=False)
+    assert 0.02 < found["sanity/duplicates"] < 0.98
+    if temperature == 1:
+        assert found["sanity/duplicates_expected"] == pytest.approx(found["sanity/duplicates"], rel=0.2)
+    else:
+        assert "sanity/duplicates_expected" not in found
+    assert (sampled.graded.entropy_PG - rollouts.entropy_PGT.mean(-1)).abs()[rollouts.length_PG == 2].max() < 1e-6
 
 
 def test_seeds_that_repeat_are_told() -> None:

@@ -64,7 +64,7 @@ def test_prompts_rolled_again_are_those_that_are_due_while_all_are_mastered(
     run = spec("train.steps=23", *overrides)
     problems = [Problem(str(i), "") for i in range(run.train.prompts)]
     right_PG = torch.ones(run.train.prompts, 2)
-    graded = Graded(problems, right_PG.bool(), right_PG, right_PG, right_PG.bool())
+    graded = Graded(problems, right_PG.bool(), right_PG, right_PG, right_PG.bool(), same_P=right_PG[:, 0])
     rerolls, rolled = Rerolls(run, Journal(tmp_path), 0, problems[: run.probe.panel]), 0
     for step in range(1, run.train.steps + 1):
         due = rerolls.due(step, graded)

@@ -1,14 +1,15 @@
 """Prompt groups of a global step as they come out of verl's queue (TransferQueue)."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transfer_queue as tq
 
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.benchmarks import Problem
+from mcpo_cli.grading import Verdict, tally
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,17 @@ class Group:
     prompt: Prompt
     tokens: list[torch.Tensor]
     reward: list[float]
-    correct: list[bool]
+    verdicts: list[Verdict]
+
+    @property
+    def ungraded(self) -> int:
+        """Rollouts that nothing is known about."""
+        return sum(verdict.status == "infra_error" for verdict in self.verdicts)
+
+    @property
+    def correct(self) -> list[bool]:
+        """Those that were graded as correct; in training one that was not graded counts as wrong."""
+        return [verdict.status == "correct" for verdict in self.verdicts]
 
 
 def prompts(batch: Any, start: int) -> dict[str, Prompt]:
@@ -46,6 +57,8 @@ def uid_of(key: str) -> str:
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> dict[str, Group]:
     """The groups that `keys` name, in the order of their prompts."""
+    import transfer_queue as tq
+
     ordered = sorted(keys, key=lambda key: (known[uid_of(key)].order, int(key.split("_")[1])))
     data = tq.kv_batch_get(
         keys=ordered, partition_id=partition, select_fields=["responses", "rm_scores", "extra_fields"]
@@ -57,8 +70,16 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> di
         group = found.setdefault(uid, Group(known[uid], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
-        group.correct.append(bool(getattr(extra, "data", extra)["reward_extra_info"]["acc"]))
+        said = getattr(extra, "data", extra)["reward_extra_info"]
+        group.verdicts.append(Verdict(said["status"], detail=said["detail"]))
     return found
+
+
+def check(groups: Sequence[Group]) -> None:
+    """Raises RunFailed where too many of the rollouts could not be graded."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
 
 
 def graded(groups: Sequence[Group], end_token: int) -> Graded:

@@ -120,7 +120,7 @@ class Trainer(PPOTrainerSync):
         """All held-out problems under the current policy.
 
         Raises:
-            RunFailed: a rollout or its grading raised an error.
+            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
         """
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         found: list[Group] = []
@@ -136,14 +136,23 @@ class Trainer(PPOTrainerSync):
             done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
             found += groups.read(done.keys, "val", known).values()
             tq.kv_clear(keys=done.keys, partition_id="val")
+        groups.check(found)
         self.records.evaluation(self.global_steps, found)
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, after which its records are final."""
-        self.records.phase(f"checkpoint of step {self.global_steps}")
-        self._save_checkpoint()
-        checkpoint.seal(Path(self.config.trainer.default_local_dir), self.global_steps)
-        self.records.durable(self.global_steps)
+        """Write a checkpoint of the current step, after which its records are final.
+
+        Raises:
+            RunFailed: it could not be written.
+        """
+        root, step = Path(self.config.trainer.default_local_dir), self.global_steps
+        self.records.phase(f"checkpoint of step {step}")
+        try:
+            self._save_checkpoint()
+            checkpoint.seal(root, step)
+        except (OSError, RuntimeError) as error:  # torch says RuntimeError of a full disk, also from another process
+            raise checkpoint.failed(root, step, error) from error
+        self.records.durable(step)
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
@@ -180,9 +189,14 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
+        """Advantages of whole groups, and what each sequence has to know of its mini-batch.
+
+        Raises:
+            RunFailed: too many answers of the step could not be graded; nothing is learned from such a batch.
+        """
         found = groups.read(batch.keys, batch.partition_id, self.prompts)
         self.kept = list(found.values())
+        groups.check([*self.kept, *self.discarded])
         batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
         advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
         metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))

@@ -158,6 +158,11 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
             "the disk is full",
             "make room",
         ),
+        (
+            "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing or wrong",
+            "asks for a token",
+            "RAY_AUTH_MODE=token",
+        ),
     ],
 )
 def test_a_known_fault_is_named_with_what_avoids_it(line: str, names: str, lower: str, tmp_path: Path) -> None:

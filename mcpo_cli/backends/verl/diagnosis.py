@@ -54,6 +54,11 @@ CAUSES = (
         "a file could not be written: the disk is full, or a quota or a limit is reached",
         "make room on that disk",
     ),
+    Cause(
+        re.compile("InvalidAuthToken|AuthenticationError: "),
+        "the Ray cluster asks for a token",
+        "RAY_AUTH_MODE=token in the environment, and the cluster's token in ~/.ray/auth_token or RAY_AUTH_TOKEN",
+    ),
     # Ray says so of every process that ends without a word: a guess, so it comes last.
     Cause(
         re.compile("killed by the OOM killer"),

@@ -64,13 +64,15 @@ class Run:
 class Comparison:
     """Scores of all arms and their differences from `baseline`, for one plan.
 
-    spec: any run of the plan, for the settings they share. k: of best@k and pass@k.
+    spec: any run of the plan, for the settings they share. k: of best@k and pass@k. ungraded: samples without a
+    verdict, in all runs together.
     """
 
     plan: Plan
     baseline: str
     spec: RunSpec
     k: int
+    ungraded: int
     models: list[str]
     arms: list[str]
     tiers: list[str]
@@ -95,7 +97,8 @@ def compare(plan: Plan, baseline: str) -> Comparison:
     check_axes(plan)
     frame = frames.eval_frame(plan)
     spec = plan.cells[0].spec
-    k = min(K, spec.eval.samples)
+    k = min(K, int(frame["n"].min()))
+    ungraded = len(frame) * spec.eval.samples - int(frame["n"].sum())
     metrics = _metrics(k)
     for name, metric in metrics.items():
         frame[name] = metric(frame["n"].to_numpy(), frame["c"].to_numpy())
@@ -118,7 +121,7 @@ def compare(plan: Plan, baseline: str) -> Comparison:
         Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, frames.tree(cell.spec.run_id))
         for cell in plan.cells
     ]
-    return Comparison(plan, baseline, spec, k, models, arms, tiers, list(metrics), scores, differences, runs)
+    return Comparison(plan, baseline, spec, k, ungraded, models, arms, tiers, list(metrics), scores, differences, runs)
 
 
 def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:

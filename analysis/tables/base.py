@@ -253,10 +253,11 @@ class BuiltTable:
 
     def _notes(self) -> list[str]:
         comparison = self.comparison
-        k, samples = comparison.k, comparison.spec.eval.samples
+        k, ungraded = comparison.k, comparison.ungraded
         trees = {run.tree for run in comparison.runs}
         return [
-            *([f"k = {k}, not {K}: the evaluation takes {samples} samples a problem."] if k < K else []),
+            *([f"k = {k}, not {K}: not every problem has more graded samples."] if k < K else []),
+            *([f"{ungraded} samples could not be graded and count nowhere."] if ungraded else []),
             "Scores: mean over seeds ± half-width of the 95% Student t-interval; one seed gives none (n=1).",
             f"best@{k} = 1 - (1 - c/n)^{k}: {k} of the n samples with replacement, the expectation of verl's "
             f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are no multiples of 1/30.",

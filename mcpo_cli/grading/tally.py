@@ -21,5 +21,5 @@ def check(statuses: Mapping[str, int], example: str) -> None:
     if failed > max(INFRA_LEAST, INFRA_SHARE * total):
         raise RunFailed(
             f"{failed} of {total} answers could not be graded; a score without them would not be one ({example})",
-            fix="mend that, then the same command again: samples are kept, grading starts anew",
+            fix="mend that, then the same command again: what was sampled or trained is kept",
         )

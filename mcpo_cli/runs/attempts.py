@@ -112,7 +112,8 @@ def missing(run_dir: Path, spec: RunSpec) -> list[str]:
     expected = eval_problems(spec)
     problems: dict[int, int] = {}
     for row in journal.eval():
-        problems[row["step"]] = problems.get(row["step"], 0) + (row["n"] == spec.eval.samples)
+        drawn = row["n"] + row.get("ungraded", 0)
+        problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
     for step in eval_steps(spec):
         if problems.get(step, 0) != expected:
             gaps.append(f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems")

@@ -10,7 +10,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Cell
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
-from mcpo_cli.store.points import pass_at_1
+from mcpo_cli.store.points import evaluated
 from mcpo_cli.store.records import State
 
 
@@ -114,9 +114,9 @@ class Tracker:
 
 
 def final_metrics(run_dir: Path) -> dict[str, float]:
-    """The last step's metrics, and `pass_at_1` of the last evaluation."""
+    """The last step's metrics, and those of the last evaluation."""
     journal = Journal(run_dir)
     steps, rows = journal.steps(), journal.eval()
     metrics = dict(steps[-1]["metrics"]) if steps else {}
     last = max((row["step"] for row in rows), default=0)
-    return metrics | pass_at_1(row for row in rows if row["step"] == last)
+    return metrics | evaluated(row for row in rows if row["step"] == last)

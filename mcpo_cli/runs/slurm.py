@@ -5,6 +5,7 @@ back into the queue and resumes from there. It goes on when the scheduler ends; 
 """
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -52,7 +53,8 @@ class SlurmWorker:
     def __init__(self, name: str, cluster: Cluster, task: "Task") -> None:
         self._task = task
         self._folder = task.folder / "slurm"
-        self._folder.mkdir(exist_ok=True)
+        # The task lies there, with its token.
+        self._folder.mkdir(mode=0o700, exist_ok=True)
         note = self._folder / "job"
         if note.exists():
             kind = get_executors()[EXECUTOR].job_class
@@ -100,7 +102,9 @@ class Task:
     """What runs in the job: the worker, in a process of its own, and with several nodes a Ray cluster around it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-        self.command, self.environment, self.folder = list(command), dict(environment), folder
+        self.command, self.folder = list(command), folder
+        # Ray asks for a token where the user has one, but a node that joins has to be told of it.
+        self.environment = {**environment, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -116,14 +120,15 @@ class Task:
     def __call__(self) -> Ending:
         """Run the worker to its end."""
         place = submitit.JobEnvironment()
-        ray = Path(sys.executable).with_name("ray")
+        ray, environment = Path(sys.executable).with_name("ray"), {**os.environ, **self.environment}
         if place.global_rank > 0:
             # This machine serves the first one's Ray cluster until that ends.
-            subprocess.run([ray, "start", f"--address={place.hostnames[0]}:{RAY_PORT}", "--block"], check=False)
+            address = f"--address={place.hostnames[0]}:{RAY_PORT}"
+            subprocess.run([ray, "start", address, "--block"], env=environment, check=False)
             return 0, 0
         if place.num_nodes == 1:
             return self._work()
-        with subprocess.Popen([ray, "start", "--head", f"--port={RAY_PORT}", "--block"]) as head:
+        with subprocess.Popen([ray, "start", "--head", f"--port={RAY_PORT}", "--block"], env=environment) as head:
             try:
                 return self._work()
             finally:

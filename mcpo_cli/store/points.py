@@ -19,17 +19,26 @@ def step_points(row: StepRow) -> list[Point]:
     return [(key, value, milliseconds(row["time"]), row["step"]) for key, value in finite.items()]
 
 
-def pass_at_1(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """`eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems. `rows`: `EvalRow`s of one evaluation."""
-    shares: dict[str, list[float]] = defaultdict(list)
+def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The metrics of one evaluation, from its `EvalRow`s.
+
+    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems. `eval/<tier>/infra_errors`: the share of
+    samples that could not be graded; absent where all could.
+    """
+    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        shares[row["tier"]].append(row["c"] / row["n"])
-    return {f"eval/{tier}/pass_at_1": math.fsum(values) / len(values) for tier, values in shares.items()}
+        tiers[row["tier"]].append(row)
+    found = {}
+    for tier, its in tiers.items():
+        found[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in its) / len(its)
+        if ungraded := sum(row.get("ungraded", 0) for row in its):
+            found[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in its))
+    return found
 
 
 def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
     """The points of one evaluation, from its `EvalRow`s."""
-    return [(name, value, milliseconds(seconds), step) for name, value in pass_at_1(rows).items()]
+    return [(name, value, milliseconds(seconds), step) for name, value in evaluated(rows).items()]
 
 
 def milliseconds(seconds: float) -> int:

@@ -90,13 +90,17 @@ class GroupRow(TypedDict):
 
 
 class EvalRow(TypedDict):
-    """One held-out problem: c of n samples were right. Everything else about accuracy is derived from these."""
+    """One held-out problem: c of n graded samples were right. Everything else about accuracy is derived from these.
+
+    ungraded: samples whose grading failed (`infra_error`), which are in no count; absent where there are none.
+    """
 
     step: int
     tier: str
     problem: str
     n: int
     c: int
+    ungraded: NotRequired[int]
 
 
 class RerollRow(TypedDict):

@@ -185,7 +185,9 @@ def test_a_job_that_waits_is_taken_out_of_the_queue(cluster: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("rank", [0, 1])
 def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(cluster, "ray", 'echo "$*" >> "$CALLS"; [[ $* == *--head* ]] && exec sleep 60')
+    program(
+        cluster, "ray", 'echo "$*" $RAY_AUTH_MODE:$RAY_AUTH_TOKEN >> "$CALLS"; [[ $* == *--head* ]] && exec sleep 60'
+    )
     monkeypatch.setattr(sys, "executable", str(cluster / "python"))
     for name, value in {
         "SUBMITIT_EXECUTOR": "slurm",
@@ -197,16 +199,19 @@ def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monk
     }.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "slurm").mkdir()
-    worker = ["bash", "-c", f"until [ -e {cluster}/calls ]; do sleep 0.05; done; echo $GREETING; exit 3"]
-    code, pid = Task(worker, {"GREETING": "hello"}, tmp_path)()
+    says = "echo $GREETING $RAY_AUTH_MODE:$RAY_AUTH_TOKEN"
+    worker = ["bash", "-c", f"until [ -e {cluster}/calls ]; do sleep 0.05; done; {says}; exit 3"]
+    task = Task(worker, {"GREETING": "hello"}, tmp_path)
+    access = "token:" + task.environment["RAY_AUTH_TOKEN"]
+    code, pid = task()
     calls = (cluster / "calls").read_text().splitlines()
     if rank == 0:
-        assert calls == ["start --head --port=6379 --block"]
+        assert calls == [f"start --head --port=6379 --block {access}"]
         assert code == 3
         assert pid > 0
-        assert (tmp_path / "worker.log").read_text() == "hello\n"
+        assert (tmp_path / "worker.log").read_text() == f"hello {access}\n"
     else:
-        assert calls == ["start --address=node1:6379 --block"]
+        assert calls == [f"start --address=node1:6379 --block {access}"]
         assert code == 0
 
 

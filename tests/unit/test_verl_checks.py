@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -153,8 +154,18 @@ def test_no_gpu_and_too_few(place: Place) -> None:
     assert "fix: cluster.gpus=2" in message
     place.gpus([])
     assert "no NVIDIA GPU" in place.complaint()
-    checks.check(place.spec("cluster.ray_address=10.0.0.1:6379"))
+    checks.check(place.spec("cluster.ray_address=auto"))
     checks.check(place.spec("cluster.launcher=slurm"))
+
+
+def test_a_cluster_that_is_somewhere_else_or_nowhere(place: Place) -> None:
+    place.gpus([])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        checks.check(place.spec(f"cluster.ray_address={address}"))
+    message = place.complaint(f"cluster.ray_address={address}")
+    assert f"cluster.ray_address={address}: there is no Ray cluster" in message
+    assert "there is no Ray cluster" in place.complaint("cluster.ray_address=127.0.0.1")
 
 
 def test_gpus_that_are_too_small_or_in_use(place: Place) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.backends.verl import checkpoint, checks, launch, processes, reward
+from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.loss import merged
 from mcpo_cli.config.load import load
-from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
+from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
+from mcpo_cli.grading.base import Status
 
 
 def write_checkpoint(root: Path, step: int) -> Path:
@@ -73,14 +74,14 @@ mcpo_cli.errors.RunFailed: sampling or grading raised an error
 
 
 def test_the_last_errors_of_a_log_are_said_once_and_bare() -> None:
-    assert launch.last_errors(LOG) == [
+    assert diagnosis.last_errors(LOG) == [
         "ZeroDivisionError: the grader is broken",
         "mcpo_cli.errors.RunFailed: sampling or grading raised an error",
     ]
 
 
 def test_a_log_without_an_error_has_nothing_to_say() -> None:
-    assert launch.last_errors("Training Progress: 10%\nErrors: none\n") == []
+    assert diagnosis.last_errors("Training Progress: 10%\nErrors: none\n") == []
 
 
 def test_worker_and_trainer_hear_each_other(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def score(response: str, grader: str = "exact") -> dict[str, object]:
 @pytest.mark.parametrize(("response", "right"), [("3 = 5", 1.0), ("3 =  5 ", 1.0), ("3 = 6", 0.0), ("", 0.0)])
 def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float) -> None:
     status = "correct" if right else "wrong"
-    assert score(response) == {"score": right, "acc": right, "status": status}
+    assert score(response) == {"score": right, "acc": right, "status": status, "detail": ""}
 
 
 class OneVerdict:
@@ -143,17 +144,12 @@ class OneVerdict:
         return future
 
 
-@pytest.mark.parametrize("status", ["wrong", "unparsable", "timeout"])
-def test_an_answer_that_is_not_right_scores_nothing_and_says_why(status: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(Verdict(status)))
-    assert score("42", "math_verify") == {"score": 0.0, "acc": 0.0, "status": status}
-
-
-def test_a_failed_grading_is_an_error_and_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    died = Verdict("infra_error", detail="the grading process died twice")
-    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(died))
-    with pytest.raises(RunFailed, match="the grading process died twice"):
-        score("42", "math_verify")
+@pytest.mark.parametrize("status", ["wrong", "unparsable", "timeout", "infra_error"])
+def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
+    status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(Verdict(status, detail="why")))
+    assert score("42", "math_verify") == {"score": 0.0, "acc": 0.0, "status": status, "detail": "why"}
 
 
 def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:

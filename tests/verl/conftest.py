@@ -93,12 +93,25 @@ def home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def runs(home_of_runs: Path) -> Iterator[Runs]:
-    """The same home for every test; what a failed test leaves running is ended."""
-    found = Runs(home_of_runs)
+    """The same home for every test."""
+    yield from _ended(Runs(home_of_runs))
+
+
+@pytest.fixture
+def runs_apart(home_of_runs: Path, tmp_path: Path) -> Iterator[Runs]:
+    """A home of the test's own, which has nothing but the base policy in common with the others."""
+    cache = home_of_runs / "cache"
+    cache.mkdir(exist_ok=True)
+    (tmp_path / "cache").symlink_to(cache)
+    yield from _ended(Runs(tmp_path))
+
+
+def _ended(found: Runs) -> Iterator[Runs]:
+    """What a failed test leaves running is ended."""
     yield found
     for process in found.started:
         process.kill()
         process.wait()
     # Without its parent a worker stops, and so does what it started.
-    for folder in home_of_runs.glob("runs/*"):
+    for folder in found.home.glob("runs/*"):
         processes.end(str(folder))

@@ -168,7 +168,7 @@ def _title(process: psutil.Process) -> str:
 
 def test_a_reward_that_raises_fails_the_run(runs: Runs) -> None:
     # A run id of its own, from the base policy that is there already.
-    result = runs("train", *TOY, "method=mcpo", "method.reweight=false", "cluster.plugin=tests.verl.raising")
+    result = runs("train", *TOY, "method=mcpo", "method.reweight=false", "cluster.plugin=tests.verl.faults.raising")
     assert result.returncode == 1
     assert "sampling or grading raised an error" in result.stdout
     assert "the grader is broken" in result.stdout

@@ -7,6 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.journal import read_json, write_atomic
 
@@ -27,6 +28,17 @@ def seal(root: Path, step: int) -> None:
     write_atomic(final / SEAL, json.dumps({"step": step, "bytes": sizes}))
     for old in whole(root)[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(folder(root, old))
+
+
+def failed(root: Path, step: int, error: Exception) -> RunFailed:
+    """That the checkpoint of `step` could not be written; what there is of it makes room for the records."""
+    free = shutil.disk_usage(root).free
+    shutil.rmtree(folder(root, step), ignore_errors=True)
+    said = str(error).strip().splitlines()
+    return RunFailed(
+        f"the checkpoint of step {step} could not be written to {root} ({free / 2**20:.0f} MiB were left on that "
+        f"disk): {said[-1] if said else type(error).__name__}; the newest whole one is of step {newest(root)}"
+    )
 
 
 def whole(root: Path) -> list[int]:

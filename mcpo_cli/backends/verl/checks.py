@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import socket
 from typing import Any
 
 import psutil
@@ -26,6 +27,7 @@ SIZES = {
     "tied": "tie_word_embeddings",
 }
 """Settings of `model` by their names in config.json."""
+CONNECT_SECONDS = 5.0
 BUNDLE_CPUS = 3
 """Processor slots that verl reserves in Ray with each GPU."""
 
@@ -36,6 +38,7 @@ def check(spec: RunSpec) -> None:
     _method(spec)
     _versions(spec)
     _device(spec)
+    _address(spec)
     _slots(spec)
     _memory(spec)
     _disk(spec)
@@ -106,6 +109,21 @@ def _device(spec: RunSpec) -> None:
         )
     if _here(spec) and spec.compute.device != "cpu":
         _gpus(spec)
+
+
+def _address(spec: RunSpec) -> None:
+    """Somebody listens where the Ray cluster is said to be: Ray itself would try for minutes."""
+    address = spec.cluster.ray_address
+    if address in ("", "auto"):
+        return
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cluster.ray_address={address}: there is no Ray cluster ({error})",
+            fix="cluster.ray_address=HOST:PORT as `ray start --head --port=PORT` had it",
+        ) from error
 
 
 def _gpus(spec: RunSpec) -> None:

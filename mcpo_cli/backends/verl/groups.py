@@ -1,16 +1,17 @@
 """Prompt groups of a global step as they come out of verl's queue (TransferQueue)."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
 import torch
-import transfer_queue as tq
 
 from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.benchmarks import Problem
+from mcpo_cli.grading import Verdict, tally
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,19 @@ class Group:
     prompt: Prompt
     tokens: list[torch.Tensor]
     reward: list[float]
-    correct: list[bool]
+    verdicts: list[Verdict]
     logp: list[float]
     entropy: list[float]
+
+    @property
+    def ungraded(self) -> int:
+        """Rollouts that nothing is known about."""
+        return sum(verdict.status == "infra_error" for verdict in self.verdicts)
+
+    @property
+    def correct(self) -> list[bool]:
+        """Those that were graded as correct; in training one that was not graded counts as wrong."""
+        return [verdict.status == "correct" for verdict in self.verdicts]
 
 
 def prompts(batch: Any, start: int) -> dict[str, Prompt]:
@@ -71,6 +82,8 @@ def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
     """The groups that `keys` name, in the order of their prompts."""
+    import transfer_queue as tq
+
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
     data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
@@ -81,7 +94,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group = found.setdefault(uid, Group(known[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
-        group.correct.append(bool(getattr(extra, "data", extra)["reward_extra_info"]["acc"]))
+        said = getattr(extra, "data", extra)["reward_extra_info"]
+        group.verdicts.append(Verdict(said["status"], detail=said["detail"]))
         group.logp.append(float(logp.double().sum()))
         group.entropy.append(math.nan)
     return list(found.values())
@@ -89,6 +103,8 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
 
 def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
     """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
+    import transfer_queue as tq
+
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
     means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
@@ -97,6 +113,8 @@ def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[st
 
 def logp_difference(keys: Sequence[str]) -> float:
     """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
+    import transfer_queue as tq
+
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
     pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
     return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
@@ -105,6 +123,13 @@ def logp_difference(keys: Sequence[str]) -> float:
 def in_order(groups: Iterable[Group]) -> list[Group]:
     """By the order of their prompts."""
     return sorted(groups, key=lambda group: group.prompt.order)
+
+
+def check(groups: Sequence[Group]) -> None:
+    """Raises RunFailed where too many of the rollouts could not be graded."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
 
 
 def graded(groups: Sequence[Group], end_token: int) -> Graded:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.verl import checkpoint, data, export, processes
+from mcpo_cli.backends.verl import checkpoint, data, diagnosis, export, processes
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.schema import RunSpec
@@ -21,11 +20,6 @@ from mcpo_cli.runs.attempts import Attempt
 
 TICK_SECONDS = 0.25
 LOG = "verl.log"
-PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
-"""What Ray puts before a line that another process wrote: colours, and its name."""
-ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
-SAID = 3
-"""Lines of an error message."""
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -34,20 +28,24 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     Raises:
         Interrupted: `stop` said so; a checkpoint was written if there was a step. RunFailed: verl ended in an error.
     """
+    # An attempt that was killed after its last checkpoint left only the final policy to write.
+    if attempt.status["start_step"] < spec.train.steps:
+        _train(spec, attempt, stop)
+    attempt.phase("writing the final policy")
+    export.policy(attempt.folder.parent / "checkpoints", spec.train.steps, attempt.folder / "policy", spec)
+
+
+def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     folder = _model(spec, attempt, stop)
     start = attempt.status["start_step"]
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
     data.write(data.Problems(spec, data.fits(spec, folder)), paths)
     checkpoint.choose(paths.checkpoints)
-    # An attempt that was killed after its last checkpoint left the final policy to write.
-    if start < spec.train.steps:
-        with _ray(paths) as variables:
-            code = _follow(spec, paths, attempt, stop, variables)
-        if code:
-            _raise(Channel(attempt.folder), attempt.folder / LOG, code)
-    attempt.phase("writing the final policy")
-    export.policy(paths.checkpoints, spec.train.steps, attempt.folder / "policy", spec)
+    with _ray(spec, paths) as variables:
+        code = _follow(spec, paths, attempt, stop, variables)
+    if code:
+        fail(Channel(attempt.folder), attempt.folder / LOG, code)
 
 
 def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
@@ -88,8 +86,11 @@ def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables
 
 
 @contextmanager
-def _ray(paths: Paths) -> Iterator[dict[str, str]]:
-    """The environment of a Ray of the run's own: afterwards its processes are gone and its logs with the attempt.
+def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
+    """The environment of the process that trains: afterwards what it started is gone.
+
+    A Ray of the run's own has a folder of its own, and its logs come to the attempt; those of a cluster that was there
+    before stay where they are, and Ray itself ends the actors of a process that is gone.
 
     What a killed attempt left behind is ended first: whoever holds the run's lock may.
     """
@@ -100,7 +101,8 @@ def _ray(paths: Paths) -> Iterator[dict[str, str]]:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
-        yield {processes.MARK: name, "RAY_TMPDIR": str(folder)}
+        # Where a cluster is to be joined, Ray looks for it in its usual folder.
+        yield {processes.MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
     finally:
         processes.end(name)
         for number, logs in enumerate(sorted(folder.glob("ray/session_*_*/logs"))):
@@ -108,24 +110,19 @@ def _ray(paths: Paths) -> Iterator[dict[str, str]]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _raise(channel: Channel, log: Path, code: int) -> None:
-    """Turn the end of the process that trains into an error of ours."""
+def fail(channel: Channel, log: Path, code: int) -> None:
+    """Turn the end of the process that trains, with exit code `code`, into an error of ours.
+
+    Raises:
+        Interrupted: it was asked to stop. RunFailed: otherwise, with what the log says.
+    """
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
         raise Interrupted(ending["message"])
-    said = last_errors(log.read_text(encoding="utf-8", errors="replace"))
-    lines = [ending["message"]] if ending else [f"verl ended with exit code {code}"]
-    lines += [line for line in said if line not in lines[0]]
-    raise RunFailed("\n".join([*lines, f"all of it: {log}"]), fix=ending["fix"] if ending else None)
-
-
-def last_errors(text: str) -> list[str]:
-    """The last few lines of a log that name an error, each once, without what Ray puts around them."""
-    found: dict[str, None] = {}
-    for raw in reversed(text.splitlines()):
-        line = PREFIX.sub("", raw).strip()
-        if ERROR.match(line) and "RayTaskError" not in line:
-            found.setdefault(line[:300])
-        if len(found) == SAID:
-            break
-    return list(reversed(found))
+    text = log.read_text(encoding="utf-8", errors="replace")
+    message, fix = (ending["message"], ending["fix"]) if ending else (f"verl ended with exit code {code}", None)
+    lines, known = [message], diagnosis.cause(f"{text}\n{message}")
+    if known and not fix:
+        lines, fix = [known.name, message], known.fix
+    lines += [line for line in diagnosis.last_errors(text) if line not in message]
+    raise RunFailed("\n".join([*lines, f"all of it: {log}"]), fix=fix)

@@ -20,7 +20,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
-from mcpo_cli.backends.verl import processes
+from mcpo_cli.backends.verl import processes, watch
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.errors import McpoError
 
@@ -53,7 +53,7 @@ def _runner() -> type:
 
     def run(self: Any, config: Any) -> None:
         importlib.import_module("mcpo_cli.backends.verl.trainer")  # registers it
-
+        watch.alone()
         base.run(self, config)
 
     return type("Runner", (base,), {"run": run})

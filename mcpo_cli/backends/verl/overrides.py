@@ -332,12 +332,16 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
 
 def _machines(spec: RunSpec) -> Table:
     cluster = spec.cluster
-    ray: Table = {"ray_kwargs.ray_init.num_cpus": cluster.cpus, "+ray_kwargs.ray_init.include_dashboard": False}
+    # "local", as a RAY_ADDRESS that the user has set must not make the run join that cluster.
+    ray: Table = {"+ray_kwargs.ray_init.address": cluster.ray_address or "local"}
     if cluster.ray_address:
         # A cluster that is there already knows its own size.
-        ray = {"ray_kwargs.ray_init.num_cpus": None, "+ray_kwargs.ray_init.address": cluster.ray_address}
-    elif not _on_gpu(spec):
-        ray["+ray_kwargs.ray_init.num_gpus"] = cluster.gpus
+        ray["ray_kwargs.ray_init.num_cpus"] = None
+    else:
+        ray["ray_kwargs.ray_init.num_cpus"] = cluster.cpus
+        ray["+ray_kwargs.ray_init.include_dashboard"] = False
+        if not _on_gpu(spec):
+            ray["+ray_kwargs.ray_init.num_gpus"] = cluster.gpus
     variables = _workers(spec).items()
     return {
         "trainer.nnodes": cluster.nodes,

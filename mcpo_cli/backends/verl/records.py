@@ -11,6 +11,7 @@ from mcpo_cli.backends.verl import groups
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter, Kind
 from mcpo_cli.store.records import EvalRow, StepRow
@@ -60,7 +61,11 @@ class Records:
         timing: Mapping[str, float],
         tokenizer: Any,
     ) -> None:
-        """All rows of one global step. discarded: groups that dynamic sampling threw away."""
+        """All rows of one global step. discarded: groups that dynamic sampling threw away.
+
+        Metrics of sampling are over all groups, but for `train/entropy`: verl computes entropies with the old
+        log-probabilities, hence of the kept groups only; the others would cost a forward pass.
+        """
         everything = groups.in_order([*kept, *discarded])
         graded = groups.graded(everything, tokenizer.eos_token_id)
         orders = {group.prompt.order for group in kept}
@@ -75,23 +80,18 @@ class Records:
             **measure.sampled(graded, _entropy(graded)),
             **measure.sanity(graded, reasons=self.spec.task.name == "math"),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
+            "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
             **measure.speed(_seconds(timing), float(graded.length_PG.sum())),
         }
         self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
 
     def evaluation(self, step: int, found: Sequence[Group]) -> None:
-        """One row a held-out problem."""
-        rows = [
-            EvalRow(
-                step=step,
-                tier=group.prompt.tier,
-                problem=group.prompt.problem.text,
-                n=len(group.correct),
-                c=sum(group.correct),
-            )
-            for group in found
-        ]
-        self._journal.rows("eval", step, rows)
+        """One row a held-out problem.
+
+        Raises:
+            RunFailed: not one answer to a problem could be graded.
+        """
+        self._journal.rows("eval", step, [_eval_row(step, group) for group in found])
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Rows that a step may have; before those of `step`, which say that it is over."""
@@ -101,6 +101,16 @@ class Records:
     def close(self) -> None:
         """Flush to the disk itself."""
         self._journal.close()
+
+
+def _eval_row(step: int, group: Group) -> EvalRow:
+    problem, n = group.prompt.problem.text, len(group.verdicts) - group.ungraded
+    if n == 0:
+        raise RunFailed(f"no answer to this problem could be graded ({group.verdicts[0].detail}): {problem[:200]}")
+    row = EvalRow(step=step, tier=group.prompt.tier, problem=problem, n=n, c=sum(group.correct))
+    if group.ungraded:
+        row["ungraded"] = group.ungraded
+    return row
 
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

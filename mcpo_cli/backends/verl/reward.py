@@ -6,7 +6,6 @@ from typing import Any
 
 from mcpo_cli import benchmarks
 from mcpo_cli.benchmarks import Problem
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Pool, Verdict
 
 WORKERS = 4
@@ -16,22 +15,23 @@ WORKERS = 4
 async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any], **_options: Any
 ) -> dict[str, Any]:
-    """`score` and `acc`, 1 or 0, and the `status` of the verdict.
+    """`score` and `acc`, 1 or 0, and the `status` and `detail` of the verdict.
 
-    extra_info: names the `grader`; `exact` compares tokens and needs no process of its own.
+    An `infra_error` scores 0, as verl must have a number: it is the status that says that nothing is known, and
+    whoever reads the groups counts it (`groups.check`).
 
-    Raises:
-        RunFailed: nothing is known about the answer; that is not a score of 0.
+    extra_info: names the `grader` and has the text of the `problem`.
     """
-    if extra_info["grader"] == "exact":
-        right = benchmarks.correct(solution_str, Problem(extra_info["problem"], ground_truth))
-        verdict = Verdict("correct" if right else "wrong")
-    else:
-        verdict = await asyncio.wrap_future(_pool(extra_info["grader"]).submit(ground_truth, solution_str))
-    if verdict.status == "infra_error":
-        raise RunFailed(f"an answer of {data_source} could not be graded: {verdict.detail}")
+    verdict = await judge(extra_info["grader"], Problem(extra_info["problem"], ground_truth), solution_str)
     score = float(verdict.status == "correct")
-    return {"score": score, "acc": score, "status": verdict.status}
+    return {"score": score, "acc": score, "status": verdict.status, "detail": verdict.detail}
+
+
+async def judge(grader: str, problem: Problem, response: str) -> Verdict:
+    """What `grader` says; `exact` compares tokens and needs no process of its own."""
+    if grader == "exact":
+        return Verdict("correct" if benchmarks.correct(response, problem) else "wrong")
+    return await asyncio.wrap_future(_pool(grader).submit(problem.gold, response))
 
 
 @functools.cache

@@ -135,11 +135,13 @@ class Trainer(PPOTrainerSync):
         """All held-out problems under the current policy.
 
         Raises:
-            RunFailed: a rollout or its grading raised an error.
+            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
         """
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
-        self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
+        found = self.roll(rows, "eval")
+        groups.check(found)
+        self.records.evaluation(self.global_steps, found)
 
     def probe(self) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that has sampled its batch; returns metrics.
@@ -154,7 +156,8 @@ class Trainer(PPOTrainerSync):
             # verl's name for the rollouts of a prompt that has a number of its own.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
             found = self.roll(groups.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [len(group.correct) for group in found], [sum(group.correct) for group in found]
+        n_P = [len(group.verdicts) - group.ungraded for group in found]
+        c_P = [sum(group.correct) for group in found]
         again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
         self.records.rows("rerolls", self.global_steps, again)
         return metrics
@@ -184,11 +187,19 @@ class Trainer(PPOTrainerSync):
         tu.assign_non_tensor(batch, seed=seeds)
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, after which its records are final."""
-        self.records.phase(f"checkpoint of step {self.global_steps}")
-        self._save_checkpoint()
-        checkpoint.seal(Path(self.config.trainer.default_local_dir), self.global_steps)
-        self.records.durable(self.global_steps)
+        """Write a checkpoint of the current step, after which its records are final.
+
+        Raises:
+            RunFailed: it could not be written.
+        """
+        root, step = Path(self.config.trainer.default_local_dir), self.global_steps
+        self.records.phase(f"checkpoint of step {step}")
+        try:
+            self._save_checkpoint()
+            checkpoint.seal(root, step)
+        except (OSError, RuntimeError) as error:  # torch says RuntimeError of a full disk, also from another process
+            raise checkpoint.failed(root, step, error) from error
+        self.records.durable(step)
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
@@ -233,7 +244,12 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
+        """Advantages of whole groups, and what each sequence has to know of its mini-batch.
+
+        Raises:
+            RunFailed: too many answers of the step could not be graded; nothing is learned from such a batch.
+        """
+        groups.check([*self.kept, *self.discarded])
         batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
         advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
         metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))

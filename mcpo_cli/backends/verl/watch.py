@@ -1,6 +1,7 @@
 """The actors of Ray behind verl's trainer: whether they live, and what only they can do."""
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -8,6 +9,27 @@ from typing import Any
 import ray
 
 from mcpo_cli.errors import RunFailed
+
+QUEUE = "TransferQueueController"
+"""The actor of TransferQueue that every run looks up by this name: two runs in one cluster would mix their rollouts."""
+LEAVING_SECONDS = 30.0
+"""In which the actors of a run that has ended go."""
+
+
+def alone() -> None:
+    """Wait until no other run is in the Ray cluster.
+
+    Raises:
+        RunFailed: one stays.
+    """
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while any(actor["name"] == QUEUE for actor in ray.util.list_named_actors(all_namespaces=True)):
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                "another run of verl is in this Ray cluster, and TransferQueue holds one at a time",
+                fix="wait until it is done, or cluster.ray_address=HOST:PORT of another cluster",
+            )
+        time.sleep(1)
 
 
 def alive(trainer: Any) -> None:

@@ -1,0 +1,246 @@
+"""What goes wrong in a run of verl, as far as it can be seen without verl: no verdict, no memory, no disk, no time."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from mcpo_cli.analysis import comparison, frames
+from mcpo_cli.backends import get
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.verl import checkpoint, diagnosis, groups, launch
+from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl.groups import Group, Prompt
+from mcpo_cli.backends.verl.records import Records
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.benchmarks.arithmetic import Arithmetic
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.grading import Verdict
+from mcpo_cli.grading.base import Status
+from mcpo_cli.plan import from_suite
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import Journal, dumps, read_lines
+from mcpo_cli.store import points
+from tests.fakes import write_run, write_runs
+from tests.models import untrained
+
+TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+LOST: Status = "infra_error"
+
+
+@pytest.fixture
+def spec() -> RunSpec:
+    (spec,) = load(["scale=verl-cpu", "cluster.plugin="])
+    return spec
+
+
+def group(order: int, *statuses: Status) -> Group:
+    """A prompt whose rollouts got these verdicts; each is one token and the end token."""
+    tokens = torch.tensor([TOKENIZER.convert_tokens_to_ids("3"), TOKENIZER.eos_token_id])
+    verdicts = [Verdict(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
+    reward = [float(status == "correct") for status in statuses]
+    prompt, G = Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3"), len(statuses)
+    return Group(prompt, [tokens] * G, reward, verdicts, logp=[-1.0] * G, entropy=[0.5] * G)
+
+
+def rows(folder: Path, kind: str, step: int) -> list[dict[str, object]]:
+    return list(read_lines(folder / kind / f"step_{step:06d}.jsonl"))
+
+
+def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run() -> None:
+    groups.check([group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
+    with pytest.raises(RunFailed, match=r"4 of 6 answers could not be graded.*infra_error 0\.1"):
+        groups.check([group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
+
+
+def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
+    records = Records(spec, tmp_path)
+    kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
+    records.step(1, kept, thrown, {"train/entropy": 1.0}, {"step": 1.0}, TOKENIZER)
+    (row,) = read_lines(tmp_path / "metrics.jsonl")
+    assert row["metrics"]["grading/infra_errors"] == 3 / 6
+    assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)
+    assert [(found["p"], found["kept"]) for found in rows(tmp_path, "groups", 1)] == [
+        (0.5, True),
+        (0, False),
+        (0.5, True),
+    ]
+
+
+def test_in_evaluation_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec, tmp_path: Path) -> None:
+    records = Records(spec, tmp_path)
+    records.evaluation(0, [group(0, "correct", LOST, "wrong", LOST), group(1, "wrong", "timeout", "correct", "wrong")])
+    found = rows(tmp_path, "eval", 0)
+    assert [(row["n"], row["c"], row.get("ungraded")) for row in found] == [(2, 1, 2), (4, 1, None)]
+    assert points.evaluated(found) == {"eval/k2-3/pass_at_1": (1 / 2 + 1 / 4) / 2, "eval/k2-3/infra_errors": 2 / 8}
+    assert points.evaluated(found[1:]) == {"eval/k2-3/pass_at_1": 1 / 4}
+
+
+def test_a_problem_without_any_verdict_has_no_accuracy(spec: RunSpec, tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match=r"no answer to this problem .*infra_error 1\.0.*1 \+ 1 _ ="):
+        Records(spec, tmp_path).evaluation(0, [group(0, "wrong", "wrong"), group(1, LOST, LOST)])
+
+
+def lose(home: Path, spec: RunSpec, problem: int, lost: int, kept: str = "ungraded") -> None:
+    """Of a run that is done, `lost` samples of one problem of the last evaluation had no verdict."""
+    path = home / "runs" / spec.run_id / "attempt_1" / "eval" / f"step_{spec.train.steps:06d}.jsonl"
+    found = list(read_lines(path))
+    found[problem] |= {"n": spec.eval.samples - lost, "c": 0, kept: lost}
+    path.write_text("".join(dumps(row) + "\n" for row in found))
+
+
+def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_samples(mcpo_home: Path) -> None:
+    (spec,) = load(["scale=smoke"])
+    write_run(spec)
+    lose(mcpo_home, spec, 4, lost=2)
+    assert attempts.missing(run_dir(spec.run_id), spec) == []
+    lose(mcpo_home, spec, 5, lost=2, kept="unknown")
+    (gap,) = attempts.missing(run_dir(spec.run_id), spec)
+    assert gap.startswith("evaluation at step")
+
+
+def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
+    write_runs(plan)
+    whole = comparison.compare(plan, "DAPO")
+    lose(mcpo_home, plan.cells[0].spec, 0, lost=3)
+    found = comparison.compare(plan, "DAPO")
+    assert (whole.k, whole.ungraded) == (8, 0)
+    assert (found.k, found.ungraded) == (5, 3)
+    assert "ungraded" not in frames.eval_frame(plan)
+
+
+@pytest.mark.parametrize(
+    ("line", "names", "lower"),
+    [
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139",
+            "out of GPU memory",
+            "cluster.max_tokens_per_gpu",
+        ),
+        (
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when",
+            "vLLM has no room for its cache",
+            "raise cluster.gpu_memory",
+        ),
+        (
+            "ValueError: Free memory on device cuda:0 (3.2/139.8 GiB) on startup is less than desired GPU memory "
+            "utilization (0.6, 83.9 GiB). Decrease GPU memory utilization",
+            "less of it is free",
+            "lower cluster.gpu_memory",
+        ),
+        (
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+            "Ray ended a process",
+            "cluster.offload=false",
+        ),
+        ("MemoryError", "out of memory: the machine", "cluster.max_tokens_per_gpu"),
+        (
+            "RuntimeError: [enforce fail at alloc_cpu.cpp:128] err == 0. DefaultCPUAllocator: can't allocate memory: "
+            "you tried to allocate 1073741824 bytes. Error code 12 (Cannot allocate memory)",
+            "out of memory: the machine",
+            "cluster.max_tokens_per_gpu",
+        ),
+        (
+            "OSError: [Errno 28] No space left on device: '/data/runs'",
+            "the disk is full",
+            "make room",
+        ),
+        (
+            "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 962240 vs 962192",
+            "the disk is full",
+            "make room",
+        ),
+        (
+            "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing or wrong",
+            "asks for a token",
+            "RAY_AUTH_MODE=token",
+        ),
+    ],
+)
+def test_a_known_fault_is_named_with_what_avoids_it(line: str, names: str, lower: str, tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text(f"\x1b[36m(WorkerDict pid=71)\x1b[0m {line}\nray.exceptions.ActorDiedError: it died\n")
+    with pytest.raises(RunFailed) as error:
+        launch.fail(Channel(tmp_path), log, 1)
+    assert names in error.value.message
+    assert "ActorDiedError: it died" in error.value.message
+    assert str(log) in error.value.message
+    assert error.value.fix is not None
+    assert lower in error.value.fix
+
+
+def test_a_fault_that_nobody_knows_has_no_fix() -> None:
+    assert diagnosis.cause("ValueError: shapes do not match\nmemory: 3 GiB used, OutOfMemory: 0") is None
+
+
+def test_an_error_of_ours_says_itself_what_mends_it(tmp_path: Path) -> None:
+    log = tmp_path / "verl.log"
+    log.write_text("MemoryError\n")
+    Channel(tmp_path).ended(RunFailed("not enough prompts", fix="train.max_refills=20"))
+    with pytest.raises(RunFailed, match=r"^not enough prompts") as error:
+        launch.fail(Channel(tmp_path), log, 1)
+    assert error.value.fix == "train.max_refills=20"
+
+
+class Usage(NamedTuple):
+    free: int
+
+
+def write_checkpoint(root: Path, step: int, names: Sequence[str] = ("data.pt",)) -> None:
+    for name in names:
+        path = checkpoint.folder(root, step) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"weights")
+
+
+def test_a_checkpoint_that_does_not_fit_makes_room_and_the_one_before_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path, 2)
+    checkpoint.seal(tmp_path, 2)
+    write_checkpoint(tmp_path, 4, ["actor/model.pt"])
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(3 * 2**20))
+    error = checkpoint.failed(tmp_path, 4, OSError(28, "No space left on device"))
+    assert f"step 4 could not be written to {tmp_path} (3 MiB were left on that disk)" in error.message
+    assert "No space left on device" in error.message
+    assert "the newest whole one is of step 2" in error.message
+    assert not checkpoint.folder(tmp_path, 4).exists()
+    assert checkpoint.newest(tmp_path) == 2
+
+
+def test_a_run_that_was_killed_before_its_final_policy_only_writes_that(
+    spec: RunSpec, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, steps = run_dir(spec.run_id), spec.train.steps
+    write_run(spec)
+    killed = folder / "attempt_1" / "status.json"
+    killed.write_text(killed.read_text().replace('"done"', '"running"'))
+    actor = checkpoint.folder(folder / "checkpoints", steps) / "actor"
+    model = AutoModelForCausalLM.from_pretrained(untrained(actor / "huggingface"))
+    torch.save(model.state_dict(), actor / "model_world_size_1_rank_0.pt")
+    (actor / "huggingface" / "model.safetensors").unlink()
+    checkpoint.seal(folder / "checkpoints", steps)
+    assert attempts.state(folder, spec) == "interrupted"
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("there is nothing left to train")
+
+    monkeypatch.setattr(launch.subprocess, "Popen", refuse)
+    backend = get("verl")
+    attempt = Attempt(folder, spec, backend.resume_step(folder))
+    backend.run(spec, attempt, lambda: False)
+    attempt.end("done")
+    assert attempts.state(folder, spec) == "done"
+    assert [row["step"] for row in Journal(folder).steps()] == list(range(1, steps + 1))
+    written = AutoModelForCausalLM.from_pretrained(attempt.folder / "policy").state_dict()
+    assert written.keys() == model.state_dict().keys()
+    assert all(torch.equal(written[name], value) for name, value in model.state_dict().items())

@@ -1,0 +1,23 @@
+"""Grading that fails for one answer in a while, as where its process is killed."""
+
+import itertools
+from typing import Any
+
+from mcpo_cli.backends.verl import reward
+from mcpo_cli.grading import Verdict
+from tests.verl import cpu
+
+EVERY, FIRST = 48, 20
+"""One of the 32 answers of a step, three of the 144 of the evaluation after it, which are just not too many."""
+_judge = reward.judge
+_answers = itertools.count(1)
+
+
+async def _judge_or_fail(*answer: Any) -> Verdict:
+    if next(_answers) % EVERY == FIRST:
+        return Verdict("infra_error", detail="the grading process was killed")
+    return await _judge(*answer)
+
+
+reward.judge = _judge_or_fail
+__all__ = ["cpu"]

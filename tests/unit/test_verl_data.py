@@ -18,7 +18,14 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.journal import read_json
 from tests.models import untrained
 
-TINY = ("train.steps=2", "train.prompts=4", "train.mini_batch=2", "eval.problems=3", "train.max_refills=2")
+TINY = (
+    "train.steps=2",
+    "train.prompts=4",
+    "train.mini_batch=2",
+    "train.max_refills=2",
+    "eval.problems=3",
+    "probe.panel=5",
+)
 
 
 def spec(*overrides: str) -> RunSpec:
@@ -72,6 +79,11 @@ def test_there_are_problems_for_every_refill(tmp_path: Path) -> None:
     assert stream_length(run) == 2 * 4 * 3
     assert len(written(run, tmp_path)[0]) == 24
     assert stream_length(spec("scale=verl-cpu", "method=dapo", "method.dynamic_sampling=false", *TINY)) == 8
+
+
+def test_there_is_a_problem_for_every_place_of_the_panel() -> None:
+    short = "train.steps=1", "train.prompts=4", "train.mini_batch=2"
+    assert stream_length(spec("scale=verl-cpu", "method=mcpo", *short, "probe.panel=7")) == 7
 
 
 def test_math_goes_round_in_epochs_and_leaves_out_what_is_too_long(folder: Path, tmp_path: Path) -> None:

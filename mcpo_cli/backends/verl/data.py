@@ -113,9 +113,9 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
 
 
 def stream_length(spec: RunSpec) -> int:
-    """Problems that training can ask for: every step's batch, and all its refills under dynamic sampling."""
+    """Problems that training can ask for: every step's batch, all its refills under dynamic sampling, and the panel."""
     rounds = 1 + spec.train.max_refills if spec.method.dynamic_sampling else 1
-    return spec.train.steps * spec.train.prompts * rounds
+    return max(spec.train.steps * spec.train.prompts * rounds, spec.probe.panel)
 
 
 def write(problems: Problems, paths: Paths) -> None:

@@ -94,7 +94,7 @@ def compare(plan: Plan, baseline: str) -> Comparison:
         ConfigError: the runs differ in more than arm, model and seed.
         McpoError: arms that were not evaluated on the same problems.
     """
-    _check_axes(plan)
+    check_axes(plan)
     frame = frames.eval_frame(plan)
     spec = plan.cells[0].spec
     k = min(K, int(frame["n"].min()))
@@ -133,7 +133,7 @@ def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:
     }
 
 
-def _check_axes(plan: Plan) -> None:
+def check_axes(plan: Plan) -> None:
     """Raise when two runs share arm, model and seed: a mean over them would mix settings."""
     seen: dict[tuple[str, str, int], str] = {}
     for cell in plan.cells:

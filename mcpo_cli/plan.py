@@ -68,6 +68,12 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     return Plan(name, f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
 
 
+def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The suite that stands before the overrides, empty if there is none, and the overrides."""
+    named = words[:1] if words and "=" not in words[0] else []
+    return "".join(named), list(words[len(named) :])
+
+
 def suites() -> dict[str, Path]:
     """The suites that are shipped, by name."""
     return {path.stem: path for path in sorted((load.EXPERIMENTS / "suites").glob("*.yaml"))}

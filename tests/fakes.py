@@ -53,7 +53,15 @@ def _metrics(spec: RunSpec, groups: list[GroupRow]) -> dict[str, float]:
 
 def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow]:
     return [
-        {"step": step, "prompt": f"{step}:{i}", "p": float(p), "mean_length": 8.0, "kept": bool(0 < p < 1)}
+        {
+            "step": step,
+            "prompt": f"{step}:{i}",
+            "p": float(p),
+            "mean_length": 8.0,
+            "kept": bool(0 < p < 1),
+            "truncated": 0.0,
+            "duplicates": 0.0,
+        }
         for i, p in enumerate(rng.integers(0, spec.train.rollouts + 1, spec.train.prompts) / spec.train.rollouts)
     ]
 

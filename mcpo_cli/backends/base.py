@@ -37,3 +37,15 @@ class Backend(Protocol):
             RunFailed: the run cannot go on, with the reason.
         """
         ...
+
+    def kept(self, run_dir: Path) -> list[int]:
+        """The global steps whose checkpoints the run still has, in order."""
+        ...
+
+    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
+        """Roll the first `prompts` training problems under the checkpoints of `steps`; write rows, train nothing.
+
+        Raises:
+            ConfigError: the backend cannot.
+        """
+        ...

@@ -1,11 +1,15 @@
-"""`mcpo ablate`: each component of MCPO taken away."""
+"""`mcpo ablate`: the components of a method taken away or changed, one at a time."""
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides
+from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides
 
 
-def ablate(overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Train MCPO, MCPO without hinge-KL, without reweighting, and DAPO, over seeds (suite table2)."""
+def ablate(
+    overrides: SuiteOverrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Train the arms of a suite over seeds. Default, table2: MCPO, without hinge-KL, without reweighting, DAPO."""
     from mcpo_cli import plan
     from mcpo_cli.commands.execute import execute
 
-    execute(plan.from_suite("table2", overrides or [], "mcpo ablate"), dry_run=dry_run, as_json=as_json)
+    suite, rest = plan.split_suite(overrides or [])
+    command = f"mcpo ablate {suite}".strip()
+    execute(plan.from_suite(suite or "table2", rest, command), dry_run=dry_run, as_json=as_json)

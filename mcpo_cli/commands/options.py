@@ -34,6 +34,13 @@ def complete_suites(incomplete: str) -> list[str]:
     return [name for name in plan.suites() if name.startswith(incomplete)]
 
 
+def complete_artifacts(incomplete: str) -> list[str]:
+    """What can be reproduced."""
+    from mcpo_cli.analysis import artifacts
+
+    return [name for name in artifacts.registry() if name.startswith(incomplete)]
+
+
 def complete_methods(incomplete: str) -> list[str]:
     """The registered methods."""
     from mcpo_cli.config import load
@@ -41,12 +48,13 @@ def complete_methods(incomplete: str) -> list[str]:
     return [name for name in load.groups()["method"] if name.startswith(incomplete)]
 
 
-def _complete_plan(ctx: typer.Context, incomplete: str) -> list[str]:
+def _complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
     return suites + complete_overrides(ctx, incomplete)
 
 
-def _complete_run_id(incomplete: str) -> list[str]:
+def complete_run_id(incomplete: str) -> list[str]:
+    """The runs of MCPO_HOME."""
     from mcpo_cli.runs import catalog, home
 
     return [path.name for path in catalog.folders(home.location()) if path.name.startswith(incomplete)]
@@ -61,17 +69,17 @@ Overrides = Annotated[
         show_default=False,
     ),
 ]
-PlanOverrides = Annotated[
+SuiteOverrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SUITE|KEY=VALUE",
-        help="A suite (table1, table2) and what to change in it; without a suite, as for `mcpo train`.",
-        autocompletion=_complete_plan,
+        help="A suite, such as table1, and what to change in it; or only settings.",
+        autocompletion=_complete_suite_overrides,
         show_default=False,
     ),
 ]
 RunId = Annotated[
-    str, typer.Argument(metavar="RUN_ID", help="A run, or how its id begins.", autocompletion=_complete_run_id)
+    str, typer.Argument(metavar="RUN_ID", help="A run, or how its id begins.", autocompletion=complete_run_id)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_suites
+from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_artifacts
 
 Artifact = Annotated[
-    str, typer.Argument(metavar="table1|table2", help="Table of the paper.", autocompletion=complete_suites)
+    str, typer.Argument(metavar="table1|table2", help="Table of the paper.", autocompletion=complete_artifacts)
 ]
 
 

@@ -47,19 +47,21 @@ def list_runs(
 def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None:
     """Show one run: settings, attempts, newest metrics, files."""
     from mcpo_cli import console
-    from mcpo_cli.runs import catalog
+    from mcpo_cli.runs import catalog, sanity
     from mcpo_cli.runs.home import location
     from mcpo_cli.runs.journal import Journal, read_json
     from mcpo_cli.runs.progress import final_metrics
 
     run = catalog.find(location(), run_id)
-    attempts = [{"attempt": path.name, **read_json(path / "status.json")} for path in Journal(run.folder).attempts()]
+    journal = Journal(run.folder)
+    attempts = [{"attempt": path.name, **read_json(path / "status.json")} for path in journal.attempts()]
     document = {
         **_row(run),
         "command": run.origin.get("command"),
         "folder": str(run.folder),
         "spec": run.spec.to_dict(),
         "attempts": attempts,
+        "warnings": sanity.warnings(journal.steps()),
         "metrics": final_metrics(run.folder),
         "files": [str(path.relative_to(run.folder)) for path in sorted(run.folder.glob("**/*")) if path.is_file()],
     }
@@ -112,6 +114,7 @@ def _row(run: "Run") -> dict[str, Any]:
 
 def _text(document: dict[str, Any]) -> str:
     from mcpo_cli.console import duration
+    from mcpo_cli.runs.sanity import line
 
     lines = [
         f"{document['run_id']}  {document['state']}, step {document['step']} of {document['steps']}",
@@ -126,6 +129,8 @@ def _text(document: dict[str, Any]) -> str:
         seconds = duration(attempt["updated"] - attempt["started"])
         error = f": {attempt['error']}" if "error" in attempt else ""
         lines.append(f"  {attempt['attempt']}  {attempt['state']}, from step {attempt['start_step']}, {seconds}{error}")
+    if document["warnings"]:
+        lines += ["warnings", *(f"  {line(warned)}, {warned['steps']} steps" for warned in document["warnings"])]
     lines += ["metrics", *(f"  {name:<40}{value:.6g}" for name, value in sorted(document["metrics"].items()))]
     return "\n".join([*lines, "files", *(f"  {path}" for path in document["files"])])
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 from mcpo_cli.errors import ConfigError, closest, nearest
 
 T = TypeVar("T")
+SWITCH = {"on": True, "yes": True, "off": False, "no": False}
+"""What Hydra's grammar reads as text, and YAML as true or false."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": (">=", operator.ge),
     "gt": (">", operator.gt),
@@ -84,6 +86,8 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
+    if hint is bool and str(value).lower() in SWITCH:
+        return SWITCH[str(value).lower()]
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}

@@ -102,6 +102,7 @@ def validate(spec: RunSpec) -> RunSpec:
 def _contradictions(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """What is wrong with `spec` as a whole, and the override that mends it."""
     yield from _batch(spec)
+    yield from _probe(spec)
     yield from _arithmetic(spec) if spec.task.name == "arithmetic" else _math(spec)
     yield from _model(spec)
     if spec.backend == "verl":
@@ -123,6 +124,16 @@ def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
         )
     if not all(0 <= beta < 1 for beta in train.betas):
         yield f"train.betas={list(train.betas)}: both must be in [0, 1)", "train.betas=[0.9,0.999]"
+
+
+def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    lags = list(spec.probe.lags)
+    meant = sorted({0, *(lag for lag in lags if lag >= 0)})
+    if lags != meant:
+        yield (
+            f"probe.lags={lags}: must begin with 0, the control, and rise",
+            f"probe.lags=[{','.join(map(str, meant))}]",
+        )
 
 
 def _arithmetic(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -139,6 +139,28 @@ class Eval:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """What is measured beside training. None of it changes what is trained: it decides what the records hold.
+
+    every: global steps from one cohort of mastered prompts to the next; 0 for none. prompts: of a cohort, at most.
+    lags: a cohort is rolled again under the policy so many global steps later; 0, the policy that it was picked
+    under, is the control and always among them.
+    panel: prompts of a fixed panel, the first ones of the training stream. panel_every: global steps from one roll of
+    it to the next; 0 for none.
+    gradients_every: global steps from one measurement of single prompts' gradients to the next, which costs backward
+    passes; 0 for none. gradient_prompts: of one measurement, at most.
+    """
+
+    every: int = identity(1, ge=0)
+    prompts: int = identity(16, ge=1)
+    lags: tuple[int, ...] = identity((0, 1))
+    panel: int = identity(32, ge=1)
+    panel_every: int = identity(5, ge=0)
+    gradients_every: int = identity(10, ge=0)
+    gradient_prompts: int = identity(16, ge=2)
+
+
+@dataclass(frozen=True)
 class Compute:
     """Where and how fast: none of it changes a result beyond floating-point rounding.
 
@@ -205,6 +227,7 @@ class RunSpec:
     warmup: Warmup = identity(Warmup())
     train: Train = identity(Train())
     eval: Eval = identity(Eval())
+    probe: Probe = identity(Probe())
     compute: Compute = runtime(Compute())
     cluster: Cluster = runtime(Cluster())
 

@@ -105,6 +105,11 @@ class Method:
         """Whether `logp_anchor_BT` must come from the policy before the last optimizer step."""
         return False
 
+    @property
+    def drift_budget(self) -> float:
+        """How far a token of a mastered prompt may drift for free (Eq. 10), in nats."""
+        return 0.0
+
     def scale(self, p: Floats) -> Floats:
         """Divisor of the advantage (Eq. 13); 1 for every p here. Elementwise over `p` in [0, 1]."""
         return p * 0 + 1

@@ -62,6 +62,10 @@ class Mcpo(Method):
     def needs_anchor(self) -> bool:
         return self.anchors_mastered and self.anchor == "previous_step"
 
+    @property
+    def drift_budget(self) -> float:
+        return self.delta
+
     def scale(self, p: Floats) -> Floats:
         """Eq. 13: 1 for p <= 0.5, else 2 sqrt(p(1 - p))."""
         if not self.reweight:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mcpo_cli.store.records import EvalRow, GroupRow, Status, StepRow
+from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 
-Kind = Literal["groups", "eval", "samples"]
+Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 TAIL_BYTES = 1 << 16
 """More than two rows of metrics."""
 
@@ -66,6 +66,18 @@ class Journal:
         """The evaluated problems of all evaluations."""
         return cast("list[EvalRow]", self._rows("eval"))
 
+    def rerolls(self) -> list[RerollRow]:
+        """The prompts that probes rolled again, of all steps."""
+        return cast("list[RerollRow]", self._rows("rerolls"))
+
+    def mini_batches(self) -> list[MiniBatchRow]:
+        """The gradient steps of all steps."""
+        return cast("list[MiniBatchRow]", self._rows("mini_batches"))
+
+    def gradients(self) -> list[GradientRow]:
+        """The prompts whose gradients were measured, of all steps."""
+        return cast("list[GradientRow]", self._rows("gradients"))
+
     def final_step(self) -> float:
         """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""
         attempts = self.attempts()
@@ -108,7 +120,7 @@ class FinalSteps:
         final = self._journal.final_step()
         for attempt, last in self._journal.spans():
             path = attempt / "metrics.jsonl"
-            for row, end in _lines_from(path, self._offsets.get(path, 0)):
+            for row, end in lines_from(path, self._offsets.get(path, 0)):
                 if row["step"] > min(last, final):
                     break
                 self._offsets[path] = end
@@ -135,11 +147,11 @@ def finite(data: Any) -> Any:
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of a JSON lines file; a last line that a crash cut short is left out."""
-    return (row for row, _ in _lines_from(path, 0))
+    return (row for row, _ in lines_from(path, 0))
 
 
-def _lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """The whole rows after byte `offset`, each with the offset of its end."""
+def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """The whole rows of a JSON lines file after byte `offset`, each with the offset of its end."""
     if not path.exists():
         return
     with path.open("rb") as file:

@@ -4,10 +4,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Cell
-from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
+from mcpo_cli.runs import sanity
+from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
 from mcpo_cli.store.points import evaluated
 from mcpo_cli.store.records import State
 
@@ -57,6 +59,8 @@ class Tracker:
         self._last_step = -1
         self._seconds_left: float | None = None
         self._eval: tuple[Path, float] | None = None
+        self._offsets: dict[Path, int] = {}
+        self._warned: set[str] = set()
 
     def read(self) -> Progress:
         """The run's progress now."""
@@ -76,6 +80,18 @@ class Tracker:
             pass_at_1=self._pass_at_1(attempts[-1]),
             seconds_left=self._seconds_left,
         )
+
+    def warnings(self) -> list[sanity.Warned]:
+        """The limits that the newest attempt has passed since the last call, each but once."""
+        rows: list[Any] = []
+        for attempt in self._journal.attempts()[-1:]:
+            path = attempt / "metrics.jsonl"
+            for row, end in lines_from(path, self._offsets.get(path, 0)):
+                self._offsets[path] = end
+                rows.append(row)
+        new = [warned for warned in sanity.warnings(rows) if warned["metric"] not in self._warned]
+        self._warned |= {warned["metric"] for warned in new}
+        return new
 
     def _clock(self, attempt: Path, step: int) -> None:
         """Seconds left, from the speed since this attempt's first step was seen."""

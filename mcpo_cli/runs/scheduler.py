@@ -14,7 +14,7 @@ from mcpo_cli import backends, machine
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs import attempts
+from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.estimate import Estimator, makespan
 from mcpo_cli.runs.feed import feeding
 from mcpo_cli.runs.home import home
@@ -203,11 +203,17 @@ class _Scheduler:
                 job.state, job.error = _ending(job, job.process.pid, code)
                 job.process = None
                 self._estimate()
+            self._warn(job)
         elif job.state == "running":
             # Another process trains it; once that ends, the cell is done or ours to continue.
             job.progress = job.tracker.read()
+            self._warn(job)
             if not attempts.is_owned(job.folder):
                 job.state = attempts.state(job.folder, job.cell.spec)
+
+    def _warn(self, job: _Job) -> None:
+        for warned in job.tracker.warnings():
+            self.display.note(f"{job.cell.spec.run_id}: warning: {sanity.line(warned)}")
 
     def _estimate(self) -> None:
         estimator = Estimator(self.home)

@@ -10,6 +10,9 @@ runs/<run_id>/
     metrics.jsonl                 a StepRow a global step
     groups/step_<s>.jsonl         a GroupRow a prompt group of that step
     eval/step_<s>.jsonl           an EvalRow a held-out problem
+    rerolls/step_<s>.jsonl        a RerollRow a prompt that a probe rolled again under the policy of that step
+    mini_batches/step_<s>.jsonl   a MiniBatchRow a gradient step
+    gradients/step_<s>.jsonl      a GradientRow a prompt whose gradient was measured
     samples/step_<s>.jsonl        a SampleRow a response, for a few groups
     checkpoints/step_<s>/         weights, optimizer, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer
@@ -67,13 +70,23 @@ class StepRow(TypedDict):
 
 
 class GroupRow(TypedDict):
-    """One prompt group of one global step. p: rollout accuracy. kept: entered the batch (dynamic sampling)."""
+    """One prompt group of one global step. p: rollout accuracy. kept: entered the batch (dynamic sampling).
+
+    truncated: share of its rollouts that were cut. duplicates: share of pairs of its rollouts that are identical.
+    entropy: of the policy where tokens were drawn, exact, nats, mean over the tokens of all its rollouts; of the right
+    and of the wrong ones where it has any.
+    """
 
     step: int
     prompt: str
     p: float
     mean_length: float
     kept: bool
+    truncated: float
+    duplicates: float
+    entropy: NotRequired[float]
+    entropy_right: NotRequired[float]
+    entropy_wrong: NotRequired[float]
 
 
 class EvalRow(TypedDict):
@@ -88,6 +101,62 @@ class EvalRow(TypedDict):
     n: int
     c: int
     ungraded: NotRequired[int]
+
+
+class RerollRow(TypedDict):
+    """One prompt rolled again under the policy that samples the batch of `step`: c of n rollouts were right.
+
+    source: it was mastered in the batch of step `origin`, or it belongs to the panel (origin 0). At origin = step
+    a mastered prompt is rolled under the policy that it was picked under: the control.
+    """
+
+    step: int
+    source: Literal["mastered", "panel"]
+    origin: int
+    prompt: str
+    gold: str
+    n: int
+    c: int
+
+
+class MiniBatchRow(TypedDict):
+    """One gradient step: what its mini-batch felt under the weights before it. mini_batch: counts from 1 in a step.
+
+    policy_loss: the clipped surrogate as a loss. The rest is there where the method has a hinge. hinge_loss: the
+    penalty, beta included (Eq. 15). mastered: its prompts with p = 1; felt: those with a token outside the drift
+    budget. tokens: of the mastered prompts; tokens_active: those outside. d_counts: their histogram of
+    d = log pi - log pi_old (Eq. 7) over the bins of `measure.drift_bins`, in units of delta.
+    """
+
+    step: int
+    mini_batch: int
+    policy_loss: float
+    hinge_loss: NotRequired[float]
+    mastered: NotRequired[int]
+    felt: NotRequired[int]
+    tokens: NotRequired[int]
+    tokens_active: NotRequired[int]
+    d_counts: NotRequired[list[int]]
+
+
+class GradientRow(TypedDict):
+    """One prompt's direction v in the space of the weights, under the policy that sampled the batch of `step`.
+
+    0 < p < 1: v is minus the gradient of the group's own policy loss (a mean over its rollouts), where the prompt
+    wants the update to go. p = 1: v is the gradient of the mean over its rollouts of the mean token log-likelihood.
+    norm: |v|. with_update: v . U, U the mean v of the prompts measured in that step with 0 < p < 1. with_mastered:
+    v . M, M the mean v of those with p = 1. weight: the measured query weight W = v . u / |u|^2, u the gradient of
+    s+ - s- (Eq. 5-6). residual: |v - W u| / |v|. What is not defined is absent.
+    """
+
+    step: int
+    prompt: str
+    p: float
+    norm: float
+    with_update: NotRequired[float]
+    with_mastered: NotRequired[float]
+    weight: NotRequired[float]
+    residual: NotRequired[float]
 
 
 class SampleRow(TypedDict):

@@ -1,6 +1,7 @@
 """Stands for the real worker in the scheduler's tests: same records, no training. Driven by the environment.
 
 FAKE_FAIL: seeds that fail. FAKE_CRASH: seeds that die before they open an attempt. FAKE_SECONDS: time a step.
+FAKE_TRUNCATED: share of responses that were cut.
 """
 
 import os
@@ -36,7 +37,8 @@ def main() -> int:
             if seed in os.environ.get("FAKE_FAIL", "").split(","):
                 attempt.end("failed", "the learning rate exploded")
                 return 1
-            attempt.journal.step({"step": step, "time": time.time(), "metrics": {"train/accuracy": step / 10}})
+            metrics = {"train/accuracy": step / 10, "sanity/truncated": float(os.environ.get("FAKE_TRUNCATED", "0"))}
+            attempt.journal.step({"step": step, "time": time.time(), "metrics": metrics})
             if step in eval_steps(spec):
                 evaluate(attempt, spec, step)
         attempt.end("done")

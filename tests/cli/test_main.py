@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import plan
+from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
 from tests.cli.conftest import MCPO, Cli
 
@@ -63,7 +64,8 @@ def test_plan_of_a_suite(cli: Cli, suite: str) -> None:
     expected = plan.from_suite(suite, ["seed=0,1"], "")
     assert [run["run_id"] for run in document["runs"]] == [cell.spec.run_id for cell in expected.cells]
     assert {run["state"] for run in document["runs"]} == {"planned"}
-    assert document["command"] == f"mcpo reproduce {suite} seed=0,1"
+    verb = "reproduce" if suite in artifacts.registry() else "ablate"
+    assert document["command"] == f"mcpo {verb} {suite} seed=0,1"
     assert document["estimate"]["seconds_left"] > 0
     assert document["estimate"]["basis"] == "from the cost model"
 
@@ -73,6 +75,9 @@ def test_dry_run_is_the_plan(cli: Cli) -> None:
     table2 = cli.json("ablate", "--dry-run")
     assert table2["runs"] == cli.json("plan", "table2")["runs"]
     assert table2["command"] == "mcpo ablate"
+    why = cli.json("ablate", "why-reweight", "seed=0", "--dry-run")
+    assert why == cli.json("plan", "why-reweight", "seed=0")
+    assert why["command"] == "mcpo ablate why-reweight seed=0"
     text = cli("plan", "seed=3").stdout
     assert "mcpo train seed=3" in text
     assert cli.untouched()
@@ -100,6 +105,7 @@ def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
         ("mcpo train method = mc", 4, ["mcpo"]),
         ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
         ("mcpo plan table", 2, ["table1", "table2"]),
+        ("mcpo ablate why", 2, ["why-reweight"]),
         ("mcpo reproduce ", 2, ["table1", "table2"]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
     ],

@@ -54,7 +54,13 @@ def test_runs_every_cell_and_skips_what_is_done(home: Path) -> None:
     outcomes, recorder = run(plan)
     assert [outcome.state for outcome in outcomes] == ["done"] * 3
     assert outcomes[0].metrics == pytest.approx(
-        {"train/accuracy": 0.3, "eval/t0/pass_at_1": 0.5, "eval/t1/pass_at_1": 0.5, "eval/t2/pass_at_1": 0.5}
+        {
+            "train/accuracy": 0.3,
+            "sanity/truncated": 0,
+            "eval/t0/pass_at_1": 0.5,
+            "eval/t1/pass_at_1": 0.5,
+            "eval/t2/pass_at_1": 0.5,
+        }
     )
     assert max(sum(cell.state == "running" for cell in view.cells) for view in recorder.views) == 2
     assert run(plan)[0] == outcomes
@@ -196,6 +202,17 @@ def test_a_killed_worker_says_so(home: Path, tmp_path: Path) -> None:
     script.write_text("import os; os.kill(os.getpid(), 9)")
     with pytest.raises(RunFailed, match="killed by SIGKILL"):
         scheduler.run(make(), Recorder(), (sys.executable, str(script)))
+
+
+def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make("seed=0")
+    monkeypatch.setenv("FAKE_TRUNCATED", "0.5")
+    outcomes, recorder = run(plan)
+    assert [outcome.state for outcome in outcomes] == ["done"]
+    assert len(recorder.notes) == 1
+    assert recorder.notes[0].startswith(f"{plan.cells[0].spec.run_id}: warning: many responses are cut")
+    assert "sanity/truncated 0.5" in recorder.notes[0]
+    assert run(plan)[1].notes == []
 
 
 def test_makespan_takes_runs_in_order() -> None:

@@ -15,6 +15,7 @@ POINTS = {
     "warm-up": ("mcpo_cli.backends.local.warmup", "cross_entropy"),
     "sampling": ("mcpo_cli.backends.local.train", "sample"),
     "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
+    "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
     "evaluation": ("mcpo_cli.backends.local.evaluate", "sample"),
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
     "checkpoint rename": ("mcpo_cli.backends.local.checkpoint", "write_atomic"),

@@ -1,4 +1,4 @@
-"""The same spec gives the same numbers bit for bit: twice in a row, and after SIGKILL at any moment."""
+"""The same spec gives the same numbers bit for bit: twice in a row, after SIGKILL at any moment, and without probes."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import missing, state
-from mcpo_cli.runs.journal import Journal, write_atomic
+from mcpo_cli.runs.journal import Journal, Kind, read_lines, write_atomic
 
 pytestmark = pytest.mark.slow
 
@@ -23,8 +24,10 @@ METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previ
 KILLS = [
     ("mcpo", "warm-up", 20),
     ("dapo", "sampling", 4),
-    ("mcpo", "gradient step", 3),
-    ("dapo", "gradient step", 5),
+    ("mcpo", "gradient step", 5),
+    ("dapo", "gradient step", 9),
+    ("mcpo", "gradient measurement", 2),
+    ("dapo", "gradient measurement", 3),
     ("mcpo", "evaluation", 2),
     ("dapo", "evaluation", 5),
     ("mcpo", "checkpoint write", 5),
@@ -32,7 +35,12 @@ KILLS = [
 ]
 
 
-def spec_of(method: str) -> RunSpec:
+PROBES = ["probe.gradients_every=1", "probe.gradient_prompts=2", "probe.panel=4", "probe.panel_every=2"]
+NO_PROBES = ["probe.every=0", "probe.gradients_every=0", "probe.panel_every=0"]
+KINDS: tuple[Kind, ...] = ("groups", "eval", "rerolls", "mini_batches", "gradients")
+
+
+def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
     # Two rollouts at a low temperature: some prompts are mastered even by a policy this weak.
     shape = [
         "train.prompts=32",
@@ -42,7 +50,7 @@ def spec_of(method: str) -> RunSpec:
         "train.max_refills=200",
     ]
     quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
-    return load([*quick, *shape, *METHODS[method]])[0]
+    return load([*quick, *shape, *METHODS[method], *probes])[0]
 
 
 def work(home: Path, spec: RunSpec, *killer: str) -> int:
@@ -57,7 +65,7 @@ def work(home: Path, spec: RunSpec, *killer: str) -> int:
 
 
 def records(home: Path, spec: RunSpec) -> dict[str, Any]:
-    """Everything that must not differ: metrics without the clock's, groups, evaluations, final weights."""
+    """Everything that must not differ: metrics without the clock's, rows of every kind, final weights."""
     folder = home / "runs" / spec.run_id
     journal = Journal(folder)
     assert not missing(folder, spec)
@@ -66,7 +74,8 @@ def records(home: Path, spec: RunSpec) -> dict[str, Any]:
         for row in journal.steps()
     ]
     policy = journal.attempts()[-1] / "policy" / "model.safetensors"
-    return {"steps": steps, "groups": journal.groups(), "eval": journal.eval(), "policy": checkpoint.checksum(policy)}
+    rows = {kind: {step: list(read_lines(path)) for step, path in journal.files(kind).items()} for kind in KINDS}
+    return {"steps": steps, **rows, "policy": checkpoint.checksum(policy)}
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +92,35 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[P
 def test_runs_learn_something_to_compare(uninterrupted: dict[str, tuple[Path, dict[str, Any]]]) -> None:
     for _, expected in uninterrupted.values():
         assert all(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
+        assert all(len(expected[kind]) == 4 for kind in ("groups", "rerolls", "mini_batches", "gradients"))
+        assert any(row["origin"] not in (0, row["step"]) for rows in expected["rerolls"].values() for row in rows)
+        assert {row["p"] for rows in expected["gradients"].values() for row in rows} == {0.5, 1.0}
     assert all(metrics["hinge/tokens_active"] > 0 for _, metrics in uninterrupted["mcpo"][1]["steps"])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_probes_change_nothing_that_is_trained(
+    method: str, uninterrupted: dict[str, tuple[Path, dict[str, Any]]], tmp_path: Path
+) -> None:
+    """All probes at every step against none at all: the same weights, groups, evaluations and metrics of training."""
+    home, expected = uninterrupted[method]
+    spec = spec_of(method, NO_PROBES)
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    assert work(tmp_path, spec) == 0
+    found = records(tmp_path, spec)
+    assert not found["rerolls"]
+    assert not found["gradients"]
+    for kind in ("groups", "eval", "mini_batches", "policy"):
+        assert found[kind] == expected[kind]
+    assert _trained(found["steps"]) == _trained(expected["steps"])
+
+
+def _trained(steps: Sequence[tuple[int, dict[str, float]]]) -> list[tuple[int, dict[str, float]]]:
+    """The metrics that no probe measures."""
+    return [
+        (step, {name: value for name, value in metrics.items() if not name.startswith(("probe/", "gradient/"))})
+        for step, metrics in steps
+    ]
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from mcpo_cli import benchmarks
+from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.policy import Policy
@@ -123,7 +124,7 @@ def updated(
     updater = Updater(policy, spec.method, spec.train, compute, policy.copy() if spec.method.needs_anchor else None)
     metrics: dict[str, float] = {}
     for step in range(1, steps + 1):
-        metrics = updater.global_step(graded(rollouts, spec.method), step)
+        metrics, _ = updater.global_step(graded(rollouts, spec.method), step)
     return {name: value.detach() for name, value in policy.model.named_parameters()}, metrics
 
 
@@ -172,7 +173,8 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
         policy.model.model.embed_tokens.weight.data += 0.02
     batch = graded(rollouts, method)
     updater = Updater(ours, method, spec.train, Compute(micro_batch=2))
-    updater._mini_batch(batch, torch.arange(6), True, Sums())
+    sums = Sums()
+    updater._mini_batch(batch, torch.arange(6), True, sums)
 
     logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
     total = torch.zeros((), dtype=torch.float64)
@@ -187,6 +189,8 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
                 k3 = d.exp() - d - 1
                 edge = torch.where(d > 0, 0.01, -0.01)
                 total = total + torch.where(d.abs() > 0.01, k3 - (edge.exp() - edge - 1), 0.0).mean() / mastered
+    measured = sums.pairs["train/policy_loss"][0] + sums.pairs["hinge/penalty"][0]
+    assert measured == pytest.approx(float(total.detach()), rel=1e-5)
     total.backward()
     for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
         assert mine.grad is not None
@@ -200,7 +204,8 @@ def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Ro
     updater = Updater(policy, get("mcpo"), SPEC.train, Compute(micro_batch=2))
     correct_PG = torch.zeros(6, G, dtype=torch.bool)
     nothing = GradedBatch(rollouts, correct_PG, correct_PG.double(), correct_PG.double())
-    metrics = updater.global_step(nothing, 1)
+    metrics, (first, second) = updater.global_step(nothing, 1)
+    assert first["policy_loss"] == second["policy_loss"] == 0
     assert metrics["train/grad_norm"] == 0
     for name, value in policy.model.named_parameters():
         assert torch.equal(value, before[name])
@@ -215,3 +220,34 @@ def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollou
     metrics = updated(halves, rollouts, 6, steps=1)[1]
     assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
     assert metrics["hinge/penalty"] > 0
+
+
+@pytest.mark.parametrize("micro_batch", [1, 6])
+def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, micro_batch: int) -> None:
+    """Prompts 1 and 4 are mastered, one in each mini-batch; only the second one's policy has moved."""
+    policy, method = new_policy(), get("mcpo", delta=0.001)
+    updater = Updater(policy, method, SPEC.train, Compute(micro_batch=micro_batch))
+    metrics, rows = updater.global_step(graded(rollouts, method), 5)
+    first, second = rows
+    assert [(row["step"], row["mini_batch"], row["mastered"]) for row in rows] == [(5, 1, 1), (5, 2, 1)]
+    assert (first["hinge_loss"], first["felt"], first["tokens_active"], second["felt"]) == (0, 0, 0, 1)
+    for row, prompt in zip(rows, (1, 4), strict=True):
+        assert row["tokens"] == sum(row["d_counts"]) == int(rollouts.length_PG[prompt].sum())
+        outside = [
+            count
+            for (low, high), count in zip(measure.drift_bins(), row["d_counts"], strict=True)
+            if low >= 1 or high <= -1
+        ]
+        assert row["tokens_active"] == sum(outside)
+    assert second["tokens_active"] > 0
+    assert metrics["hinge/penalty"] == pytest.approx((first["hinge_loss"] + second["hinge_loss"]) / 2)
+    assert metrics["hinge/tokens_active"] == second["tokens_active"] / (first["tokens"] + second["tokens"])
+    assert metrics["train/policy_loss"] == pytest.approx((first["policy_loss"] + second["policy_loss"]) / 2)
+
+
+def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:
+    """At a step size at which the second mini-batch sees another policy the difference stays one of rounding."""
+    spec = dataclasses.replace(SPEC, method=get("dapo"), train=dataclasses.replace(SPEC.train, lr=0.1))
+    assert updated(spec, rollouts, 2, steps=1)[1]["sanity/logp_difference"] < 1e-5
+    other = dataclasses.replace(rollouts, logp_PGT=rollouts.logp_PGT + 0.25)
+    assert updated(spec, other, 2, steps=1)[1]["sanity/logp_difference"] == pytest.approx(0.25, abs=1e-5)

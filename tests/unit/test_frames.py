@@ -63,7 +63,8 @@ def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
     run_id = plan.cells[0].spec.run_id
     rows = [row for step in (1, 2, 3) for row in _rows(mcpo_home, run_id, "groups", step)]
     mine = frame[frame["run_id"] == run_id]
-    assert mine[["step", "prompt", "p", "mean_length", "kept"]].to_dict("records") == rows
+    columns = ["step", "prompt", "p", "mean_length", "kept"]
+    assert mine[columns].to_dict("records") == [{name: row[name] for name in columns} for row in rows]
 
 
 @pytest.mark.parametrize("build", [frames.eval_frame, frames.steps_frame, frames.groups_frame])

@@ -46,5 +46,17 @@ class Local:
 
         train.run(spec, attempt, stop)
 
+    def kept(self, run_dir: Path) -> list[int]:
+        """The steps of the whole checkpoints."""
+        from mcpo_cli.backends.local import checkpoint
+
+        return [checkpoint.step_of(folder) for folder in checkpoint.kept(run_dir)]
+
+    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
+        """See `observe.observe`."""
+        from mcpo_cli.backends.local import observe
+
+        observe.observe(spec, attempt, run_dir, steps, prompts)
+
 
 BACKEND = Local()

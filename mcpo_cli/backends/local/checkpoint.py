@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +50,24 @@ def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
 
 def newest(run_dir: Path) -> Path | None:
     """The folder of the newest whole checkpoint of the run, whichever attempt wrote it."""
+    return next(_whole(run_dir), None)
+
+
+def kept(run_dir: Path) -> list[Path]:
+    """The folders of all whole checkpoints of the run, one a step, oldest first."""
+    found: dict[str, Path] = {}
+    for path in _whole(run_dir):
+        found.setdefault(path.name, path)
+    return [found[name] for name in sorted(found)]
+
+
+def _whole(run_dir: Path) -> Iterator[Path]:
+    """Newest first."""
     attempts = Journal(run_dir).attempts()
     found = [path for attempt in attempts for path in (attempt / "checkpoints").glob("step_*")]
     # A later attempt computed the same step again: its checkpoint continues the journal that counts.
-    for path in sorted(found, key=lambda p: (p.name, attempts.index(p.parent.parent)), reverse=True):
-        if is_whole(path):
-            return path
-    return None
+    by_step = sorted(found, key=lambda path: (path.name, attempts.index(path.parent.parent)), reverse=True)
+    return filter(is_whole, by_step)
 
 
 def load(folder: Path) -> Checkpoint:

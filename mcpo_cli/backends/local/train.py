@@ -1,9 +1,10 @@
 """One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -13,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from mcpo_cli import benchmarks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
@@ -21,30 +22,51 @@ from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
+from mcpo_cli.methods import Method
 from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.runs.seeds import stream
 from mcpo_cli.store.records import StepRow
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """All groups sampled for one global step, and which of them (in order) make its batch."""
+    """All groups sampled for one global step at `temperature`, and which of them (in order) make its batch."""
 
+    temperature: float
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
     reward_PG: Tensor
     batch_index: Tensor
 
-    @property
+    @cached_property
     def graded(self) -> Graded:
         """What the metrics are computed from."""
-        lengths, ended = self.rollouts.length_PG, self.rollouts.ended_PG
-        return Graded(self.problems, self.correct_PG, self.reward_PG, lengths, ended)
+        rollouts = self.rollouts
+        return Graded(
+            problems=self.problems,
+            correct_PG=self.correct_PG,
+            reward_PG=self.reward_PG,
+            length_PG=rollouts.length_PG,
+            ended_PG=rollouts.ended_PG,
+            # Padded with the end token, which no response holds before its end.
+            same_P=measure.equal_pairs(rollouts.token_PGT),
+            entropy_PG=rollouts.entropy_PGT.sum(-1) / rollouts.length_PG,
+            # The sampler's log-probabilities are those at temperature 1.
+            logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
+        )
+
+    def batch(self, method: Method) -> GradedBatch:
+        """The groups that are trained on, with their advantages."""
+        correct_PG, reward_PG = self.correct_PG[self.batch_index], self.reward_PG[self.batch_index]
+        advantage_PG = method.advantages(reward_PG, correct_PG)
+        return GradedBatch(self.rollouts.select(self.batch_index), correct_PG, reward_PG, advantage_PG)
 
     def texts(self, count: int, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
         """The full responses of the first `count` groups."""
@@ -79,6 +101,7 @@ class Trainer:
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, anchor)
         self.step = 0
         self.cursor = 0
+        self.rerolls = self._rerolls()
 
     def train(self, stop: Stop) -> None:
         """From the current step to the last one."""
@@ -100,23 +123,32 @@ class Trainer:
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
-        clock, method = Clock(), self.spec.method
+        clock = Clock()
         with clock.phase("sample"):
             sampled = self.collect()
         with clock.phase("update"):
-            index = sampled.batch_index
-            correct_PG, reward_PG = sampled.correct_PG[index], sampled.reward_PG[index]
-            advantage_PG = method.advantages(reward_PG, correct_PG)
-            batch = GradedBatch(sampled.rollouts.select(index), correct_PG, reward_PG, advantage_PG)
-            updates = self.updater.global_step(batch, self.step)
+            batch = sampled.batch(self.spec.method)
+        with clock.phase("probe"):
+            probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
+        with clock.phase("update"):
+            updates, mini_batches = self.updater.global_step(batch, self.step)
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
-            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG)
-            metrics |= measure.sampling(len(sampled.problems), len(index), self.spec.train.prompts)
+            metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.name == "math")
+            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG) | probed
+            metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled)
+            self.attempt.journal.rows("mini_batches", self.step, mini_batches)
         metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
+
+    def look(self) -> None:
+        """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
+        sampled = self.sample_round(0)
+        self.probe(sampled.graded)
+        self.gradients(sampled, sampled.batch(self.spec.method))
+        self.record(sampled)
 
     def collect(self) -> Sampled:
         """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
@@ -124,7 +156,7 @@ class Trainer:
         Raises:
             RunFailed: dynamic sampling used up its refills.
         """
-        train, rounds = self.spec.train, []
+        train, rounds = self.spec.train, list[Sampled]()
         kept = torch.zeros(0, dtype=torch.bool)
         for refill in range(1 + train.max_refills):
             rounds.append(self.sample_round(refill))
@@ -140,6 +172,7 @@ class Trainer:
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
         return Sampled(
+            temperature=train.temperature,
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
@@ -152,16 +185,57 @@ class Trainer:
         train = self.spec.train
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
+        rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        length_PG, cache = rollouts.length_PG, train.overlong_cache
+        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        reward_PG = correct_PG.double() + shaping_PG
+        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
+
+    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
+        """A group of rollouts of each problem from stream `seed`, and correct_PG."""
+        train = self.spec.train
         batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
-        seed = stream(self.spec.seed, "rollout", self.step, refill)
         eos = self.tokenizer.eos_token_id
         rollouts = sample(
             self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
         )
-        correct_PG = batch.correct(rollouts)
-        length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        return Sampled(problems, rollouts, correct_PG, correct_PG.double() + shaping_PG, torch.arange(len(problems)))
+        return rollouts, batch.correct(rollouts)
+
+    def probe(self, graded: Graded) -> dict[str, float]:
+        """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
+        rolls = self.rerolls.due(self.step, graded)
+        c_P: list[int] = []
+        if rolls:
+            _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+            c_P = correct_PG.sum(-1).tolist()
+        rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
+        if rows:
+            self.attempt.journal.rows("rerolls", self.step, rows)
+        return metrics
+
+    def gradients(self, sampled: Sampled, batch: GradedBatch) -> dict[str, float]:
+        """Measure single prompts' gradients at the steps where that is due; returns metrics."""
+        probe, train = self.spec.probe, self.spec.train
+        # The first step is among them: it shows the base policy.
+        if not probe.gradients_every or (self.step - 1) % probe.gradients_every:
+            return {}
+        mixed = batch.mixed_P.nonzero()[: probe.gradient_prompts]
+        mastered = sampled.correct_PG.all(-1).nonzero()[: probe.gradient_prompts]
+        texts = [problem.text for problem in sampled.problems]
+        found = [
+            gradients.update_direction(
+                self.policy, self.spec.method, texts[sampled.batch_index[index]], batch.select(index)
+            )
+            for index in mixed
+        ]
+        found += [
+            gradients.likelihood_direction(self.policy, texts[index], sampled.rollouts.select(index))
+            for index in mastered
+        ]
+        rows = gradients.rows(self.step, found)
+        if rows:
+            self.attempt.journal.rows("gradients", self.step, rows)
+        return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
 
     def record(self, sampled: Sampled) -> None:
         """Group rows of this step, and some full responses where the policy is evaluated anyway."""
@@ -189,6 +263,11 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
+        self.rerolls = self._rerolls()
+
+    def _rerolls(self) -> Rerolls:
+        journal = Journal(self.attempt.folder.parent)
+        return Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, self.spec.probe.panel))
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.attempts import Attempt
 
 
@@ -29,6 +30,17 @@ class Verl:
         from mcpo_cli.backends.verl import launch
 
         launch.run(spec, attempt, stop)
+
+    def kept(self, run_dir: Path) -> list[int]:
+        """The steps of the whole checkpoints."""
+        return checkpoint.whole(run_dir / "checkpoints")
+
+    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
+        """Not here: verl's probes run beside training."""
+        raise ConfigError(
+            f"{spec.run_id} was trained by verl, whose checkpoints cannot be probed: its probes run beside training",
+            fix="mcpo probe PROBE backend=verl KEY=VALUE ...",
+        )
 
 
 BACKEND = Verl()

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
-from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.benchmarks import Problem
 from mcpo_cli.grading import Verdict, tally
 
@@ -90,4 +91,5 @@ def graded(groups: Sequence[Group], end_token: int) -> Graded:
         reward_PG=torch.tensor([group.reward for group in groups], dtype=torch.float64),
         length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
         ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
+        same_P=torch.stack([equal_pairs(pad_sequence(group.tokens, True, padding_value=-1)) for group in groups]),
     )

@@ -15,7 +15,7 @@ from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter
 from mcpo_cli.store.records import EvalRow, StepRow
 
-OURS = ("train/", "mastery/", "hinge/", "weight/")
+OURS = ("train/", "mastery/", "hinge/", "weight/", "sanity/")
 PHASES = {
     "gen": "sample",
     "update_weights": "sample",
@@ -76,6 +76,7 @@ class Records:
         row = {
             **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
             **measure.sampled(graded, metrics["train/entropy"]),
+            **measure.sanity(graded, reasons=self.spec.task.name == "math"),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
             **measure.speed(_seconds(timing), float(graded.length_PG.sum())),

@@ -1,0 +1,168 @@
+"""Why reweighting changes the speed of learning: the arms of the suite `why-reweight` side by side."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.analysis import frames, render, stats
+from mcpo_cli.analysis.comparison import check_axes
+from mcpo_cli.analysis.curves import time_factor
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.stats import Floats, Interval
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs.journal import write_atomic
+
+BASELINE = "DAPO w/o filter"
+MEANS = {
+    "share_minority": "weight/share_minority",
+    "effective_sample": "weight/effective_sample",
+    "signal_to_noise": "gradient/signal_to_noise",
+}
+"""Column -> metric; the mean over the steps that have it."""
+NOTES = (
+    "time factor: c such that the training accuracy of the arm at step t is about that of the baseline at c t; below 1 "
+    "it learns more slowly. Per seed, then a 95% t-interval over seeds in log c.",
+    "pass@1: average over the held-out tiers after the last step, minus the baseline's; seeds paired, 95% t-interval.",
+    "share minority: share of the batch's query weight on prompts with 0 < p <= .5. effective sample: (sum |A|)^2 / "
+    "sum A^2, in rollouts. signal to noise: of a mini-batch's gradient, from gradients of single prompts. Means over "
+    "steps and seeds; ± half of a 95% t-interval over seeds.",
+)
+
+
+@dataclass(frozen=True)
+class WhyReweight:
+    """The declaration."""
+
+    name: str = "why-reweight"
+    suite: str = "why-reweight"
+
+    def build(self, plan: Plan, reports_dir: Path) -> "BuiltWhy":
+        """Write `<scale>/why-reweight.md` and `.csv` below `reports_dir`; the same runs give the same bytes.
+
+        Raises:
+            MissingCells: a run of the plan is not done.
+            ConfigError: the runs differ in more than arm, model and seed.
+        """
+        check_axes(plan)
+        built = BuiltWhy(plan, _rows(plan), reports_dir / plan.cells[0].spec.scale / self.name)
+        for path, content in zip(built.paths, (built.markdown(), built.csv()), strict=True):
+            write_atomic(path, content)
+        return built
+
+
+@dataclass(frozen=True)
+class BuiltWhy:
+    """The table that was built. stem: its files without suffix."""
+
+    plan: Plan
+    rows: Sequence[Mapping[str, Any]]
+    stem: Path
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files: Markdown, CSV."""
+        return tuple(self.stem.with_suffix(suffix) for suffix in (".md", ".csv"))
+
+    def text(self, width: int = 100) -> str:
+        """For a terminal."""
+        return render.text(self._title, [self._grid()], self._notes, width)
+
+    def markdown(self) -> str:
+        """For a page."""
+        return render.markdown(self._title, [self._grid()], self._notes)
+
+    def csv(self) -> str:
+        """One line an arm, with the ids of its runs."""
+        file = io.StringIO()
+        writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return file.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything in the table as plain data; undefined numbers are None."""
+        rows = [{key: _defined(value) for key, value in row.items()} for row in self.rows]
+        return {"name": self.stem.name, "title": self._title, "rows": rows, "notes": self._notes}
+
+    @property
+    def _title(self) -> str:
+        spec = self.plan.cells[0].spec
+        return f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
+
+    @property
+    def _notes(self) -> list[str]:
+        trees = {frames.tree(cell.spec.run_id) for cell in self.plan.cells}
+        dirty = ["Some runs were trained from a working tree with uncommitted changes."] if "dirty" in trees else []
+        return [*NOTES, *dirty, f"Made by: {self.plan.command} (plan {self.plan.plan_id})"]
+
+    def _grid(self) -> Grid:
+        names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
+        header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
+        rows = [
+            [row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in self.rows
+        ]
+        return Grid(f"Against {BASELINE}", header, rows, labels=2)
+
+
+def _rows(plan: Plan) -> list[dict[str, Any]]:
+    """One row an arm of each model; bounds are NaN where they are not defined."""
+    steps, scores = frames.steps_frame(plan), _scores(plan)
+    rows = []
+    for (model, arm), found in steps.groupby(["model", "arm"], sort=False):
+        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": found["seed"].nunique()}
+        if arm == BASELINE:
+            row |= _bounded("time_factor", 1.0, math.nan, math.nan)
+            row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
+        else:
+            baseline = steps[(steps["model"] == model) & (steps["arm"] == BASELINE)]
+            times = np.arange(found["step"].nunique(), dtype=np.float64)
+            factor = time_factor(_curves(baseline), _curves(found), times)
+            row |= _bounded("time_factor", factor.factor, factor.low, factor.high)
+            here = scores[scores["model"] == model].pivot(index="seed", columns="arm", values="share")
+            row |= _interval("pass_at_1_minus_baseline", stats.t_interval((here[arm] - here[BASELINE]).to_numpy()))
+        for name, metric in MEANS.items():
+            row |= _interval(name, stats.t_interval(found.groupby("seed")[metric].mean().to_numpy()))
+        rows.append({**row, "run_ids": " ".join(found["run_id"].unique())})
+    return rows
+
+
+def _scores(plan: Plan) -> pd.DataFrame:
+    """Average pass@1 over the tiers after the last step: model, arm, seed, share."""
+    frame = frames.eval_frame(plan)
+    frame["share"] = frame["c"] / frame["n"]
+    tiers = frame.groupby(["model", "arm", "seed", "tier"])["share"].mean()
+    return tiers.groupby(["model", "arm", "seed"]).mean().reset_index()
+
+
+def _curves(found: pd.DataFrame) -> Floats:
+    """Training accuracy, a row a seed; the rollouts of the first step are the base policy's."""
+    return found.pivot(index="seed", columns="step", values="train/accuracy").to_numpy()
+
+
+def _interval(name: str, found: Interval) -> dict[str, float]:
+    return _bounded(name, found.mean, found.low, found.high)
+
+
+def _bounded(name: str, value: float, low: float, high: float) -> dict[str, float]:
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def _shown(row: Mapping[str, Any], name: str) -> str:
+    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
+    if name == "effective_sample":
+        return f"{value:.0f}" if math.isnan(low) else f"{value:.0f} ± {(high - low) / 2:.0f}"
+    return f"{value:.3f}" if math.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _defined(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+ARTIFACT = WhyReweight()

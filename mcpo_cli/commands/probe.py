@@ -1,0 +1,99 @@
+"""`mcpo probe`: one question about forgetting, drift or weights, asked of new runs or of one that is there."""
+
+from typing import Annotated
+
+import typer
+
+from mcpo_cli.commands.options import Debug, DryRun, Json, complete_overrides, complete_run_id, complete_suites
+
+
+def _complete_names(incomplete: str) -> list[str]:
+    from mcpo_cli import probes
+
+    return [name for name in probes.registry() if name.startswith(incomplete)]
+
+
+def _complete_what(ctx: typer.Context, incomplete: str) -> list[str]:
+    first = [] if ctx.params.get("overrides") else [*complete_suites(incomplete), *complete_run_id(incomplete)]
+    return first + complete_overrides(ctx, incomplete)
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBE", help="What to ask; `mcpo probe list` explains them all.", autocompletion=_complete_names
+    ),
+]
+What = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
+        help="A run, one of its checkpoints, a suite, or settings of a run of its own as for `mcpo train`.",
+        autocompletion=_complete_what,
+        show_default=False,
+    ),
+]
+Prompts = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Training problems rolled under a checkpoint (default: all of a pool, else 1024).",
+        show_default=False,
+    ),
+]
+
+
+def probe(
+    name: Name,
+    what: What = None,
+    prompts: Prompts = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Ask one question of runs: of their records, of their checkpoints, or of diagnostic runs started for it."""
+    from mcpo_cli import console, probes
+    from mcpo_cli.commands.execute import run_plan, show_plan
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.probes import ask, publish, study
+    from mcpo_cli.runs.home import run_dir
+    from mcpo_cli.runs.journal import Journal
+
+    if name == "list":
+        _list(as_json=as_json)
+        return
+    chosen, words = probes.get(name), what or []
+    target = ask.target(words)
+    if target:
+        measured = [ask.existing(chosen, target, prompts)]
+    else:
+        if prompts:
+            raise ConfigError(
+                "--prompts is for a run or a checkpoint that is there",
+                fix=f"mcpo probe {name} RUN_ID --prompts {prompts}",
+            )
+        plan = ask.runs(chosen, words)
+        if dry_run:
+            show_plan(plan, as_json=as_json, previews=True)
+            return
+        run_plan(plan)
+        measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+    document = study.document(chosen, measured)
+    publish.publish(chosen, measured, document)
+    if as_json:
+        console.print_json(document)
+        return
+    columns = ["regime", "model", "arm"]
+    rows = [[*(row[column] for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
+    console.print_table([*columns, *chosen.shows], rows)
+    console.talk(f"{chosen.question} Means over seeds ± half a 95 % interval. All of it: --json")
+
+
+def _list(*, as_json: bool) -> None:
+    from mcpo_cli import console, probes
+
+    found = probes.registry().values()
+    if as_json:
+        console.print_json({one.name: {"question": one.question, "shows": one.shows} for one in found})
+    else:
+        console.print_table(["probe", "question"], [[one.name, one.question] for one in found])

@@ -1,0 +1,36 @@
+"""Probes: what the records of a run say about forgetting, drift and weight allocation: one file each."""
+
+from functools import cache
+
+from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.scan import modules
+
+__all__ = ["Finding", "Probe", "get", "registry"]
+
+
+@cache
+def registry() -> dict[str, Probe]:
+    """All probes by name: the `PROBE` of each module. Raises TypeError when two share a name."""
+    found: dict[str, Probe] = {}
+    for module in modules("mcpo_cli.probes"):
+        probe: Probe | None = getattr(module, "PROBE", None)
+        if probe is None:  # what the probes share
+            continue
+        if probe.name in found:
+            raise TypeError(f"probe name '{probe.name}' is taken twice, the second time in {module.__name__}")
+        found[probe.name] = probe
+    return found
+
+
+def get(name: str) -> Probe:
+    """The probe `name`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if name not in registry():
+        raise ConfigError(
+            f"unknown probe '{name}': {nearest(name, registry())}", fix=f"mcpo probe {closest(name, registry())}"
+        )
+    return registry()[name]

@@ -1,0 +1,74 @@
+"""Entropy of the policy (Fig. 6) where its rollouts' tokens were drawn, by accuracy and by right and wrong answers.
+
+The paper shades an "optimal zone" and gives no numbers for it, so there is none here.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcpo_cli.backends.measure import BINS
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.probes.classes import CLASSES, class_of
+from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.store.records import GroupRow
+
+
+def measure(spec: RunSpec, journal: Journal) -> Finding:
+    """Exact token entropies in nats: a mean over the tokens of a group, then over groups, each of which counts once.
+
+    Values: `entropy`; `right` and `wrong`, of the right and of the wrong rollouts; `wrong_minus_right`, of groups that
+    have both, so that the prompts are the same.
+    Table `steps`: the same a global step, and the entropy of each class of prompts. Table `accuracy`: by accuracy bin.
+    """
+    rows = [row for row in journal.groups() if "entropy" in row]
+    by_step: dict[int, list[GroupRow]] = {}
+    for row in rows:
+        by_step.setdefault(row["step"], []).append(row)
+    return Finding(_means(rows), {"steps": [_step(*item) for item in sorted(by_step.items())], "accuracy": _bins(rows)})
+
+
+def _means(rows: Sequence[GroupRow]) -> dict[str, float]:
+    """Each of the values, with its interval over steps."""
+    whole = [(row["step"], row["entropy"]) for row in rows]
+    right = [(row["step"], row["entropy_right"]) for row in rows if "entropy_right" in row]
+    wrong = [(row["step"], row["entropy_wrong"]) for row in rows if "entropy_wrong" in row]
+    both = [
+        (row["step"], row["entropy_wrong"] - row["entropy_right"])
+        for row in rows
+        if "entropy_right" in row and "entropy_wrong" in row
+    ]
+    values: dict[str, float] = {}
+    for name, found in {"entropy": whole, "right": right, "wrong": wrong, "wrong_minus_right": both}.items():
+        values |= mean_over_steps(name, [value for _, value in found], [step for step, _ in found])
+    return values
+
+
+def _step(step: int, rows: Sequence[GroupRow]) -> dict[str, Any]:
+    line: dict[str, Any] = {"step": step, **_means(rows)}
+    for name in CLASSES:
+        here = [row["entropy"] for row in rows if class_of(row["p"]) == name]
+        line |= mean_over_steps(name, here, [step] * len(here))
+    return line
+
+
+def _bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
+    inner = {
+        f"({low:g}, {high:g}{')' if high == 1 else ']'}": [
+            row for row in rows if low < row["p"] <= high and row["p"] < 1
+        ]
+        for low, high in BINS
+    }
+    ends = ([row for row in rows if row["p"] == end] for end in (0, 1))
+    bins = {"0": next(ends), **inner, "1": next(ends)}
+    return [{"p": name, "prompts": len(here), **_means(here)} for name, here in bins.items()]
+
+
+PROBE = Probe(
+    name="entropy",
+    question="How uncertain is the policy, by the accuracy of the prompt and by right and wrong answers?",
+    needs=("groups",),
+    shows=("entropy", "right", "wrong", "wrong_minus_right"),
+    measure=measure,
+)

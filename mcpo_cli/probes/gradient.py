@@ -1,0 +1,127 @@
+"""Gradients of single prompts: how large by class, how noisy, and whether the update works against mastered prompts."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mcpo_cli.analysis import directions
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.probes.base import Finding, Probe, known
+from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.store.records import GradientRow, GroupRow
+
+CLASSES = {"minority": (0.0, 0.5), "majority": (0.5, 1.0)}
+"""Accuracies (low, high] of the prompts that bear a policy gradient; mastered ones bear none."""
+
+
+def measure(spec: RunSpec, journal: Journal) -> Finding:
+    """What the measured gradients say of a run; every value is a mean over the prompts or steps that were measured.
+
+    Values: `cosine_mastered`, of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
+    the optimizer) with the mean likelihood gradient of mastered prompts: below 0 the update harms them, to first order;
+    `harmful_steps`, the share of steps with a cosine below 0. `cosine_minority`, `cosine_majority`: the same of single
+    prompts with 0 < p <= 0.5 and 0.5 < p < 1. `norm_minority`, `norm_majority`: norms of their policy gradients;
+    `norm_mastered`: of likelihood gradients, which are no part of the loss. `signal_to_noise`: of a mini-batch's
+    gradient (`analysis.directions`). `steps`: measured ones.
+    Table `steps`: a row a measured step, `cosine_error` the jackknife's standard error. Table `norms`: by accuracy the
+    mean, the deciles and the median of the norm, and the mean cosine with the mastered prompts' direction.
+    """
+    by_step: dict[int, list[GradientRow]] = defaultdict(list)
+    for row in journal.gradients():
+        by_step[row["step"]].append(row)
+    steps = _steps(spec, by_step, journal.groups())
+    values: dict[str, float] = {"steps": float(len(steps))}
+    for name in ("cosine_mastered", "signal_to_noise"):
+        values |= mean_over_steps(name, *_column(steps, name))
+    cosines, _ = _column(steps, "cosine_mastered")
+    if cosines:
+        values["harmful_steps"] = sum(cosine < 0 for cosine in cosines) / len(cosines)
+    return Finding({**values, **_classes(by_step)}, {"steps": steps, "norms": _norms(by_step)})
+
+
+def _steps(spec: RunSpec, by_step: dict[int, list[GradientRow]], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
+    batch: dict[int, list[float]] = defaultdict(list)
+    for group in groups:
+        if group["kept"]:
+            batch[group["step"]].append(group["p"])
+    table = []
+    for step, rows in by_step.items():
+        p_P = batch[step]
+        prompts = sum(0 < p < 1 for p in p_P) / len(p_P) * spec.train.mini_batch if p_P else math.nan
+        line: dict[str, Any] = {"step": step, "prompts": len(directions.mixed(rows))}
+        line["mastered"] = len(directions.mastered(rows))
+        table.append(
+            line
+            | known(
+                {
+                    "cosine_mastered": directions.cosine(rows),
+                    "cosine_error": directions.cosine_error(rows),
+                    "signal_to_noise": directions.signal_to_noise(rows, prompts),
+                }
+            )
+        )
+    return table
+
+
+def _classes(by_step: dict[int, list[GradientRow]]) -> dict[str, float]:
+    rows = [row for found in by_step.values() for row in found]
+    cosines = _cosines(by_step)
+    kept = directions.mastered(rows)
+    values = mean_over_steps("norm_mastered", [row["norm"] for row in kept], [row["step"] for row in kept])
+    for name, (low, high) in CLASSES.items():
+        here = [row for row in directions.mixed(rows) if low < row["p"] <= high]
+        values |= mean_over_steps(f"norm_{name}", [row["norm"] for row in here], [row["step"] for row in here])
+        found = [(cosine, row["step"]) for row, cosine in cosines if low < row["p"] <= high]
+        values |= mean_over_steps(f"cosine_{name}", [cosine for cosine, _ in found], [step for _, step in found])
+    return values
+
+
+def _cosines(by_step: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
+    """Each prompt with 0 < p < 1 and the cosine of its direction with that of its step's mastered prompts."""
+    found = []
+    for rows in by_step.values():
+        kept = directions.mastered(rows)
+        square = sum(row["with_mastered"] for row in kept) / len(kept) if kept else 0.0
+        if square > 0:
+            found += [
+                (row, row["with_mastered"] / (row["norm"] * math.sqrt(square)))
+                for row in directions.mixed(rows)
+                if row["norm"]
+            ]
+    return found
+
+
+def _norms(by_step: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
+    norms, cosines = defaultdict(list), defaultdict(list)
+    for rows in by_step.values():
+        for row in rows:
+            norms[row["p"]].append(row["norm"])
+    for row, cosine in _cosines(by_step):
+        cosines[row["p"]].append(cosine)
+    table = []
+    for p, found in sorted(norms.items()):
+        low, middle, high = (float(value) for value in np.quantile(found, [0.1, 0.5, 0.9]))
+        line: dict[str, Any] = {"p": p, "prompts": len(found), "mean": float(np.mean(found))}
+        line |= {"decile_1": low, "median": middle, "decile_9": high}
+        table.append(line | ({"cosine_mastered": float(np.mean(cosines[p]))} if cosines[p] else {}))
+    return table
+
+
+def _column(table: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[int]]:
+    """The values of a column where it has any, and their steps."""
+    found = [row for row in table if name in row]
+    return [row[name] for row in found], [row["step"] for row in found]
+
+
+PROBE = Probe(
+    name="gradient",
+    question="Does the update work against mastered prompts, and how large and noisy are the gradients behind it?",
+    needs=("groups", "gradients"),
+    shows=("cosine_mastered", "harmful_steps", "signal_to_noise", "norm_minority", "norm_majority"),
+    measure=measure,
+    settings=("probe.gradients_every=1", "probe.gradient_prompts=64"),
+)

@@ -1,0 +1,54 @@
+"""Accuracy histogram (Fig. 3a): how many prompts have k of their G rollouts right, per step and over all of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.store.records import GroupRow
+
+
+def measure(spec: RunSpec, journal: Journal) -> Finding:
+    """Shares of the prompt groups that were sampled, before any filter; a prompt counts each time that it is rolled.
+
+    Values: `prompts`, their mean `accuracy`, and how much is at the ends and between them: the shares `at_0`, `at_1`
+    and `middle` with 1/3 <= p <= 2/3 (which would be 5/17 for G = 16 if every k were as frequent).
+    Table `bins`: a row p = k/G: `prompts` and `share`. Table `steps`: the same a global step.
+    """
+    groups, G = journal.groups(), spec.train.rollouts
+    steps = [row["step"] for row in groups]
+    right = [round(row["p"] * G) for row in groups]
+    values = {
+        "prompts": float(len(groups)),
+        **mean_over_steps("accuracy", [row["p"] for row in groups], steps),
+        **mean_over_steps("at_0", [float(k == 0) for k in right], steps),
+        **mean_over_steps("at_1", [float(k == G) for k in right], steps),
+        **mean_over_steps("middle", [float(G <= 3 * k <= 2 * G) for k in right], steps),
+    }
+    bins = [
+        row | mean_over_steps("share", [float(k == row["right"]) for k in right], steps) for row in _bins(G, groups)
+    ]
+    by_step = [
+        {"step": step, **row, "share": row["prompts"] / len(here)}
+        for step in sorted(set(steps))
+        if (here := [group for group in groups if group["step"] == step])
+        for row in _bins(G, here)
+    ]
+    return Finding(values, {"bins": bins, "steps": by_step})
+
+
+def _bins(G: int, groups: Sequence[GroupRow]) -> list[dict[str, Any]]:
+    counts = Counter(round(row["p"] * G) for row in groups)
+    return [{"right": k, "p": k / G, "prompts": counts[k]} for k in range(G + 1)]
+
+
+PROBE = Probe(
+    name="histogram",
+    question="How is the accuracy of training prompts distributed: are most of them at the ends?",
+    needs=("groups",),
+    shows=("accuracy", "at_0", "middle", "at_1", "prompts"),
+    measure=measure,
+)

@@ -1,0 +1,27 @@
+"""What a probe found, brought to MLflow; trouble there is said and nothing is lost, as the records have it all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from mcpo_cli import console
+from mcpo_cli.errors import McpoError
+from mcpo_cli.probes.base import Probe
+from mcpo_cli.probes.study import Measured
+
+
+def publish(probe: Probe, measured: Sequence[Measured], document: dict[str, Any]) -> None:
+    """Log the values to the runs in the store, and the document to their parents."""
+    from mcpo_cli.store.connection import resolve
+    from mcpo_cli.store.findings import Findings
+
+    uri = resolve(measured[0].cell.spec.compute.tracking_uri)
+    if uri is None:
+        return
+    try:
+        store = Findings(uri)
+        store.check()
+        findings = {one.cell.spec.run_id: one.finding for one in measured}
+        if unknown := store.log(probe.name, findings, document):
+            console.talk(f"not in the MLflow store: {', '.join(unknown)}; mcpo runs sync brings runs there")
+    except McpoError as error:
+        console.talk(f"warning: {error}")

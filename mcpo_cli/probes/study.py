@@ -1,0 +1,89 @@
+"""A probe over several runs: what it finds of each, and by arm over the seeds."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcpo_cli.analysis import stats
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.plan import Cell
+from mcpo_cli.probes.base import Finding, Probe
+from mcpo_cli.runs.journal import Journal
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a probe found of one run. source: the folder of the records that it was computed from."""
+
+    cell: Cell
+    finding: Finding
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As `mcpo probe --json` prints it."""
+        spec = self.cell.spec
+        about = {"run_id": spec.run_id, "arm": self.cell.arm, "regime": spec.regime, "model": spec.model.name}
+        return {**about, "seed": spec.seed, "records": self.source, **self.finding.to_json()}
+
+
+def measure(probe: Probe, cell: Cell, journal: Journal) -> Measured:
+    """The finding of `probe` in the records of one run.
+
+    Raises:
+        RunFailed: the run has none of the rows that the probe reads.
+    """
+    if lacks := probe.lacks(journal):
+        raise RunFailed(
+            f"{cell.spec.run_id} has no rows of kind {', '.join(lacks)}, which the probe {probe.name} reads",
+            fix=f"mcpo probe {probe.name} KEY=VALUE ...  (a run of its own that records them)",
+        )
+    return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
+
+
+def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
+    """Everything that was found, as plain data."""
+    about = {"probe": probe.name, "question": probe.question}
+    return {**about, "arms": arms(probe, measured), "runs": [one.to_json() for one in measured]}
+
+
+def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """One row an arm of each regime and model: the probe's main values, mean over seeds with a t-interval.
+
+    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. No bounds for one seed; a value that
+    no run of the arm has is left out, and `x_seeds` says where fewer have it.
+    """
+    groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
+    for one in measured:
+        groups[one.cell.spec.regime, one.cell.spec.model.name, one.cell.arm].append(one)
+    table = []
+    for (regime, model, arm), members in groups.items():
+        row: dict[str, Any] = {"regime": regime, "model": model, "arm": arm, "seeds": len(members)}
+        for name in probe.shows:
+            found = [one.finding.values[name] for one in members if name in one.finding.values]
+            row |= _mean(name, found, len(members))
+        table.append(row)
+    return table
+
+
+def _mean(name: str, values: Sequence[float], members: int) -> dict[str, Any]:
+    if not values:
+        return {}
+    interval = stats.t_interval(values)
+    bounds = {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval.n > 1 else {}
+    return {name: interval.mean, **bounds, **({f"{name}_seeds": len(values)} if len(values) < members else {})}
+
+
+def shown(row: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """The values `names` of one row of `arms`, as text: mean and half-width, `n=1` for one seed."""
+    return [_text(row, name) for name in names]
+
+
+def _text(row: dict[str, Any], name: str) -> str:
+    if name not in row:
+        return "-"
+    mean = f"{row[name]:.4f}" if abs(row[name]) < 10 else f"{row[name]:.0f}"
+    if f"{name}_low" not in row:
+        return f"{mean} (n=1)"
+    half = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
+    return f"{mean} ± {half:.4f}" if half < 10 else f"{mean} ± {half:.0f}"

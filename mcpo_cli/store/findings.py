@@ -1,0 +1,53 @@
+"""Brings what probes found to MLflow: values to the runs they are of, the whole document to the parents of those."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mcpo_cli.probes.base import Finding
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.store.connection import Connection
+from mcpo_cli.store.points import Point, milliseconds
+
+
+class Findings(Connection):
+    """An MLflow store, for what probes found."""
+
+    def log(self, probe: str, findings: Mapping[str, Finding], document: Any) -> list[str]:
+        """Log values as `probe/<probe>/<value>` and `document` as `probes/<probe>.json`.
+
+        The points bear the time at which their run ended: logged again, equal ones count as one.
+
+        Args:
+            findings: by run id.
+
+        Returns:
+            The runs that the store does not know.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        with self._writing():
+            parents, unknown = set[str](), []
+            for run_id, finding in findings.items():
+                runs = self._runs(run_id)
+                for run in runs:
+                    self._log(run.info.run_id, _points(probe, finding, self._ended(run_id)), {})
+                    parents.add(run.data.tags["mlflow.parentRunId"])
+                if not runs:
+                    unknown.append(run_id)
+            for parent in sorted(parents):
+                self._client().log_dict(parent, document, f"probes/{probe}.json")
+        return unknown
+
+    def _ended(self, run_id: str) -> float:
+        attempt = Journal(self._home / "runs" / run_id).attempts()[-1]
+        return float(read_json(attempt / "status.json")["updated"])
+
+    def _runs(self, run_id: str) -> Sequence[Any]:
+        """The MLflow runs of one run: one an experiment that has it."""
+        experiments = [found.experiment_id for found in self._client().search_experiments()]
+        return list(self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'"))
+
+
+def _points(probe: str, finding: Finding, time: float) -> list[Point]:
+    return [(f"probe/{probe}/{name}", value, milliseconds(time), 0) for name, value in finding.values.items()]

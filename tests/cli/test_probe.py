@@ -1,0 +1,123 @@
+"""`mcpo probe`: of runs that are there, of their checkpoints, and of runs that are started for it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from mlflow.tracking import MlflowClient
+
+from mcpo_cli import plan as plans
+from mcpo_cli import probes
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import JournalWriter, write_atomic
+from tests.cli.conftest import Cli, InProcess
+from tests.fakes import write_runs
+
+SMALL = (
+    "scale=smoke",
+    "train.steps=6",
+    "train.max_response=16",
+    "warmup.batch=128",
+    "warmup.target_accuracy=0.4",
+    "seed=0,1",
+)
+OFFLINE = "compute.tracking_uri=offline"
+
+
+def finished(*overrides: str, mastered: int) -> str:
+    """A done run, whose probe rolled one prompt again: `mastered` of 4 right at once, 2 of 4 a step later."""
+    plan = plans.from_overrides(["scale=smoke", *overrides])
+    write_runs(plan)
+    spec = plan.cells[0].spec
+    folder = run_dir(spec.run_id)
+    write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
+    roll = {"source": "mastered", "origin": 1, "prompt": "a", "gold": "b", "n": 4}
+    writer = JournalWriter(folder / "attempt_1")
+    for step, right in ((1, mastered), (2, 2)):
+        writer.rows("rerolls", step, [{"step": step, "c": right, **roll}])
+    writer.close()
+    return spec.run_id
+
+
+def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
+    run_id = finished(OFFLINE, mastered=3)
+    document = here.json("probe", "mastery", run_id[:20])
+    (run,) = document["runs"]
+    assert run["run_id"] == run_id
+    assert run["values"]["same_policy"] == 0.75
+    assert run["values"]["gap_lag_1"] == 0.25
+    assert run["records"] == str(run_dir(run_id))
+    (arm,) = document["arms"]
+    assert (arm["arm"], arm["seeds"], arm["gap_lag_1"]) == ("mcpo", 1, 0.25)
+    shown = here("probe", "mastery", run_id)
+    assert "0.2500 (n=1)" in shown.stdout
+    assert probes.get("mastery").question in shown.stderr
+
+
+def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
+    run_id = finished(OFFLINE, mastered=3)
+    for arguments, message, fix in (
+        (("masterey",), "did you mean 'mastery'", "mcpo probe mastery"),
+        (("mastery", "no-such-run"), "no run 'no-such-run'", "mcpo runs list"),
+        (("mastery", run_id, "seed=1"), "its settings cannot be changed", "mcpo probe PROBE seed=1"),
+        (("mastery", run_id, "--prompts", "8"), "keeps no whole checkpoint", f"mcpo runs show {run_id}"),
+        (("mastery", "method=dapo", "--prompts", "8"), "--prompts is for a run or a checkpoint", "RUN_ID"),
+        (("mastery", "probe.lags=[1]"), "must begin with 0", "probe.lags=[0,1]"),
+    ):
+        result = here("probe", *arguments)
+        assert result.returncode == 2, arguments
+        assert message in result.stderr
+        assert fix in result.stderr
+        assert "Traceback" not in result.stderr
+
+
+def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> None:
+    lags = [0, 1, 5, 10, 20]
+    (run,) = here.json("probe", "mastery", "method=dapo", "method.dynamic_sampling=off", "--dry-run")["runs"]
+    assert run["spec"]["method"]["dynamic_sampling"] is False
+    assert run["spec"]["probe"]["lags"] == lags
+    suite = here.json("probe", "mastery", "--dry-run")
+    assert suite["suite"] == "mastery"
+    assert {tuple(run["spec"]["probe"]["lags"]) for run in suite["runs"]} == {tuple(lags)}
+    (own,) = here.json("probe", "mastery", "probe.lags=[0,2]", "--dry-run")["runs"]
+    assert own["spec"]["probe"]["lags"] == [0, 2]
+    (plain,) = here.json("probe", "histogram", "--dry-run")["runs"]
+    assert plain["spec"]["probe"]["lags"] == [0, 1]
+    assert not here.home.exists()
+
+
+def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
+    assert here.json("probe", "list").keys() == probes.registry().keys()
+    assert probes.get("mastery").question in here("probe", "list").stdout
+
+
+@pytest.mark.slow
+def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli) -> None:
+    document = cli.json("probe", "mastery", *SMALL)
+    assert [run["seed"] for run in document["runs"]] == [0, 1]
+    assert document["arms"][0]["seeds"] == 2
+    for run in document["runs"]:
+        assert 0 < run["values"]["same_policy"] <= 1
+        assert run["values"]["prompts"] >= 1
+    # Again: nothing is trained, the same digits.
+    assert cli.json("probe", "mastery", *SMALL) == document
+
+    client = MlflowClient(f"sqlite:///{cli.home / 'mlflow.db'}")
+    (experiment,) = (found for found in client.search_experiments() if found.name == "probe-mastery")
+    children = client.search_runs([experiment.experiment_id], "tags.`mcpo.run_id` != ''")
+    values = {run["run_id"]: run["values"]["same_policy"] for run in document["runs"]}
+    assert {run.data.tags["mcpo.run_id"]: run.data.metrics["probe/mastery/same_policy"] for run in children} == values
+    assert all(len(client.get_metric_history(run.info.run_id, "probe/mastery/same_policy")) == 1 for run in children)
+    (parent,) = {run.data.tags["mlflow.parentRunId"] for run in children}
+    saved = Path(client.download_artifacts(parent, "probes/mastery.json", str(cli.home)))
+    assert json.loads(saved.read_text()) == document
+
+    run = document["runs"][0]["run_id"]
+    looked = cli.json("probe", "mastery", run, "--prompts", "40")
+    (found,) = looked["runs"]
+    assert found["values"].keys() >= {"same_policy", "gap_lag_1", "selection_estimate"}
+    assert [row["step"] for row in found["tables"]["steps"]] == [5, 6]
+    assert cli.json("probe", "mastery", run, "--prompts", "40") == looked
+    checkpoint = max((cli.home / "runs" / run / "attempt_1" / "checkpoints").glob("step_*"))
+    (found,) = cli.json("probe", "mastery", str(checkpoint), "--prompts", "40")["runs"]
+    assert [row["step"] for row in found["tables"]["steps"]] == [6]

@@ -1,0 +1,75 @@
+"""The table of `why-reweight` on made-up runs: the learning curves are known, and so is how much slower an arm is."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mcpo_cli import plan as plans
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.errors import MissingCells
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import write_atomic
+
+SPEED = {"reweight only": 0.6, "p > .5 halved": 1.3}
+"""c of an arm: it is at step t where the baseline is at c t."""
+
+
+@pytest.fixture
+def plan(mcpo_home: Path) -> Plan:
+    return plans.from_suite("why-reweight", ["seed=0,1,2", "eval.every=20"], "mcpo reproduce why-reweight")
+
+
+def write(cell: Cell, right: int = 4) -> None:
+    spec = cell.spec
+    attempt = Attempt(run_dir(spec.run_id), spec, 0)
+    write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "c0ffee", "dirty": False}))
+    speed = SPEED.get(cell.arm, 1.0) * (1 + 0.02 * (spec.seed - 1))
+    for step in range(1, spec.train.steps + 1):
+        metrics = {"train/accuracy": float(1 - np.exp(-speed * (step - 1) / 12)), "weight/share_minority": 0.4}
+        metrics |= {"weight/effective_sample": 900.0} | ({"gradient/signal_to_noise": 0.5} if step == 1 else {})
+        attempt.journal.step({"step": step, "time": float(step), "metrics": metrics})
+    for step in (0, spec.train.steps):
+        rows = [
+            {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": spec.eval.samples, "c": right if step else 0}
+            for tier in ("a", "b", "c")
+            for i in range(spec.eval.problems)
+        ]
+        attempt.journal.rows("eval", step, rows)
+    attempt.end("done")
+
+
+def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None:
+    for cell in plan.cells:
+        write(cell, right=2 if cell.arm == "reweight only" else 4)
+    built = artifacts.build("why-reweight", plan, mcpo_home)
+    rows = {row["arm"]: row for row in built.to_json()["rows"]}
+    assert rows.keys() == {cell.arm for cell in plan.cells}
+    for arm, row in rows.items():
+        if arm == "DAPO w/o filter":
+            assert (row["time_factor"], row["time_factor_low"]) == (1.0, None)
+            continue
+        # Baseline and arm of a seed are stretched alike, so the planted factor is met in each seed.
+        assert row["time_factor"] == pytest.approx(SPEED.get(arm, 1.0), rel=0.01)
+        assert row["time_factor_low"] <= row["time_factor"] <= row["time_factor_high"]
+    assert rows["reweight only"]["pass_at_1_minus_baseline"] == pytest.approx(-2 / 8)
+    assert rows["p > .5 halved"]["pass_at_1_minus_baseline"] == pytest.approx(0)
+    assert rows["reweight only"]["signal_to_noise"] == 0.5
+    with built.paths[1].open() as file:
+        saved = list(csv.DictReader(file))
+    assert [row["arm"] for row in saved] == list(rows)
+    assert sum(len(row["run_ids"].split()) for row in saved) == len(plan.cells)
+    before = [path.read_bytes() for path in built.paths]
+    again = artifacts.build("why-reweight", plan, mcpo_home)
+    assert [path.read_bytes() for path in again.paths] == before
+
+
+def test_a_run_that_is_not_done_is_an_error_that_names_it(plan: Plan, mcpo_home: Path) -> None:
+    for cell in plan.cells[1:]:
+        write(cell)
+    with pytest.raises(MissingCells, match=plan.cells[0].spec.run_id):
+        artifacts.build("why-reweight", plan, mcpo_home)

@@ -1,0 +1,138 @@
+"""Probes of group rows and of the steps' metrics, on small journals with numbers worked out by hand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mcpo_cli import methods, probes
+from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.store.records import GroupRow
+
+G = 8
+SPEC = RunSpec(method=methods.get("dapo"), train=Train(rollouts=G))
+
+
+def group(step: int, right: int, **more: float) -> dict[str, Any]:
+    row = GroupRow(
+        step=step, prompt=f"{step} {right}", p=right / G, mean_length=4.0, kept=True, truncated=0.0, duplicates=0.0
+    )
+    return {**row, **more}
+
+
+def find(
+    name: str, folder: Path, groups: Sequence[Mapping[str, Any]] = (), metrics: Sequence[dict[str, float]] = ()
+) -> probes.Finding:
+    """What the probe finds in a journal of these rows; metrics: one a step, from 1 on."""
+    attempt = Attempt(folder, SPEC, 0)
+    for step in sorted({row["step"] for row in groups}):
+        attempt.journal.rows("groups", step, [row for row in groups if row["step"] == step])
+    for step, values in enumerate(metrics, start=1):
+        attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
+    return probes.get(name).measure(SPEC, Journal(folder))
+
+
+def numbers(table: Sequence[Mapping[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[column] for column in columns) for row in table]
+
+
+def test_histogram(tmp_path: Path) -> None:
+    """Step 1: 0, 4, 8 of 8 right; step 2: 8 of 8 and 3 of 8, of which p = 3/8 lies in the middle third."""
+    found = find("histogram", tmp_path, [group(1, 0), group(1, 4), group(1, 8), group(2, 8), group(2, 3)])
+    assert {name: found.values[name] for name in ("prompts", "accuracy", "at_0", "at_1", "middle")} == pytest.approx(
+        {"prompts": 5, "accuracy": 23 / 40, "at_0": 0.2, "at_1": 0.4, "middle": 0.4}
+    )
+    assert found.values["at_1_low"] < 0.4 < found.values["at_1_high"]
+    shares = {row["right"]: row["share"] for row in found.tables["bins"]}
+    assert shares == pytest.approx({0: 0.2, 1: 0, 2: 0, 3: 0.2, 4: 0.2, 5: 0, 6: 0, 7: 0, 8: 0.4})
+    second = [row for row in found.tables["steps"] if row["step"] == 2]
+    assert numbers(second, "p", "prompts", "share")[-1] == (1, 1, 0.5)
+
+
+def test_the_middle_third_includes_its_ends(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path, SPEC, 0)
+    rows = [{**group(1, 0), "p": k / 9} for k in (2, 3, 6, 7)]
+    attempt.journal.rows("groups", 1, rows)
+    spec = RunSpec(method=methods.get("dapo"), train=Train(rollouts=9))
+    assert probes.get("histogram").measure(spec, Journal(tmp_path)).values["middle"] == 0.5
+
+
+def test_composition(tmp_path: Path) -> None:
+    """p = 1/2 is a minority prompt, 5/8 a majority-correct one."""
+    found = find(
+        "composition", tmp_path, [group(1, 8), group(1, 4), group(2, 5), group(2, 0), group(2, 0), group(2, 7)]
+    )
+    columns = ("step", "prompts", "mastered", "majority_correct", "minority", "all_wrong")
+    assert numbers(found.tables["steps"], *columns) == [(1, 2, 0.5, 0, 0.5, 0), (2, 4, 0, 0.5, 0, 0.5)]
+    assert found.values["mastered"] == pytest.approx(1 / 6)
+    assert found.values["majority_correct"] == pytest.approx(2 / 6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=20)
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, G)), min_size=1, max_size=12))
+def test_shares_sum_to_one(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]) -> None:
+    groups = [group(step, right) for step, right in rows]
+    classes = ("mastered", "majority_correct", "minority", "all_wrong")
+    found = find("composition", tmp_path_factory.mktemp("run"), groups)
+    assert sum(found.values[name] for name in classes) == pytest.approx(1)
+    assert all(sum(row[name] for name in classes) == pytest.approx(1) for row in found.tables["steps"])
+    found = find("histogram", tmp_path_factory.mktemp("run"), groups)
+    assert sum(row["share"] for row in found.tables["bins"]) == pytest.approx(1)
+    for step in {step for step, _ in rows}:
+        assert sum(row["share"] for row in found.tables["steps"] if row["step"] == step) == pytest.approx(1)
+
+
+def test_entropy(tmp_path: Path) -> None:
+    groups = [
+        group(1, 8, entropy=0.2, entropy_right=0.2),
+        group(1, 4, entropy=0.5, entropy_right=0.3, entropy_wrong=0.7),
+        group(2, 2, entropy=0.8, entropy_right=0.5, entropy_wrong=1.0),
+        group(2, 0, entropy=1.0, entropy_wrong=1.0),
+    ]
+    found = find("entropy", tmp_path, groups)
+    assert {name: found.values[name] for name in ("entropy", "right", "wrong", "wrong_minus_right")} == pytest.approx(
+        {"entropy": 0.625, "right": 1 / 3, "wrong": 0.9, "wrong_minus_right": 0.45}
+    )
+    first, second = found.tables["steps"]
+    assert (first["entropy"], first["mastered"], first["minority"]) == pytest.approx((0.35, 0.2, 0.5))
+    assert "all_wrong" not in first
+    assert second["all_wrong"] == 1
+    bins = {row["p"]: row for row in found.tables["accuracy"]}
+    assert numbers(found.tables["accuracy"], "p", "prompts") == [
+        ("0", 1),
+        ("(0, 0.25]", 1),
+        ("(0.25, 0.5]", 1),
+        ("(0.5, 0.75]", 0),
+        ("(0.75, 1)", 0),
+        ("1", 1),
+    ]
+    assert bins["(0, 0.25]"]["wrong"] == 1
+    assert "right" not in bins["0"]
+
+
+def test_without_entropies_nothing_is_said(tmp_path: Path) -> None:
+    assert find("entropy", tmp_path, [group(1, 8), group(2, 3)]).values == {}
+
+
+def test_sanity(tmp_path: Path) -> None:
+    metrics = [
+        {"sanity/truncated": 0.1, "sanity/duplicates": 0.2, "train/accuracy": 0.5},
+        {"sanity/truncated": 0.4, "sanity/logp_difference": 0.01},
+        {"sanity/truncated": 0.3, "sanity/duplicates": 0.3},
+    ]
+    found = find("sanity", tmp_path, metrics=metrics)
+    assert found.values["truncated"] == pytest.approx(0.8 / 3)
+    assert found.values["truncated_worst"] == 0.4
+    assert found.values["duplicates"] == 0.25
+    assert found.values["logp_difference"] == 0.01
+    assert found.values["warnings"] == 1
+    assert "train/accuracy" not in found.tables["steps"][0]
+    worst = [row["step"] for row in found.tables["worst"] if row["metric"] == "truncated"]
+    assert worst == [2, 3, 1]
+    (warned,) = found.tables["warnings"]
+    assert (warned["metric"], warned["first_step"], warned["steps"]) == ("sanity/truncated", 2, 2)

@@ -1,0 +1,156 @@
+"""The mastery probe on a policy whose accuracy on every prompt is known: nothing is trained, everything has a closed
+form. A prompt with accuracy p is picked with probability p^G, so re-rolls of what was picked score E[p^(G+1)] / E[p^G].
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from mcpo_cli import methods, probes
+from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.rerolls import Rerolls, Roll
+from mcpo_cli.benchmarks import Problem
+from mcpo_cli.config.schema import Probe, RunSpec, Train
+from mcpo_cli.probes import mastery
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import Journal
+
+G, STEPS, PROMPTS = 16, 60, 128
+SHARES = {0.0: 0.25, 0.3: 0.2, 0.7: 0.15, 0.9: 0.15, 0.97: 0.15, 1.0: 0.1}
+"""Share of the prompts by accuracy."""
+LOSS = {p: 0.06 * p if 0 < p < 1 else 0.0 for p in SHARES}
+"""What one update takes from the accuracy of a prompt that it is rolled again under."""
+
+
+def moment(power: int) -> float:
+    """E[p^power]."""
+    return sum(share * p**power for p, share in SHARES.items())
+
+
+SAME_POLICY = moment(G + 1) / moment(G)
+GAP = sum(share * p**G * LOSS[p] for p, share in SHARES.items()) / moment(G)
+
+
+class KnownPolicy:
+    """Rolls by coin: the text of a problem begins with its accuracy."""
+
+    def __init__(self, spec: RunSpec, run_dir: Path, seed: int = 0) -> None:
+        self.spec, self.rng = spec, np.random.default_rng(seed)
+        self.attempt = Attempt(run_dir, spec, 0)
+        self.rerolls = Rerolls(spec, Journal(run_dir), 0, [Problem(f"{p} panel {p}", "") for p in SHARES])
+
+    def step(self, step: int) -> dict[str, float]:
+        p_P = self.rng.choice(list(SHARES), PROMPTS, p=list(SHARES.values()))
+        right_PG = self.rng.random((PROMPTS, G)) < p_P[:, None]
+        problems = [Problem(f"{p} {step} {i}", "gold") for i, p in enumerate(p_P)]
+        zero_PG = torch.zeros(PROMPTS, G)
+        graded = Graded(problems, torch.from_numpy(right_PG), zero_PG, zero_PG, zero_PG, zero_PG[:, 0])
+        rolls = self.rerolls.due(step, graded)
+        rows, metrics = self.rerolls.record(step, rolls, [G] * len(rolls), [self.roll(step, roll) for roll in rolls])
+        self.attempt.journal.rows("rerolls", step, rows)
+        groups = [
+            {"step": step, "prompt": problem.text, "p": float(p), "mean_length": 1.0, "kept": True}
+            for problem, p in zip(problems, right_PG.mean(-1), strict=True)
+        ]
+        self.attempt.journal.rows("groups", step, groups)
+        return metrics
+
+    def roll(self, step: int, roll: Roll) -> int:
+        p = float(roll.problem.text.split()[0])
+        lost = LOSS[p] if roll.source == "mastered" and roll.origin < step else 0.0
+        return int(self.rng.binomial(G, p - lost))
+
+
+def run_spec(**probe: Any) -> RunSpec:
+    settings = Probe(**{"prompts": PROMPTS, "panel_every": 0, **probe})
+    return RunSpec(method=methods.get("dapo"), train=Train(rollouts=G, prompts=PROMPTS), probe=settings)
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[probes.Finding, list[dict[str, float]]]:
+    folder = tmp_path_factory.mktemp("known") / "run"
+    policy = KnownPolicy(run_spec(), folder)
+    metrics = [policy.step(step) for step in range(1, STEPS + 1)]
+    return mastery.measure(policy.spec, Journal(folder)), metrics
+
+
+def test_the_control_meets_its_closed_form_and_the_naive_estimate_is_off_by_the_selection(found: Any) -> None:
+    values = found[0].values
+    assert values["same_policy_low"] < SAME_POLICY < values["same_policy_high"]
+    assert values["accuracy_lag_1_low"] < SAME_POLICY - GAP < values["accuracy_lag_1_high"]
+    # Reading 1 - next-step accuracy as forgetting adds the selection, 1 - E[p^(G+1)] / E[p^G], to what was forgotten.
+    naive = 1 - values["accuracy_lag_1"]
+    half_width = (values["accuracy_lag_1_high"] - values["accuracy_lag_1_low"]) / 2
+    assert abs(naive - GAP - (1 - SAME_POLICY)) < half_width
+    assert naive - GAP > 2 * half_width
+
+
+def test_the_control_takes_the_bias_out_of_the_gap(found: Any) -> None:
+    values = found[0].values
+    assert values["gap_lag_1_low"] < GAP < values["gap_lag_1_high"]
+    assert values["gap_lag_1_high"] - values["gap_lag_1_low"] < GAP
+
+
+def test_without_an_update_there_is_no_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for p in LOSS:
+        monkeypatch.setitem(LOSS, p, 0.0)
+    policy = KnownPolicy(run_spec(), tmp_path / "run", seed=1)
+    for step in range(1, STEPS + 1):
+        policy.step(step)
+    values = mastery.measure(policy.spec, Journal(tmp_path / "run")).values
+    assert values["gap_lag_1_low"] < 0 < values["gap_lag_1_high"]
+    assert values["accuracy_lag_1_high"] < 0.995
+
+
+def test_the_selection_estimate_is_the_closed_form_of_a_choice_by_one_rollout_less(found: Any) -> None:
+    one_wrong = G * (moment(G - 1) - moment(G))
+    assert mastery.selection_estimate(moment(G), one_wrong, G) == pytest.approx(moment(G) / moment(G - 1))
+    assert found[0].values["selection_estimate"] == pytest.approx(moment(G) / moment(G - 1), abs=0.01)
+    assert mastery.selection_estimate(0.1, 0.2, 16) == pytest.approx(0.1 / (0.1 + 0.0125))
+    assert np.isnan(mastery.selection_estimate(0.0, 0.0, 16))
+
+
+def test_curves_of_the_run_and_of_the_probe_are_the_same(found: Any) -> None:
+    finding, metrics = found
+    for row, before, after in zip(finding.tables["steps"], metrics, metrics[1:], strict=False):
+        assert row["same_policy"] == pytest.approx(before["probe/accuracy_lag_0"])
+        assert row["accuracy_lag_1"] == pytest.approx(after["probe/accuracy_lag_1"])
+        assert row["gap_lag_1"] == pytest.approx(after["probe/gap_lag_1"])
+
+
+def test_a_cohort_is_rolled_at_its_lags_and_another_attempt_goes_on_with_it(tmp_path: Path) -> None:
+    spec = run_spec(every=2, prompts=3, lags=(0, 1, 3), panel_every=4)
+    policy = KnownPolicy(spec, tmp_path / "run")
+    for step in range(1, 6):
+        policy.step(step)
+    rows = Journal(tmp_path / "run").rerolls()
+    rolled = {(row["origin"], row["step"]) for row in rows if row["source"] == "mastered"}
+    assert rolled == {(2, 2), (2, 3), (2, 5), (4, 4), (4, 5)}
+    assert {row["step"] for row in rows if row["source"] == "panel"} == {1, 5}
+    assert sum(row["step"] == row["origin"] == 4 for row in rows) == 3
+    # Step 5 was lost: what is due then is due again, for the prompts that were picked at steps 2 and 4.
+    panel = [Problem("1.0 panel", "")]
+    again = Rerolls(spec, Journal(tmp_path / "run"), 4, panel)
+    none = Graded([], torch.zeros(0, G, dtype=torch.bool), *[torch.zeros(0, G)] * 3, torch.zeros(0))
+    due = again.due(5, none)
+    picked = {row["prompt"] for row in rows if row["step"] == row["origin"]}
+    assert {roll.problem.text for roll in due if roll.source == "mastered"} == picked
+    assert [roll.origin for roll in due] == [4, 4, 4, 2, 2, 2, 0]
+    # And step 4 was lost, too: a cohort that no checkpoint covers is picked anew.
+    assert {roll.origin for roll in Rerolls(spec, Journal(tmp_path / "run"), 3, panel).due(5, none)} == {2, 0}
+
+
+def test_prompts_that_come_back_are_counted_only_when_they_were_mastered(tmp_path: Path) -> None:
+    attempt = Attempt(tmp_path / "run", run_spec(), 0)
+    visits = {1: {"a": 1.0, "b": 0.5}, 2: {"c": 1.0}, 3: {"a": 0.75, "b": 1.0}, 4: {"b": 0.5, "a": 1.0}}
+    for step, seen in visits.items():
+        rows = [{"step": step, "prompt": name, "p": p, "mean_length": 1.0, "kept": True} for name, p in seen.items()]
+        attempt.journal.rows("groups", step, rows)
+    values = mastery.measure(run_spec(), Journal(tmp_path / "run")).values
+    # a was mastered at 1 and came back at 3 with .75; b was mastered at 3 and came back at 4 with .5.
+    assert values["returns"] == 2
+    assert values["return_accuracy"] == pytest.approx(0.625)
+    assert "same_policy" not in values

@@ -148,7 +148,7 @@ class Probe:
     panel: prompts of a fixed panel, the first ones of the training stream. panel_every: global steps from one roll of
     it to the next; 0 for none.
     gradients_every: global steps from one measurement of single prompts' gradients to the next, which costs backward
-    passes; 0 for none. gradient_prompts: of one measurement, at most.
+    passes; 0 for none, as with backend=verl, which measures none. gradient_prompts: of one measurement, at most.
     """
 
     every: int = identity(1, ge=0)

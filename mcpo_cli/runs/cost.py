@@ -5,6 +5,7 @@ Nothing here was measured. A token costs 2 operations a weight forward and 4 bac
 an H100 at the utilisations below.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,23 +66,33 @@ def basis(spec: RunSpec) -> str:
     """How the cost of `spec` was estimated, in words."""
     return (
         f"estimated, not measured: responses of {response_length(spec):,.0f} tokens on average; "
-        f"{SAMPLING_ROUNDS} batches sampled for one under dynamic sampling; 2 operations a weight and token to sample, "
+        f"{SAMPLING_ROUNDS} batches sampled for one under dynamic sampling; {rerolled(spec):,} prompts rolled again as "
+        "probes, every cohort full (probe.prompts); 2 operations a weight and token to sample, "
         f"{2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
         f"{SAMPLING_UTILISATION:.0%} while sampling and {TRAINING_UTILISATION:.0%} while training"
     )
 
 
 def of(spec: RunSpec) -> Cost:
-    """The cost of all global steps and evaluations of `spec`."""
+    """The cost of all global steps, rerolls and evaluations of `spec`."""
     train, prompt, response = spec.train, _prompt(spec), response_length(spec)
     batch = train.steps * train.prompts * train.rollouts
     rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
-    sampled, trained = (batch * rounds + evaluated) * response, batch * (prompt + response)
+    probed = rerolled(spec) * train.rollouts
+    sampled, trained = (batch * rounds + evaluated + probed) * response, batch * (prompt + response)
     operations = _operations(spec.model, context=prompt + response / 2)
     seconds = sampled * operations / SAMPLING_UTILISATION
     seconds += trained * operations * TRAINING_PASSES / TRAINING_UTILISATION
     return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec.model))
+
+
+def rerolled(spec: RunSpec) -> int:
+    """Prompts that a run rolls again, a group of rollouts each, if every cohort has as many as it may."""
+    probe, steps = spec.probe, spec.train.steps
+    cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0
+    panels = math.ceil(steps / probe.panel_every) if probe.panel_every else 0
+    return cohorts * min(probe.prompts, spec.train.prompts) + panels * probe.panel
 
 
 def parameters(model: Model) -> int:

@@ -69,15 +69,16 @@ class Estimator:
 
 
 def training_seconds(spec: RunSpec) -> float:
-    """The cost model of all global steps and evaluations: on GPUs see `cost`, else tokens, times a fixed cost and one
-    a parameter."""
+    """The cost model of all global steps, rerolls and evaluations: on GPUs see `cost`, else tokens, times a fixed cost
+    and one a parameter."""
     if on_gpus(spec):
         return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
     length = cost.response_length(spec)
     batch = spec.train.prompts * spec.train.rollouts * length
     rounds = cost.SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     evaluation = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples * length
-    return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + evaluation)
+    rerolls = cost.rerolled(spec) * spec.train.rollouts * length
+    return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + rerolls + evaluation)
 
 
 def warmup_seconds(spec: RunSpec) -> float:

@@ -3,11 +3,16 @@
 from pathlib import Path
 
 import pytest
+import torch
 
+from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import cost
 from mcpo_cli.runs.estimate import Estimator, training_seconds
+from mcpo_cli.runs.journal import Journal
 
 
 def spec(*overrides: str) -> RunSpec:
@@ -41,6 +46,38 @@ def test_dynamic_sampling_samples_more_and_trains_the_same() -> None:
     mcpo, dapo = cost.of(spec("method=mcpo")), cost.of(spec("method=dapo"))
     assert dapo.trained == mcpo.trained
     assert dapo.sampled > 2 * mcpo.sampled
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        (),
+        ("probe.every=1", "probe.lags=[0,1,5]"),
+        ("probe.every=3", "probe.prompts=5", "probe.lags=[0,4]", "probe.panel=7", "probe.panel_every=6"),
+        ("probe.prompts=40", "train.prompts=8", "train.mini_batch=8"),
+        ("probe.every=0", "probe.panel_every=4"),
+    ],
+)
+def test_prompts_rolled_again_are_those_that_are_due_while_all_are_mastered(
+    tmp_path: Path, overrides: tuple[str, ...]
+) -> None:
+    run = spec("train.steps=23", *overrides)
+    problems = [Problem(str(i), "") for i in range(run.train.prompts)]
+    right_PG = torch.ones(run.train.prompts, 2)
+    graded = Graded(problems, right_PG.bool(), right_PG, right_PG, right_PG.bool(), same_P=right_PG[:, 0])
+    rerolls, rolled = Rerolls(run, Journal(tmp_path), 0, problems[: run.probe.panel]), 0
+    for step in range(1, run.train.steps + 1):
+        due = rerolls.due(step, graded)
+        rolled += len(due)
+        rerolls.record(step, due, [2] * len(due), [2] * len(due))
+    assert cost.rerolled(run) == rolled
+
+
+def test_rerolls_are_sampled_and_not_trained() -> None:
+    rare, often = cost.of(spec("train.steps=10")), cost.of(spec("train.steps=10", "probe.every=1"))
+    assert often.trained == rare.trained
+    # Ten cohorts of 16 prompts in place of two, nine of them rolled once more in place of one.
+    assert often.sampled - rare.sampled == (19 - 3) * 16 * 16 * 5120
 
 
 def test_more_gpus_take_less_time_and_as_many_gpu_hours() -> None:

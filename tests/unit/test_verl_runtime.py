@@ -13,6 +13,7 @@ import pytest
 
 from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl.loss import merged
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
@@ -169,3 +170,10 @@ def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
     sealed(tmp_path, 3)
     written = json.loads((checkpoint.folder(tmp_path, 3) / "sealed.json").read_text())
     assert written == {"step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}
+
+
+def test_reports_of_the_loss_are_merged_a_mini_batch_at_a_time() -> None:
+    """Two mini-batches of four prompts, each in micro-batches and on ranks that report in any order."""
+    reports = [(5, [1.0, 2.0], [6]), (0, [3.0, 4.0], []), (7, [5.0, 6.0], [6, 7]), (3, [7.0, 8.0], [3])]
+    found = merged([{"group": group, "sums": {"x": pair}, "felt": felt} for group, pair, felt in reports], prompts=4)
+    assert [(sums.pairs, felt) for sums, felt in found] == [({"x": [10.0, 12.0]}, {3}), ({"x": [6.0, 8.0]}, {6, 7})]

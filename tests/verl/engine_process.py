@@ -67,8 +67,8 @@ def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any
     reports = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(reports, output["metrics"]["mcpo"])
     # As verl reports it: the mean over ranks of the losses that were multiplied by their number.
-    sums, felt = merged([report for of_rank in reports for report in of_rank])
-    return float(total) / len(reports), gradient, sums.means(), sorted(felt)
+    ((sums, felt),) = merged([report for of_rank in reports for report in of_rank], len(batch["responses"]))
+    return float(total) / len(reports), gradient, sums, sorted(felt)
 
 
 def main(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from mcpo_cli import benchmarks
+from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.policy import Policy
@@ -63,8 +64,8 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     return GradedBatch(rollouts, correct_PG, reward_PG, method.advantages(reward_PG, correct_PG))
 
 
-def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], dict[str, float], list[int]]:
-    """Loss, gradient by name, metrics and the prompts that felt the hinge, by the local backend."""
+def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], Sums, list[int]]:
+    """Loss, gradient by name, sums behind the metrics and the prompts that felt the hinge, by the local backend."""
     spec = load(["scale=smoke", "train.grad_clip=1e9"])[0]
     moved, batch, sums = policy(0.02), graded(rollouts, method), Sums()
     updater = Updater(moved, method, spec.train, spec.compute)
@@ -73,9 +74,15 @@ def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Te
     value = float(reduce(method.token_loss(tokens), tokens.mask_BT).detach())
     felt = updater._mini_batch(batch, everything, True, sums).nonzero().flatten().tolist()
     gradient = {name: p.grad for name, p in moved.model.named_parameters() if p.grad is not None}
-    metrics = sums.means()
-    metrics.pop("train/grad_norm")
-    return value, gradient, metrics, felt
+    # verl's trainer has these from elsewhere.
+    for name in ("train/grad_norm", "sanity/logp_difference"):
+        sums.pairs.pop(name)
+    return value, gradient, sums, felt
+
+
+def row(method: Method, sums: Sums, felt: list[int]) -> Any:
+    """What is recorded of the gradient step."""
+    return measure.mini_batch_row(1, 1, sums, method, ACCURACY.count(G), len(felt))
 
 
 def total(rollouts: Rollouts) -> MiniBatch:
@@ -150,20 +157,24 @@ def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: 
 def test_same_loss_gradient_and_metrics_as_the_local_backend(
     found: Any, rollouts: Rollouts, label: str, split: str
 ) -> None:
-    value, gradient, metrics, felt = local(rollouts, METHODS[label])
-    theirs, their_gradient, their_metrics, their_felt = found[label, split]
+    value, gradient, sums, felt = local(rollouts, METHODS[label])
+    theirs, their_gradient, their_sums, their_felt = found[label, split]
     assert theirs == pytest.approx(value, abs=1e-5)
     assert their_gradient.keys() == gradient.keys()
     for name, mine in gradient.items():
         assert float((their_gradient[name] - mine).norm()) <= 1e-4 * float(mine.norm()), name
     # The local backend leaves out sequences whose loss is zero, which count for nothing in these either.
-    assert their_metrics == pytest.approx(metrics, rel=1e-4)
+    assert their_sums.means() == pytest.approx(sums.means(), rel=1e-4)
     assert their_felt == felt
+    mine, yours = row(METHODS[label], sums, felt), row(METHODS[label], their_sums, their_felt)
+    assert yours.pop("d_counts", None) == mine.pop("d_counts", None)
+    assert yours == pytest.approx(mine, rel=1e-4)
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:
     """Otherwise the comparison says little."""
-    metrics, felt = local(rollouts, METHODS["mcpo, other options"])[2:]
+    sums, felt = local(rollouts, METHODS["mcpo, other options"])[2:]
+    metrics = sums.means()
     assert 0 < metrics["hinge/tokens_active"] < 1
     assert metrics["hinge/penalty"] > 0
     assert felt

@@ -87,6 +87,10 @@ def test_dapo_refills_its_batches(runs: Runs) -> None:
         assert all(0 < group["p"] < 1 for group in kept)
         assert row["metrics"]["sampling/prompts"] == len(groups)
         assert row["metrics"]["sampling/rounds"] == len(groups) / 8
+        # Only groups that the filter threw away are mastered; probes look at them all the same.
+        mastered = [group["prompt"] for group in groups if group["p"] == 1]
+        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
+        assert again == mastered[:16]
     # A filter that found nothing to throw away in two steps would have shown nothing.
     assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())
 

@@ -15,9 +15,13 @@ def test_vllm_follows_the_policy_through_updates(tmp_path: Path) -> None:
     result = runs("train", *TOY, "method=mcpo", "train.steps=3", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
     folder = runs.folder("mcpo")
-    steps = Journal(folder).steps()
+    journal = Journal(folder)
+    steps = journal.steps()
     assert [row["step"] for row in steps] == [1, 2, 3]
     # The first update has moved the weights by the second step.
     assert steps[0]["metrics"]["train/grad_norm"] > 0
     assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
+    # Probes sample beside training; that each request has a seed does not make the rollouts of a prompt the same.
+    assert {row["step"] for row in journal.rerolls()} == {1, 2, 3}
+    assert max(row["metrics"]["sanity/duplicates_excess"] for row in steps) < 0.02
     assert nobody_is_left(folder)

@@ -11,6 +11,7 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
 from mcpo_cli.backends.verl.overrides import AGENT
+from mcpo_cli.runs.seeds import stream
 
 
 @register(AGENT)
@@ -22,10 +23,16 @@ class OneTurn(AgentLoopBase):
         super().__init__(*args, hf_model_type=None, **options)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Sample one response to the prompt of `row`."""
+        """Sample one response to the prompt of `row`.
+
+        `row` has the prompt's `seed`, and its own `temperature` where it is not to be verl's choice.
+        """
         prompt_ids, start = self._prompt(row["raw_prompt"]), time.monotonic()
+        # Random numbers of its own: what else the engine has sampled, and samples beside it, does not shift them.
+        own = {"seed": stream(row["seed"], "rollout", row["session_id"])}
+        own |= {"temperature": row["temperature"]} if "temperature" in row else {}
         sampled = await self.server_manager.generate(
-            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params=sampling_params
+            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params=sampling_params | own
         )
         length = self.rollout_config.response_length
         response_ids, logps = sampled.token_ids[:length], sampled.log_probs

@@ -59,7 +59,7 @@ class Problems:
         """
         task, train = self.spec.task, self.spec.train
         every = self.loaded[task.data].problems
-        pool = [problem for problem in every if self.fits(self.prompt(problem))]
+        pool = [problem for problem in every if self.fits(turn(self.spec, problem))]
         if len(pool) < train.prompts:
             raise ConfigError(
                 f"{task.data}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
@@ -94,10 +94,22 @@ class Problems:
             for name, found in self.loaded.items()
         }
 
-    def prompt(self, problem: Problem) -> str:
-        """The user's turn for `problem`."""
-        is_math = self.spec.task.name == "math"
-        return render(self.spec.task.prompt, problem.text) if is_math else problem.text
+
+def turn(spec: RunSpec, problem: Problem) -> str:
+    """The user's turn for `problem`."""
+    return render(spec.task.prompt, problem.text) if spec.task.name == "math" else problem.text
+
+
+def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
+    """`problem` in verl's schema."""
+    grader = "math_verify" if spec.task.name == "math" else "exact"
+    return {
+        "data_source": source,
+        "prompt": [{"role": "user", "content": turn(spec, problem)}],
+        "ability": spec.task.name,
+        "reward_model": {"style": "rule", "ground_truth": problem.gold},
+        "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": grader},
+    }
 
 
 def stream_length(spec: RunSpec) -> int:
@@ -121,8 +133,8 @@ def write(problems: Problems, paths: Paths) -> None:
     )
     if problems.loaded:
         write_atomic(paths.run / SOURCES, json.dumps(problems.sources(), indent=2))
-    _write(paths.train, _rows(problems, "train", {name: stream}))
-    _write(paths.held_out, _rows(problems, "held_out", problems.held_out()))
+    _write(paths.train, _rows(spec, "train", {name: stream}))
+    _write(paths.held_out, _rows(spec, "held_out", problems.held_out()))
 
 
 def fits(spec: RunSpec, folder: Path) -> Fits:
@@ -164,17 +176,10 @@ def path(spec: RunSpec) -> Path | None:
     return Path(spec.task.data_path).expanduser() if spec.task.data_path else None
 
 
-def _rows(problems: Problems, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    grader = "math_verify" if problems.spec.task.name == "math" else "exact"
+def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for source, found in sources.items():
         for index, problem in enumerate(found):
-            yield {
-                "data_source": source,
-                "prompt": [{"role": "user", "content": problems.prompt(problem)}],
-                "ability": problems.spec.task.name,
-                "reward_model": {"style": "rule", "ground_truth": problem.gold},
-                "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": grader},
-            }
+            yield row(spec, source, split, index, problem)
 
 
 def _write(target: Path, rows: Iterator[dict[str, Any]]) -> None:

@@ -1,12 +1,13 @@
 """Prompt groups of a global step as they come out of verl's queue (TransferQueue)."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.benchmarks import Problem
@@ -24,12 +25,18 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Group:
-    """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included."""
+    """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included.
+
+    logp: log-probability of each whole rollout under the distribution that it was drawn from. entropy: of the policy,
+    nats, mean over its tokens; NaN where the trainer has not computed it.
+    """
 
     prompt: Prompt
     tokens: list[torch.Tensor]
     reward: list[float]
     verdicts: list[Verdict]
+    logp: list[float]
+    entropy: list[float]
 
     @property
     def ungraded(self) -> int:
@@ -46,9 +53,21 @@ def prompts(batch: Any, start: int) -> dict[str, Prompt]:
     """The prompts of one of verl's batches by id, counted from `start`."""
     rows = zip(batch["uid"], batch["extra_info"], batch["reward_model"], batch["data_source"], strict=True)
     return {
-        str(uid): Prompt(start + i, Problem(info["problem"], reward["ground_truth"]), str(source))
+        str(uid): Prompt(start + i, problem(info, reward), str(source))
         for i, (uid, info, reward, source) in enumerate(rows)
     }
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of `data.row` as verl's data set hands them out: a column a name."""
+    names = ("data_source", "reward_model", "extra_info")
+    found = {"raw_prompt": [row["prompt"] for row in rows], "index": [row["extra_info"]["index"] for row in rows]}
+    return {**found, **{name: [row[name] for row in rows] for name in names}}
+
+
+def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> Problem:
+    """The problem of a row, from the columns of the same names."""
+    return Problem(extra_info["problem"], reward_model["ground_truth"])
 
 
 def uid_of(key: str) -> str:
@@ -56,24 +75,55 @@ def uid_of(key: str) -> str:
     return key.split("_", 1)[0]
 
 
-def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> dict[str, Group]:
-    """The groups that `keys` name, in the order of their prompts."""
-    import transfer_queue as tq
+def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
+    """Where a trajectory stands among all of a step: the order of its prompt, and its number in the group."""
+    return known[uid_of(key)].order, int(key.split("_")[1])
 
-    ordered = sorted(keys, key=lambda key: (known[uid_of(key)].order, int(key.split("_")[1])))
-    data = tq.kv_batch_get(
-        keys=ordered, partition_id=partition, select_fields=["responses", "rm_scores", "extra_fields"]
-    )
-    scores, extras = data["rm_scores"].unbind(), list(data["extra_fields"])
+
+def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
+    """The groups that `keys` name, in the order of their prompts."""
+    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
+    data = _fetch(ordered, partition, *fields)
+    columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
     found: dict[str, Group] = {}
-    for key, tokens, score, extra in zip(ordered, data["responses"].unbind(), scores, extras, strict=True):
+    for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
         uid = uid_of(key)
-        group = found.setdefault(uid, Group(known[uid], [], [], []))
+        group = found.setdefault(uid, Group(known[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
         group.verdicts.append(Verdict(said["status"], detail=said["detail"]))
-    return found
+        group.logp.append(float(logp.double().sum()))
+        group.entropy.append(math.nan)
+    return list(found.values())
+
+
+def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
+    """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
+    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    data = _fetch(ordered, "train", "entropy")
+    means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
+    return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
+
+
+def logp_difference(keys: Sequence[str]) -> float:
+    """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
+    data = _fetch(keys, "train", "old_log_probs", "rollout_log_probs")
+    pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
+    return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
+    """By the order of their prompts."""
+    return sorted(groups, key=lambda group: group.prompt.order)
+
+
+def _fetch(keys: Sequence[str], partition: str, *fields: str) -> Any:
+    """These fields of the trajectories `keys`; only where verl runs is there a queue to import."""
+    import transfer_queue as tq
+
+    return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=list(fields))
 
 
 def check(groups: Sequence[Group]) -> None:
@@ -85,11 +135,15 @@ def check(groups: Sequence[Group]) -> None:
 
 def graded(groups: Sequence[Group], end_token: int) -> Graded:
     """The groups as tensors."""
+    # A number stands for each response: to compare thousands of long ones token by token takes a minute.
+    digest_PG = torch.tensor([[hash(tokens.numpy().tobytes()) for tokens in group.tokens] for group in groups])
     return Graded(
         problems=[group.prompt.problem for group in groups],
         correct_PG=torch.tensor([group.correct for group in groups]),
         reward_PG=torch.tensor([group.reward for group in groups], dtype=torch.float64),
         length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
         ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
-        same_P=torch.stack([equal_pairs(pad_sequence(group.tokens, True, padding_value=-1)) for group in groups]),
+        same_P=equal_pairs(digest_PG[..., None]),
+        entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
+        logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64),
     )

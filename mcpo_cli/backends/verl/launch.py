@@ -38,7 +38,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     folder = _model(spec, attempt, stop)
     start = attempt.status["start_step"]
-    paths = Paths(attempt.folder.parent, attempt.folder, str(folder), start, evaluate_first=start == 0)
+    paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
     data.write(data.Problems(spec, data.fits(spec, folder)), paths)
     checkpoint.choose(paths.checkpoints)

@@ -16,7 +16,7 @@ from mcpo_cli.methods import Method, MiniBatch, TokenBatch, reduce
 FACTS = "mcpo_facts"
 """The field with what a sequence has to know of its mini-batch, a row of `facts` each."""
 METRIC = "mcpo"
-"""What the loss reports: per micro-batch the pairs of `Sums`, and the groups that felt the hinge."""
+"""What the loss reports: per micro-batch a group of it, the pairs of `Sums`, and the groups that felt the hinge."""
 
 
 def facts(group: int, mastered: bool, total: MiniBatch) -> list[int]:
@@ -30,16 +30,19 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
     token_loss = method.token_loss(tokens)
     with torch.no_grad():
         sums = measure.ratios(tokens, method)
+        sums.merge(measure.policy_loss(token_loss, tokens))
+        # Over all micro-batches and ranks: once a mini-batch.
+        sums.add("train/policy_loss", 0.0, len(group_B) / tokens.total.sequences)
         felt: list[int] = []
         if method.anchors_mastered and tokens.total.mastered:
             measured, felt_B = measure.hinge(token_loss, tokens)
             sums.merge(measured)
+            sums.merge(measure.drift(tokens, method.drift_budget))
             sums.add("hinge/tokens_active", 0.0, (tokens.mask_BT & tokens.mastered_B[:, None]).sum())
-            # Over all micro-batches and ranks: once a mini-batch.
             sums.add("hinge/penalty", 0.0, tokens.mastered_B.sum() / tokens.total.mastered)
             felt = sorted(set(group_B[felt_B].tolist()))
     value = reduce(token_loss, tokens.mask_BT) * data["dp_size"]
-    return value, {METRIC: {"sums": sums.pairs, "felt": felt}}
+    return value, {METRIC: {"group": int(group_B[0]), "sums": sums.pairs, "felt": felt}}
 
 
 def token_batch(model_output: Any, data: Any) -> tuple[TokenBatch, Tensor]:
@@ -66,11 +69,12 @@ def token_batch(model_output: Any, data: Any) -> tuple[TokenBatch, Tensor]:
     return tokens, fact_BF[:, 0]
 
 
-def merged(reports: list[dict[str, Any]]) -> tuple[Sums, set[int]]:
-    """The reports of all micro-batches, ranks and mini-batches of a global step as one."""
-    sums, felt = Sums(), set[int]()
+def merged(reports: list[dict[str, Any]], prompts: int) -> list[tuple[Sums, set[int]]]:
+    """The reports of all micro-batches and ranks of a global step, as one a mini-batch of `prompts`, in order."""
+    found: dict[int, tuple[Sums, set[int]]] = {}
     for report in reports:
+        sums, felt = found.setdefault(report["group"] // prompts, (Sums(), set()))
         for name, (total, count) in report["sums"].items():
             sums.add(name, total, count)
         felt |= set(report["felt"])
-    return sums, felt
+    return [found[number] for number in sorted(found)]

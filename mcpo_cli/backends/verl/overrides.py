@@ -32,14 +32,13 @@ Table = dict[str, Value]
 class Paths:
     """Where one attempt finds and leaves things.
 
-    model: a Hugging Face folder, or in a dry run the name of a model of the hub. start_step: of the attempt.
-    evaluate_first: whether the held-out problems are still to be evaluated at `start_step`.
+    model: a Hugging Face folder, or in a dry run the name of a model of the hub.
+    evaluate_first: whether the base policy is still to be evaluated.
     """
 
     run: Path
     attempt: Path
     model: str
-    start_step: int = 0
     evaluate_first: bool = True
 
     @property
@@ -101,7 +100,7 @@ def table(spec: RunSpec, paths: Paths) -> Table:
         **_model(spec, paths),
         **_actor(spec),
         **_optimizer(spec),
-        **_rollout(spec, paths),
+        **_rollout(spec),
         **_reward(spec),
         **_algorithm(spec),
         **_trainer(spec, paths),
@@ -211,7 +210,7 @@ def _optimizer(spec: RunSpec) -> Table:
     }
 
 
-def _rollout(spec: RunSpec, paths: Paths) -> Table:
+def _rollout(spec: RunSpec) -> Table:
     """Sampling, for training and (`val_kwargs`) for evaluation."""
     train, cluster, on_gpu = spec.train, spec.cluster, _on_gpu(spec)
     return {
@@ -226,8 +225,8 @@ def _rollout(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.rollout.prompt_length": train.max_prompt,
         "actor_rollout_ref.rollout.response_length": train.max_response,
         "actor_rollout_ref.rollout.max_model_len": train.max_prompt + train.max_response,
-        # Counted from where the attempt starts: a resumed run must not draw the first step's numbers again.
-        "actor_rollout_ref.rollout.seed": _seed(spec, "rollout", paths.start_step),
+        # Of the engine; what it samples for us comes with seeds of its own (`agent.py`).
+        "actor_rollout_ref.rollout.seed": _seed(spec, "rollout"),
         "actor_rollout_ref.rollout.full_determinism": False,
         "actor_rollout_ref.rollout.val_kwargs.n": spec.eval.samples,
         "actor_rollout_ref.rollout.val_kwargs.temperature": spec.eval.temperature,
@@ -246,7 +245,8 @@ def _rollout(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.rollout.enforce_eager": not on_gpu,
         "actor_rollout_ref.rollout.free_cache_engine": on_gpu,
         "+actor_rollout_ref.rollout.enable_sleep_mode": on_gpu,
-        "actor_rollout_ref.rollout.enable_chunked_prefill": True,
+        # A prompt in two parts makes vLLM rewind its request's generator, which a processor's cannot.
+        "actor_rollout_ref.rollout.enable_chunked_prefill": on_gpu,
         "actor_rollout_ref.rollout.enable_prefix_caching": True,
         "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
         "actor_rollout_ref.rollout.max_num_seqs": 256,

@@ -6,22 +6,24 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.verl import groups
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import eval_steps
-from mcpo_cli.runs.journal import JournalWriter
+from mcpo_cli.runs.journal import JournalWriter, Kind
 from mcpo_cli.store.records import EvalRow, StepRow
 
-OURS = ("train/", "mastery/", "hinge/", "weight/", "sanity/")
+OURS = ("train/", "mastery/", "hinge/", "weight/", "probe/", "sanity/")
 PHASES = {
     "gen": "sample",
     "update_weights": "sample",
     "old_log_prob": "update",
     "adv": "update",
     "update_actor": "update",
+    "probe": "probe",
 }
 """verl's timers as the local backend's phases; what is left of the step is `record`."""
 
@@ -30,7 +32,7 @@ class Records:
     """Writes the journal of one attempt, from inside verl's trainer."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
-        self.spec = spec
+        self.spec, self.run_dir = spec, attempt_dir.parent
         self._journal = JournalWriter(attempt_dir)
         self._channel = Channel(attempt_dir)
         self._durable: int | None = None
@@ -64,7 +66,7 @@ class Records:
         Metrics of sampling are over all groups, but for `train/entropy`: verl computes entropies with the old
         log-probabilities, hence of the kept groups only; the others would cost a forward pass.
         """
-        everything = sorted([*kept, *discarded], key=lambda group: group.prompt.order)
+        everything = groups.in_order([*kept, *discarded])
         graded = groups.graded(everything, tokenizer.eos_token_id)
         orders = {group.prompt.order for group in kept}
         in_batch = {i for i, group in enumerate(everything) if group.prompt.order in orders}
@@ -75,7 +77,7 @@ class Records:
             self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         row = {
             **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
-            **measure.sampled(graded, metrics["train/entropy"]),
+            **measure.sampled(graded, _entropy(graded)),
             **measure.sanity(graded, reasons=self.spec.task.name == "math"),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
@@ -90,6 +92,11 @@ class Records:
             RunFailed: not one answer to a problem could be graded.
         """
         self._journal.rows("eval", step, [_eval_row(step, group) for group in found])
+
+    def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Rows that a step may have; before those of `step`, which say that it is over."""
+        if rows:
+            self._journal.rows(kind, step, rows)
 
     def close(self) -> None:
         """Flush to the disk itself."""
@@ -115,9 +122,18 @@ def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield name, float(value)
 
 
+def _entropy(graded: Graded) -> float:
+    """Mean over the tokens of the groups that are trained on: of the others verl computes none."""
+    assert graded.entropy_PG is not None
+    known_PG = ~graded.entropy_PG.isnan()
+    return float((graded.entropy_PG * graded.length_PG)[known_PG].sum() / graded.length_PG[known_PG].sum())
+
+
 def _seconds(timing: Mapping[str, float]) -> dict[str, float]:
-    seconds = dict.fromkeys(("sample", "update"), 0.0)
+    seconds = dict.fromkeys(("sample", "probe", "update"), 0.0)
     for name, value in timing.items():
         if phase := PHASES.get(name):
             seconds[phase] += value
+    # verl's timer runs until the rollout engine sleeps, and probes before that.
+    seconds["sample"] -= seconds["probe"]
     return {**seconds, "record": max(0.0, timing["step"] - sum(seconds.values()))}

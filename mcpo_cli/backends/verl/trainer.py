@@ -6,6 +6,7 @@ sampling, log-probabilities, the engine and the checkpoints are verl's.
 
 import time
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,16 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1 import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
+from verl.utils.debug import marked_timer
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
 from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.verl import checkpoint, groups, watch
+from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.verl import checkpoint, data, groups, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import FACTS, METRIC, facts, loss, merged
 from mcpo_cli.backends.verl.overrides import TRAINER
@@ -33,12 +37,17 @@ from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import MiniBatch
 from mcpo_cli.runs.attempts import eval_steps
-from mcpo_cli.runs.journal import read_json
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.seeds import Stream, stream
+from mcpo_cli.store.records import MiniBatchRow
 
 
 @register_trainer(TRAINER)
 class Trainer(PPOTrainerSync):
-    """One run. prompts: given out in this step. kept, discarded: groups in its batch, and those thrown away."""
+    """One run. prompts: given out in this step. kept, discarded: groups in its batch, and those thrown away.
+
+    probed: metrics of the step's probes. mini_batches: rows of its gradient steps.
+    """
 
     def __init__(self, config: Any) -> None:
         attempt = Path(config.mcpo.attempt)
@@ -49,6 +58,8 @@ class Trainer(PPOTrainerSync):
         self.prompts: dict[str, Prompt] = {}
         self.kept: list[Group] = []
         self.discarded: list[Group] = []
+        self.probed: dict[str, float] = {}
+        self.mini_batches: list[MiniBatchRow] = []
         super().__init__(config)
         self.records = Records(self.spec, attempt)
         self.curr_step_profile = False
@@ -76,6 +87,9 @@ class Trainer(PPOTrainerSync):
         if self.global_steps == 0:
             # verl's warm-up gives the first step rate 0, ours the first share of the full one.
             watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
+        rows = islice(iter(self.train_dataset), self.spec.probe.panel)
+        panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
+        self.rerolls = Rerolls(self.spec, Journal(self.records.run_dir), self.global_steps, panel)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """From the checkpoint's step to the last one; see `mcpo_cli.backends.local.train`, which reads the same.
@@ -111,9 +125,10 @@ class Trainer(PPOTrainerSync):
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        entropies = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["entropy"])
-        metrics["train/entropy"] = float(entropies["entropy"].values().mean())
+        metrics |= self.probed | {"sanity/logp_difference": groups.logp_difference(batch.keys)}
+        self.kept = groups.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
+        self.records.rows("mini_batches", self.global_steps, self.mini_batches)
         self.records.step(self.global_steps, self.kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
 
     def evaluate(self) -> None:
@@ -123,21 +138,54 @@ class Trainer(PPOTrainerSync):
             RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
         """
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
-        found: list[Group] = []
-        for rows in self.val_dataloader:
-            rows["uid"] = np.array([f"eval{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
-            known = groups.prompts(rows, 0)
-            batch = tu.get_tensordict(rows)
-            tu.assign_non_tensor_data(batch, "global_steps", self.global_steps)
-            tu.assign_non_tensor_data(batch, "validate", True)
-            tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
-            tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
-            self.agent_loop_manager.generate_sequences(batch)
-            done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
-            found += groups.read(done.keys, "val", known).values()
-            tq.kv_clear(keys=done.keys, partition_id="val")
+        (rows,) = self.val_dataloader  # in one batch
+        self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
+
+    def probe(self) -> dict[str, float]:
+        """Roll again what is due at this step, under the policy that has sampled its batch; returns metrics.
+
+        Raises:
+            RunFailed: a rollout or its grading raised an error.
+        """
+        graded = groups.graded(groups.in_order([*self.kept, *self.discarded]), self.tokenizer.eos_token_id)
+        rolls, found = self.rerolls.due(self.global_steps, graded), list[Group]()
+        if rolls:
+            rows = [data.row(self.spec, roll.source, "reroll", i, roll.problem) for i, roll in enumerate(rolls)]
+            # verl's name for the rollouts of a prompt that has a number of its own.
+            as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
+            found = self.roll(groups.columns(rows), "reroll", **as_in_training)
+        n_P, c_P = [len(group.verdicts) - group.ungraded for group in found], [sum(group.correct) for group in found]
+        again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
+        self.records.rows("rerolls", self.global_steps, again)
+        return metrics
+
+    def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
+        """A group of rollouts of each of `rows`, apart from training, from the stream `name` of random numbers.
+
+        settings: columns with one value, in place of how verl samples for evaluation.
+
+        Raises:
+            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
+        """
+        rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
+        known = groups.prompts(rows, 0)
+        batch = tu.get_tensordict(rows)
+        tu.assign_non_tensor(batch, global_steps=self.global_steps, validate=True, **settings)
+        self._seed(batch, name, 0)
+        tag = {"is_prompt": True, "status": "pending", "global_steps": self.global_steps}
+        tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
+        self.agent_loop_manager.generate_sequences(batch)
+        done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
+        found = groups.read(done.keys, "val", known)
+        tq.kv_clear(keys=done.keys, partition_id="val")
         groups.check(found)
-        self.records.evaluation(self.global_steps, found)
+        return found
+
+    def _seed(self, batch: Any, name: Stream, start: int) -> None:
+        """A seed for each prompt of `batch`, which `agent.py` reads: the step's prompts from place `start` on."""
+        places = range(start, start + len(batch))
+        seeds = [stream(self.spec.seed, name, self.global_steps, place) for place in places]
+        tu.assign_non_tensor(batch, seed=seeds)
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final.
@@ -163,12 +211,21 @@ class Trainer(PPOTrainerSync):
                 "or all wrong",
                 fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
             )
+        self._seed(batch, "rollout", len(self.prompts))
         self.prompts |= groups.prompts(batch, len(self.prompts))
         return super()._submit_batch_to_rollout(batch)
 
+    def on_sample_end(self) -> None:
+        """The batch is there, and the rollout engine still has the weights that sampled it."""
+        self.kept = groups.read(self.replay_buffer.partitions["train"], "train", self.prompts)
+        groups.check([*self.kept, *self.discarded])
+        with marked_timer("probe", self.timing_raw):
+            self.probed = self.probe()
+        super().on_sample_end()
+
     def _discard(self, uids: set[str]) -> None:
         keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]
-        self.discarded += groups.read(keys, "train", self.prompts).values()
+        self.discarded += groups.read(keys, "train", self.prompts)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
         """Whole groups to mini-batches in the order of the stream; each rank as many sequences, about as many tokens.
@@ -177,7 +234,7 @@ class Trainer(PPOTrainerSync):
         """
         ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
         tokens = [tag["seq_len"] for tag in batch.tags]
-        order = sorted(range(len(tokens)), key=lambda i: self.prompts[groups.uid_of(batch.keys[i])].order)
+        order = sorted(range(len(tokens)), key=lambda i: groups.place_of(batch.keys[i], self.prompts))
         size = self.spec.train.mini_batch * self.spec.train.rollouts
         shares: list[list[int]] = [[] for _ in range(ranks)]
         for start in range(0, len(order), size):
@@ -189,27 +246,19 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Advantages of whole groups, and what each sequence has to know of its mini-batch.
-
-        Raises:
-            RunFailed: too many answers of the step could not be graded; nothing is learned from such a batch.
-        """
-        found = groups.read(batch.keys, batch.partition_id, self.prompts)
-        self.kept = list(found.values())
-        groups.check([*self.kept, *self.discarded])
+        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
         batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
         advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
         metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))
-        place = {uid: i for i, uid in enumerate(found)}
+        place = {group.prompt.order: i for i, group in enumerate(self.kept)}
         mastered_P = batch_graded.correct_PG.all(-1)
-        self.mastered = int(mastered_P.sum())
-        totals = self._totals(mastered_P, batch_graded.length_PG)
+        self.totals = self._totals(mastered_P, batch_graded.length_PG)
         values, rows = [], []
         for key in batch.keys:
-            uid, rollout = groups.uid_of(key), int(key.split("_")[1])
-            i = place[uid]
+            order, rollout = groups.place_of(key, self.prompts)
+            i = place[order]
             values.append(advantage_PG[i, rollout].float().expand(int(batch_graded.length_PG[i, rollout])).clone())
-            rows.append(facts(i, bool(mastered_P[i]), totals[i // self.spec.train.mini_batch]))
+            rows.append(facts(i, bool(mastered_P[i]), self.totals[i // self.spec.train.mini_batch]))
         nested = torch.nested.as_nested_tensor(values, layout=torch.jagged)
         fields = {"advantages": nested, "returns": nested.clone(), FACTS: torch.tensor(rows)}
         return tq.kv_batch_put(
@@ -240,9 +289,7 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        sums, felt = merged(output.pop(METRIC))
-        sums.add("hinge/prompts_felt", len(felt), self.mastered if self.spec.method.anchors_mastered else 0)
-        metrics.update(sums.means())
+        metrics.update(self._gradient_steps(output.pop(METRIC)))
         warm = min(1.0, self.global_steps / train.lr_warmup_steps) if train.lr_warmup_steps else 1.0
         metrics["train/lr"] = train.lr * warm
         metrics["train/grad_norm"] = float(np.mean(output["grad_norm"]))
@@ -250,3 +297,16 @@ class Trainer(PPOTrainerSync):
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))
         return batch
+
+    def _gradient_steps(self, reports: list[dict[str, Any]]) -> dict[str, float]:
+        """Keep a row of each gradient step; returns the metrics of all."""
+        method, train, sums = self.spec.method, self.spec.train, Sums()
+        self.mini_batches = []
+        parts = zip(merged(reports, train.mini_batch), self.totals, strict=True)
+        for number, ((own, felt), total) in enumerate(parts, 1):
+            mastered = total.mastered // train.rollouts
+            row = measure.mini_batch_row(self.global_steps, number, own, method, mastered, len(felt))
+            self.mini_batches.append(row)
+            sums.merge(own)
+            sums.add("hinge/prompts_felt", len(felt), mastered if method.anchors_mastered else 0)
+        return sums.means()

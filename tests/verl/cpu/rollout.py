@@ -6,25 +6,28 @@ from typing import Any
 
 import ray
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LogitsProcessorList
 from verl.plugin.platform import get_platform
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
+from mcpo_cli.evaluation.engines.base import Request, Sampling
+from mcpo_cli.evaluation.engines.hf import Seeded
+
 GATHER_SECONDS = 0.02
 """How long a request waits for others to be sampled with."""
-Request = tuple[list[int], dict[str, Any], "asyncio.Future[TokenOutput]"]
+Waiting = tuple[list[int], dict[str, Any], "asyncio.Future[TokenOutput]"]
 
 
 class Server:
     """The actor that holds the weights. Sampling parameters are those of verl's agent loop."""
 
-    def __init__(self, path: str, prompt_length: int, response_length: int, seed: int) -> None:
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+    def __init__(self, path: str, response_length: int) -> None:
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(self.device).eval()
-        self.length, self.seed, self.global_steps = response_length, seed, 0
-        self.waiting: list[Request] = []
+        self.length, self.global_steps = response_length, 0
+        self.waiting: list[Waiting] = []
         self.loop: asyncio.Task[None] | None = None
 
     async def generate(
@@ -45,7 +48,8 @@ class Server:
             batch = [request for request in self.waiting if request[1]["temperature"] == temperature]
             self.waiting = [request for request in self.waiting if request[1]["temperature"] != temperature]
             try:
-                outputs = await asyncio.to_thread(self._sample, [prompt for prompt, _, _ in batch], temperature)
+                seeds = tuple(request[1]["seed"] for request in batch)
+                outputs = await asyncio.to_thread(self._sample, [prompt for prompt, _, _ in batch], seeds, temperature)
             except Exception as error:
                 for _, _, future in batch:
                     future.set_exception(error)
@@ -54,23 +58,23 @@ class Server:
                 future.set_result(output)
 
     @torch.no_grad()
-    def _sample(self, prompts: list[list[int]], temperature: float) -> list[TokenOutput]:
+    def _sample(self, prompts: list[list[int]], seeds: tuple[int, ...], temperature: float) -> list[TokenOutput]:
         eos, longest = self.model.config.eos_token_id, max(map(len, prompts))
         ids = torch.tensor([[eos] * (longest - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
+        sampling = Sampling(temperature=temperature, top_p=1.0, max_tokens=self.length, stop_ids=(eos,))
+        seeded = Seeded(Request("", tuple(ids[0].tolist()), seeds), sampling, self.length, self.device)
         drawn = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
-            do_sample=temperature > 0,
-            temperature=temperature or None,
-            top_k=0,
-            top_p=1.0,
+            do_sample=False,
+            logits_processor=LogitsProcessorList([seeded]),
             max_new_tokens=self.length,
             pad_token_id=eos,
             return_dict_in_generate=True,
             output_logits=True,
         )
-        logp_BTV = (torch.stack(drawn.logits, dim=1) / (temperature or 1.0)).log_softmax(-1)
+        logp_BTV = (torch.stack(drawn.logits, dim=1) / temperature).log_softmax(-1)
         token_BT = drawn.sequences[:, longest:]
         logp_BT = logp_BTV.gather(-1, token_BT[..., None]).squeeze(-1)
         outputs = []
@@ -81,13 +85,12 @@ class Server:
         return outputs
 
     async def update_weights(self, weights: dict[str, torch.Tensor], global_steps: int | None) -> None:
-        """Take the policy's weights; the random numbers of a step are a function of seed and step."""
+        """Take the policy's weights."""
         missing, unknown = self.model.load_state_dict(weights, strict=False)
         # Tied weights come once.
         if unknown or set(missing) - {"lm_head.weight"}:
             raise ValueError(f"weights do not fit: missing {missing}, unknown {unknown}")
         self.global_steps = global_steps or 0
-        torch.manual_seed(self.seed * 1_000_003 + self.global_steps)
 
     async def sleep(self) -> None:
         """Nothing is given back."""
@@ -106,8 +109,7 @@ class Replica(RolloutReplica):
             max_concurrency=self.max_concurrency,
             runtime_env={"env_vars": environment},
         )
-        path, config = self.model_config.path, self.config
-        handle = server.remote(path, config.prompt_length, config.response_length, config.seed + self.replica_rank)
+        handle = server.remote(self.model_config.path, self.config.response_length)
         self.servers, self._server_handle, self._server_address = [handle], handle, f"replica-{self.replica_rank}"
 
 

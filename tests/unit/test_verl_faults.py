@@ -47,8 +47,8 @@ def group(order: int, *statuses: Status) -> Group:
     tokens = torch.tensor([TOKENIZER.convert_tokens_to_ids("3"), TOKENIZER.eos_token_id])
     verdicts = [Verdict(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
     reward = [float(status == "correct") for status in statuses]
-    prompt, G = Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3"), len(statuses)
-    return Group(prompt, [tokens] * G, reward, verdicts, logp=[-1.0] * G, entropy=[0.5] * G)
+    n, prompt = len(statuses), Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3")
+    return Group(prompt, [tokens] * n, reward, verdicts, logp=[-1.0] * n, entropy=[0.5] * n)
 
 
 def rows(folder: Path, kind: str, step: int) -> list[dict[str, object]]:
@@ -64,7 +64,7 @@ def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run() -> Non
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
     kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
-    records.step(1, kept, thrown, {"train/entropy": 1.0}, {"step": 1.0}, TOKENIZER)
+    records.step(1, kept, thrown, {}, {"step": 1.0}, TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     assert row["metrics"]["grading/infra_errors"] == 3 / 6
     assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)
@@ -163,6 +163,11 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
             "ray.exceptions.AuthenticationError: RPC error: InvalidAuthToken: Authentication token is missing or wrong",
             "asks for a token",
             "RAY_AUTH_MODE=token",
+        ),
+        (
+            "mcpo_cli.errors.RunFailed: a process of verl died: the one that samples (Ray does not say why)",
+            "for want of memory",
+            "if it was memory: lower cluster.max_tokens_per_gpu",
         ),
     ],
 )

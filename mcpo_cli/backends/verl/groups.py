@@ -82,11 +82,9 @@ def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
     """The groups that `keys` name, in the order of their prompts."""
-    import transfer_queue as tq
-
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
-    data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
+    data = _fetch(ordered, partition, *fields)
     columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
     found: dict[str, Group] = {}
     for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
@@ -103,19 +101,15 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
 
 def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
     """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
-    import transfer_queue as tq
-
     ordered = sorted(keys, key=lambda key: place_of(key, known))
-    data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
+    data = _fetch(ordered, "train", "entropy")
     means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
     return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
 
 
 def logp_difference(keys: Sequence[str]) -> float:
     """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
-    import transfer_queue as tq
-
-    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
+    data = _fetch(keys, "train", "old_log_probs", "rollout_log_probs")
     pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
     return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
 
@@ -123,6 +117,13 @@ def logp_difference(keys: Sequence[str]) -> float:
 def in_order(groups: Iterable[Group]) -> list[Group]:
     """By the order of their prompts."""
     return sorted(groups, key=lambda group: group.prompt.order)
+
+
+def _fetch(keys: Sequence[str], partition: str, *fields: str) -> Any:
+    """These fields of the trajectories `keys`; only where verl runs is there a queue to import."""
+    import transfer_queue as tq
+
+    return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=list(fields))
 
 
 def check(groups: Sequence[Group]) -> None:

@@ -1,5 +1,7 @@
 """What goes wrong in a run of verl, as far as it can be seen without verl: no verdict, no memory, no disk, no time."""
 
+import dataclasses
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,7 +49,7 @@ def group(order: int, *statuses: Status) -> Group:
     tokens = torch.tensor([TOKENIZER.convert_tokens_to_ids("3"), TOKENIZER.eos_token_id])
     verdicts = [Verdict(status, detail=f"{status} {order}.{i}") for i, status in enumerate(statuses)]
     reward = [float(status == "correct") for status in statuses]
-    n, prompt = len(statuses), Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3")
+    prompt, n = Prompt(order, Problem(f"1 + {order} _ =", "3"), "k2-3"), len(statuses)
     return Group(prompt, [tokens] * n, reward, verdicts, logp=[-1.0] * n, entropy=[0.5] * n)
 
 
@@ -59,6 +61,23 @@ def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run() -> Non
     groups.check([group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
     with pytest.raises(RunFailed, match=r"4 of 6 answers could not be graded.*infra_error 0\.1"):
         groups.check([group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
+
+
+def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: RunSpec, tmp_path: Path) -> None:
+    thrown = dataclasses.replace(group(1, "correct", "correct"), entropy=[math.nan, math.nan])
+    timing = {"gen": 5.0, "probe": 2.0, "update_actor": 1.0, "step": 7.0}
+    Records(spec, tmp_path).step(
+        1, [group(0, "wrong", "correct")], [thrown], {"probe/rollouts": 8.0}, timing, TOKENIZER
+    )
+    (row,) = read_lines(tmp_path / "metrics.jsonl")
+    seconds = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}
+    assert seconds == {"sample": 3.0, "probe": 2.0, "update": 1.0, "record": 1.0}
+    assert row["metrics"]["train/entropy"] == 0.5
+    assert row["metrics"]["probe/rollouts"] == 8.0
+    kept, discarded = rows(tmp_path, "groups", 1)
+    assert (kept["entropy"], kept["entropy_right"], kept["entropy_wrong"]) == (0.5, 0.5, 0.5)
+    assert not {"entropy", "entropy_right", "entropy_wrong"} & discarded.keys()
+    assert (kept["duplicates"], row["metrics"]["sanity/duplicates_expected"]) == (1.0, pytest.approx(math.exp(-1)))
 
 
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
-"""Prompt groups of a global step as they come out of verl's queue (TransferQueue)."""
+"""Prompt groups of a global step, in verl's columns and as the tensors that metrics are computed from."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -44,6 +42,11 @@ class Group:
         return sum(verdict.status == "infra_error" for verdict in self.verdicts)
 
     @property
+    def answers(self) -> int:
+        """Rollouts that were graded."""
+        return len(self.verdicts) - self.ungraded
+
+    @property
     def correct(self) -> list[bool]:
         """Those that were graded as correct; in training one that was not graded counts as wrong."""
         return [verdict.status == "correct" for verdict in self.verdicts]
@@ -80,50 +83,9 @@ def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
     return known[uid_of(key)].order, int(key.split("_")[1])
 
 
-def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
-    """The groups that `keys` name, in the order of their prompts."""
-    ordered = sorted(keys, key=lambda key: place_of(key, known))
-    fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
-    data = _fetch(ordered, partition, *fields)
-    columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
-    found: dict[str, Group] = {}
-    for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
-        uid = uid_of(key)
-        group = found.setdefault(uid, Group(known[uid], [], [], [], [], []))
-        group.tokens.append(tokens)
-        group.reward.append(float(score.sum()))
-        said = getattr(extra, "data", extra)["reward_extra_info"]
-        group.verdicts.append(Verdict(said["status"], detail=said["detail"]))
-        group.logp.append(float(logp.double().sum()))
-        group.entropy.append(math.nan)
-    return list(found.values())
-
-
-def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
-    """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
-    ordered = sorted(keys, key=lambda key: place_of(key, known))
-    data = _fetch(ordered, "train", "entropy")
-    means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
-    return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
-
-
-def logp_difference(keys: Sequence[str]) -> float:
-    """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
-    data = _fetch(keys, "train", "old_log_probs", "rollout_log_probs")
-    pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
-    return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())
-
-
 def in_order(groups: Iterable[Group]) -> list[Group]:
     """By the order of their prompts."""
     return sorted(groups, key=lambda group: group.prompt.order)
-
-
-def _fetch(keys: Sequence[str], partition: str, *fields: str) -> Any:
-    """These fields of the trajectories `keys`; only where verl runs is there a queue to import."""
-    import transfer_queue as tq
-
-    return tq.kv_batch_get(keys=keys, partition_id=partition, select_fields=list(fields))
 
 
 def check(groups: Sequence[Group]) -> None:

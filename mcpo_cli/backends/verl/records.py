@@ -104,7 +104,7 @@ class Records:
 
 
 def _eval_row(step: int, group: Group) -> EvalRow:
-    problem, n = group.prompt.problem.text, len(group.verdicts) - group.ungraded
+    problem, n = group.prompt.problem.text, group.answers
     if n == 0:
         raise RunFailed(f"no answer to this problem could be graded ({group.verdicts[0].detail}): {problem[:200]}")
     row = EvalRow(step=step, tier=group.prompt.tier, problem=problem, n=n, c=sum(group.correct))

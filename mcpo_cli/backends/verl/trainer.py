@@ -27,7 +27,7 @@ from verl.utils.skip import SkipManager
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.backends.verl import checkpoint, data, groups, watch
+from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import FACTS, METRIC, facts, loss, merged
 from mcpo_cli.backends.verl.overrides import TRAINER
@@ -125,8 +125,8 @@ class Trainer(PPOTrainerSync):
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        metrics |= self.probed | {"sanity/logp_difference": groups.logp_difference(batch.keys)}
-        self.kept = groups.with_entropy(self.kept, batch.keys, self.prompts)
+        metrics |= self.probed | {"sanity/logp_difference": queue.logp_difference(batch.keys)}
+        self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
         self.records.rows("mini_batches", self.global_steps, self.mini_batches)
         self.records.step(self.global_steps, self.kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
@@ -154,7 +154,7 @@ class Trainer(PPOTrainerSync):
             # verl's name for the rollouts of a prompt that has a number of its own.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
             found = self.roll(groups.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [len(group.verdicts) - group.ungraded for group in found], [sum(group.correct) for group in found]
+        n_P, c_P = [group.answers for group in found], [sum(group.correct) for group in found]
         again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
         self.records.rows("rerolls", self.global_steps, again)
         return metrics
@@ -176,7 +176,7 @@ class Trainer(PPOTrainerSync):
         tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
         self.agent_loop_manager.generate_sequences(batch)
         done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
-        found = groups.read(done.keys, "val", known)
+        found = queue.read(done.keys, "val", known)
         tq.kv_clear(keys=done.keys, partition_id="val")
         groups.check(found)
         return found
@@ -217,7 +217,7 @@ class Trainer(PPOTrainerSync):
 
     def on_sample_end(self) -> None:
         """The batch is there, and the rollout engine still has the weights that sampled it."""
-        self.kept = groups.read(self.replay_buffer.partitions["train"], "train", self.prompts)
+        self.kept = queue.read(self.replay_buffer.partitions["train"], "train", self.prompts)
         groups.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
             self.probed = self.probe()
@@ -225,7 +225,7 @@ class Trainer(PPOTrainerSync):
 
     def _discard(self, uids: set[str]) -> None:
         keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]
-        self.discarded += groups.read(keys, "train", self.prompts)
+        self.discarded += queue.read(keys, "train", self.prompts)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
         """Whole groups to mini-batches in the order of the stream; each rank as many sequences, about as many tokens.

@@ -183,6 +183,11 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
             "asks for a token",
             "RAY_AUTH_MODE=token",
         ),
+        (
+            "mcpo_cli.errors.RunFailed: a process of verl died: the one that samples (Ray does not say why)",
+            "for want of memory",
+            "if it was memory: lower cluster.max_tokens_per_gpu",
+        ),
     ],
 )
 def test_a_known_fault_is_named_with_what_avoids_it(line: str, names: str, lower: str, tmp_path: Path) -> None:

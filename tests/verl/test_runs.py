@@ -154,6 +154,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     said, _ = second.communicate(timeout=120)
     assert second.returncode == 1
     assert "died" in said
+    assert "if it was memory: lower cluster.max_tokens_per_gpu" in said
     assert str(folder / "attempt_2" / "verl.log") in said
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)

@@ -59,10 +59,10 @@ CAUSES = (
         "the Ray cluster asks for a token",
         "RAY_AUTH_MODE=token in the environment, and the cluster's token in ~/.ray/auth_token or RAY_AUTH_TOKEN",
     ),
-    # Ray says so of every process that ends without a word: a guess, so it comes last.
+    # Ray says the first of every process that ends without a word, our watch the second: a guess, so it comes last.
     Cause(
-        re.compile("killed by the OOM killer"),
-        "a process ended without a word; most often the kernel did that because memory ran out (dmesg says so)",
+        re.compile("killed by the OOM killer|a process of verl died: "),
+        "a process ended without a word, as where the kernel kills it for want of memory (dmesg says so)",
         "if it was memory: lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false",
     ),
 )

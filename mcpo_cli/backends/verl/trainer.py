@@ -139,9 +139,7 @@ class Trainer(PPOTrainerSync):
         """
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
-        found = self.roll(rows, "eval")
-        groups.check(found)
-        self.records.evaluation(self.global_steps, found)
+        self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
 
     def probe(self) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that has sampled its batch; returns metrics.
@@ -165,6 +163,9 @@ class Trainer(PPOTrainerSync):
         """A group of rollouts of each of `rows`, apart from training, from the stream `name` of random numbers.
 
         settings: columns with one value, in place of how verl samples for evaluation.
+
+        Raises:
+            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
         """
         rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
         known = groups.prompts(rows, 0)
@@ -177,6 +178,7 @@ class Trainer(PPOTrainerSync):
         done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
         found = queue.read(done.keys, "val", known)
         tq.kv_clear(keys=done.keys, partition_id="val")
+        groups.check(found)
         return found
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
@@ -216,6 +218,7 @@ class Trainer(PPOTrainerSync):
     def on_sample_end(self) -> None:
         """The batch is there, and the rollout engine still has the weights that sampled it."""
         self.kept = queue.read(self.replay_buffer.partitions["train"], "train", self.prompts)
+        groups.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
             self.probed = self.probe()
         super().on_sample_end()
@@ -243,12 +246,7 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Advantages of whole groups, and what each sequence has to know of its mini-batch.
-
-        Raises:
-            RunFailed: too many answers of the step could not be graded; nothing is learned from such a batch.
-        """
-        groups.check([*self.kept, *self.discarded])
+        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
         batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
         advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
         metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))

@@ -40,7 +40,7 @@ test-vllm: setup-vllm ## Tests against a real vLLM, alone and under verl
 
 setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl on a processor (2 GB)
 
-test-verl: setup-verl ## Tests of real runs of verl, on a processor (20 minutes)
+test-verl: setup-verl ## Tests of real runs of verl, on a processor (half an hour)
 	$(VERL)/bin/pytest -m verl tests/verl $(ARGS)
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO) and print it

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 from scipy import special
 
@@ -14,6 +15,10 @@ from mcpo_cli.analysis.stats import Floats, Interval, t_interval
 
 SHIFTS = np.arange(-70, 71) * (math.log(4) / 70)
 """The values of log c that are tried: c from 1/4 to 4, 1 among them."""
+DEGREE = 3
+"""Of the polynomial that a learning curve is smoothed by."""
+FLAT = 1e-12
+"""Mean squared differences below this are rounding."""
 TIMES = np.linspace(0, 1, 100)
 """Where two curves are compared, as shares of the time for which both were observed."""
 
@@ -108,9 +113,10 @@ def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | F
     """The c with which arm(t) is about baseline(c t), between 1/4 and 4: below 1 the arm learns more slowly.
 
     For each seed c minimises the mean squared difference of arm(u / sqrt(c)) and baseline(u sqrt(c)) over the u at
-    which both were observed, straight lines between the points. Stretching both curves alike makes it antisymmetric
-    (exchanging the two gives 1/c); averaging over u that lie closer than the points keeps the smoothing that lines
-    between noisy points bring the same for every c. A t-interval over seeds in log c.
+    which both were observed, each curve a cubic fitted to its points. Arms that train on the same prompts share much
+    of their noise from step to step: matched point by point, that noise fits best at c = 1 whatever the curves do
+    (coverage .13 to .25 at c = .8 and 1.3 with 20 points), and the cubics keep little of it (.91 to .96). Stretching
+    both curves alike makes c antisymmetric: exchanging the two gives 1/c. A t-interval over seeds in log c.
 
     Args:
         baseline_ST, arm_ST: a row a seed, the same seeds in the same order, a column a point of time.
@@ -141,11 +147,11 @@ def _log_factor(baseline_T: Floats, arm_T: Floats, step_T: Floats) -> float:
     """log c of one seed: the best of SHIFTS, refined by a parabola; NaN if it is the first or the last."""
     up_H1, down_H1 = np.exp(SHIFTS / 2)[:, None], np.exp(-SHIFTS / 2)[:, None]
     time_HU = step_T[-1] * np.minimum(up_H1, down_H1) * TIMES
-    arm_HU = np.interp(time_HU * down_H1, step_T, arm_T)
-    baseline_HU = np.interp(time_HU * up_H1, step_T, baseline_T)
-    error_H = ((arm_HU - baseline_HU) ** 2).mean(-1)
+    baseline, arm = (Polynomial.fit(step_T, curve_T, DEGREE) for curve_T in (baseline_T, arm_T))
+    error_H = ((arm(time_HU * down_H1) - baseline(time_HU * up_H1)) ** 2).mean(-1)
     best = int(error_H.argmin())
-    if best in (0, SHIFTS.size - 1):
+    # Two flat curves agree at every c, up to rounding.
+    if best in (0, SHIFTS.size - 1) or error_H.max() < FLAT:
         return math.nan
     before, here, after = error_H[best - 1 : best + 2]
     return float(SHIFTS[best] + (SHIFTS[1] - SHIFTS[0]) / 2 * (before - after) / (before - 2 * here + after))

@@ -83,10 +83,10 @@ def probe(
     if as_json:
         console.print_json(document)
         return
-    columns = ["regime", "model", "arm"]
-    rows = [[*(row[column] for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
+    columns = ["regime", "model", "arm", "seeds"]
+    rows = [[*(str(row[column]) for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
     console.print_table([*columns, *chosen.shows], rows)
-    console.talk(f"{chosen.question} Means over seeds ± half a 95 % interval. All of it: --json")
+    console.talk(f"{chosen.question} ± half a 95 % interval over seeds; one seed: [its own]. All of it: --json")
 
 
 def _list(*, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """A probe over several runs: what it finds of each, and by arm over the seeds."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +50,9 @@ def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
 def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row an arm of each regime and model: the probe's main values, mean over seeds with a t-interval.
 
-    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. No bounds for one seed; a value that
-    no run of the arm has is left out, and `x_seeds` says where fewer have it.
+    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. One seed has no such bounds, and
+    `x_run_low`, `x_run_high` where the finding has an interval of its own. A value that no run of the arm has is left
+    out, and `x_seeds` says where fewer have it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
@@ -60,30 +61,38 @@ def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     for (regime, model, arm), members in groups.items():
         row: dict[str, Any] = {"regime": regime, "model": model, "arm": arm, "seeds": len(members)}
         for name in probe.shows:
-            found = [one.finding.values[name] for one in members if name in one.finding.values]
+            found = [one.finding.values for one in members if name in one.finding.values]
             row |= _mean(name, found, len(members))
         table.append(row)
     return table
 
 
-def _mean(name: str, values: Sequence[float], members: int) -> dict[str, Any]:
-    if not values:
+def _mean(name: str, found: Sequence[Mapping[str, float]], members: int) -> dict[str, Any]:
+    if not found:
         return {}
-    interval = stats.t_interval(values)
-    bounds = {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval.n > 1 else {}
-    return {name: interval.mean, **bounds, **({f"{name}_seeds": len(values)} if len(values) < members else {})}
+    interval = stats.t_interval([values[name] for values in found])
+    row: dict[str, Any] = {name: interval.mean}
+    if interval.n > 1:
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
+    elif f"{name}_low" in found[0]:
+        row |= {f"{name}_run_low": found[0][f"{name}_low"], f"{name}_run_high": found[0][f"{name}_high"]}
+    return row | ({f"{name}_seeds": len(found)} if len(found) < members else {})
 
 
 def shown(row: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """The values `names` of one row of `arms`, as text: mean and half-width, `n=1` for one seed."""
+    """The values `names` of one row of `arms`, as text: mean ± half-width over seeds; of one run, with its bounds."""
     return [_text(row, name) for name in names]
 
 
 def _text(row: dict[str, Any], name: str) -> str:
     if name not in row:
         return "-"
-    mean = f"{row[name]:.4f}" if abs(row[name]) < 10 else f"{row[name]:.0f}"
-    if f"{name}_low" not in row:
-        return f"{mean} (n=1)"
-    half = (row[f"{name}_high"] - row[f"{name}_low"]) / 2
-    return f"{mean} ± {half:.4f}" if half < 10 else f"{mean} ± {half:.0f}"
+    if f"{name}_low" in row:
+        return f"{_number(row[name])} ± {_number((row[f'{name}_high'] - row[f'{name}_low']) / 2)}"
+    if f"{name}_run_low" in row:
+        return f"{_number(row[name])} [{_number(row[f'{name}_run_low'])}, {_number(row[f'{name}_run_high'])}]"
+    return _number(row[name])
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.0f}"

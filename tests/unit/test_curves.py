@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -128,18 +128,21 @@ def saturating(time_T: np.ndarray) -> np.ndarray:
 STEPS = np.arange(20.0)
 
 
+@pytest.mark.parametrize("common", [0.0, 0.03])
 @pytest.mark.parametrize("planted", [0.6, 0.8, 1.0, 1.3])
-def test_a_planted_time_factor_is_found_and_covered(planted: float) -> None:
+def test_a_planted_time_factor_is_found_and_covered(planted: float, common: float) -> None:
+    """common: noise that both arms have at a step, as they train on the same prompts."""
     rng, runs = np.random.default_rng(3), 200
     found = []
     for _ in range(runs):
-        baseline_ST = saturating(STEPS) + 0.01 * rng.normal(size=(5, 20))
-        found.append(
-            curves.time_factor(baseline_ST, saturating(planted * STEPS) + 0.01 * rng.normal(size=(5, 20)), STEPS)
+        both_ST = common * rng.normal(size=(5, 20))
+        baseline_ST, arm_ST = (
+            saturating(c * STEPS) + both_ST + 0.01 * rng.normal(size=(5, 20)) for c in (1.0, planted)
         )
-    assert np.mean([factor.factor for factor in found]) == pytest.approx(planted, rel=0.01)
-    assert 0.92 <= np.mean([factor.low <= planted <= factor.high for factor in found]) <= 0.98
-    assert np.mean([factor.high - factor.low for factor in found]) < 0.12
+        found.append(curves.time_factor(baseline_ST, arm_ST, STEPS))
+    assert np.mean([factor.factor for factor in found]) == pytest.approx(planted, rel=0.02)
+    assert 0.9 <= np.mean([factor.low <= planted <= factor.high for factor in found]) <= 0.99
+    assert np.mean([factor.high - factor.low for factor in found]) < 0.2
 
 
 def test_seeds_that_differ_widen_the_interval() -> None:
@@ -159,6 +162,7 @@ def test_a_curve_is_as_fast_as_itself() -> None:
     assert found == curves.TimeFactor(1.0, 1.0, 1.0, (1.0,) * 4)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_exchanging_the_arms_inverts_the_factor(seed: int) -> None:
     rng = np.random.default_rng(seed)

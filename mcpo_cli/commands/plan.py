@@ -12,7 +12,8 @@ def plan(overrides: SuiteOverrides = None, as_json: Json = False, debug: Debug =
     suite, rest = plans.split_suite(overrides or [])
     if suite:
         # By the file's name: importing a table imports pandas.
-        verb = "reproduce" if suite in scan.names("mcpo_cli.analysis.tables") else "ablate"
+        tables = [name.replace("_", "-") for name in scan.names("mcpo_cli.analysis.tables")]
+        verb = "reproduce" if suite in tables else "ablate"
         show_plan(plans.from_suite(suite, rest, f"mcpo {verb} {suite}"), as_json=as_json)
     else:
         show_plan(plans.from_overrides(rest), as_json=as_json)

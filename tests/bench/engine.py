@@ -72,4 +72,5 @@ class LocalEngine(Timed):
         rollouts = sample(self.policy, batch.prompt_PS, *shape, eos=workload.NEVER, seed=self.step)
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
-        return Sampled(problems, rollouts, correct_PG, correct_PG.double(), torch.arange(len(problems)))
+        everything = torch.arange(len(problems))
+        return Sampled(train.temperature, problems, rollouts, correct_PG, correct_PG.double(), everything)

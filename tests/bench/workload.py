@@ -17,13 +17,13 @@ NEVER = -1
 
 
 def spec(*settings: str) -> RunSpec:
-    """toy-s and the paper's shape at 16 tokens a response, with `settings` in place of its own.
+    """toy-s and the paper's shape at 16 tokens a response, without probes, with `settings` in place of its own.
 
     Embeddings start small: at toy-s' own 0.5 an untrained policy is certain of its next token, and gradients
     are so small that the processor's slow path for denormal numbers would be timed.
     """
     work = ["model=toy-s", "model.init_std=0.02", "regime=paper-shaped", "train.max_response=16"]
-    work.append(f"compute.threads={THREADS}")
+    work += [f"compute.threads={THREADS}", "probe.every=0", "probe.panel_every=0", "probe.gradients_every=0"]
     (found,) = load.load([*settings, *work])
     return found
 

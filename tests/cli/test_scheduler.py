@@ -15,6 +15,7 @@ from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs import estimate, scheduler
 from mcpo_cli.runs.attempts import owned
+from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.progress import View
 
@@ -231,8 +232,9 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     with_base = estimator.seconds(specs[1])
     alone = estimator.seconds(specs[1])
     assert alone < with_base
-    # Three steps that took 0.2 s each.
-    assert 0.5 < alone - estimate.START_SECONDS < 1.5
+    # Three steps, of which the journal times the last two.
+    first, _, last = Journal(run_dir(specs[0].run_id)).steps()
+    assert alone - estimate.START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
     later = estimator.seconds(specs[1], done_steps=1) - estimate.START_SECONDS
     assert later == pytest.approx((alone - estimate.START_SECONDS) * 2 / 3)
     assert estimator.basis(specs) == "from 1 done run(s) here"

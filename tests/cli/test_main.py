@@ -76,8 +76,10 @@ def test_dry_run_is_the_plan(cli: Cli) -> None:
     assert table2["runs"] == cli.json("plan", "table2")["runs"]
     assert table2["command"] == "mcpo ablate"
     why = cli.json("ablate", "why-reweight", "seed=0", "--dry-run")
-    assert why == cli.json("plan", "why-reweight", "seed=0")
+    assert why["runs"] == cli.json("plan", "why-reweight", "seed=0")["runs"]
     assert why["command"] == "mcpo ablate why-reweight seed=0"
+    forgetting = cli.json("ablate", "forgetting", "seed=0", "--dry-run")
+    assert forgetting == cli.json("plan", "forgetting", "seed=0")
     text = cli("plan", "seed=3").stdout
     assert "mcpo train seed=3" in text
     assert cli.untouched()

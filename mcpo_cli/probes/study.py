@@ -87,12 +87,9 @@ def shown(row: dict[str, Any], names: Iterable[str]) -> list[str]:
 def _text(row: dict[str, Any], name: str) -> str:
     if name not in row:
         return "-"
+    digits = 4 if abs(row[name]) < 10 else 0
     if f"{name}_low" in row:
-        return f"{_number(row[name])} ± {_number((row[f'{name}_high'] - row[f'{name}_low']) / 2)}"
+        return f"{row[name]:.{digits}f} ± {(row[f'{name}_high'] - row[f'{name}_low']) / 2:.{digits}f}"
     if f"{name}_run_low" in row:
-        return f"{_number(row[name])} [{_number(row[f'{name}_run_low'])}, {_number(row[f'{name}_run_high'])}]"
-    return _number(row[name])
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:.0f}"
+        return f"{row[name]:.{digits}f} [{row[f'{name}_run_low']:.{digits}f}, {row[f'{name}_run_high']:.{digits}f}]"
+    return f"{row[name]:.{digits}f}"

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import torch
+import transformers
 
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.backends.local.train import Trainer
@@ -19,6 +20,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     checkpoint are rolled again under the same one, the control, and under the later ones.
     """
     torch.set_num_threads(spec.compute.threads)
+    transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
     policy, tokenizer = base_policy(spec, attempt, stop=lambda: False)
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
     for folder in checkpoint.kept(run_dir):

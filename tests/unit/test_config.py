@@ -97,6 +97,15 @@ def test_digest_is_stable() -> None:
 
 
 @pytest.mark.parametrize(
+    "overrides", [[f"{group}={name}"] for group, names in load.groups().items() for name in names], ids=" ".join
+)
+def test_every_preset_composes(overrides: list[str]) -> None:
+    (spec,) = load.load(overrides)
+    assert load.from_dict(spec.to_dict()) == spec
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     "overrides",
     [
         [f"{one}={a}", f"{two}={b}"]

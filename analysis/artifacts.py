@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.plan import Plan
-from mcpo_cli.scan import modules
+from mcpo_cli.scan import declared
 
 
 class Built(Protocol):
@@ -47,15 +47,7 @@ class Artifact(Protocol):
 @cache
 def registry() -> dict[str, Artifact]:
     """All artifacts by name: the `ARTIFACT` of each module. Raises TypeError when two share a name."""
-    found: dict[str, Artifact] = {}
-    for module in modules("mcpo_cli.analysis.tables"):
-        artifact: Artifact | None = getattr(module, "ARTIFACT", None)
-        if artifact is None:  # what the declarations share
-            continue
-        if artifact.name in found:
-            raise TypeError(f"artifact name '{artifact.name}' is taken twice, the second time in {module.__name__}")
-        found[artifact.name] = artifact
-    return found
+    return declared("mcpo_cli.analysis.tables", "ARTIFACT", "artifact")
 
 
 def get(name: str) -> Artifact:

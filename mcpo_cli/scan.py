@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 from types import ModuleType
+from typing import Any
 
 
 def names(package: str) -> list[str]:
@@ -14,3 +15,20 @@ def names(package: str) -> list[str]:
 def modules(package: str) -> list[ModuleType]:
     """Import every module of `package` (not of its sub-packages), in alphabetical order."""
     return [importlib.import_module(f"{package}.{name}") for name in names(package)]
+
+
+def declared(package: str, attribute: str, what: str) -> dict[str, Any]:
+    """What the modules of `package` declare under the name `attribute`, by its own `name`; others share code with them.
+
+    Raises:
+        TypeError: two share a name; `what` says of what.
+    """
+    found: dict[str, Any] = {}
+    for module in modules(package):
+        one = getattr(module, attribute, None)
+        if one is None:
+            continue
+        if one.name in found:
+            raise TypeError(f"{what} name '{one.name}' is taken twice, the second time in {module.__name__}")
+        found[one.name] = one
+    return found

@@ -48,7 +48,8 @@ def complete_methods(incomplete: str) -> list[str]:
     return [name for name in load.groups()["method"] if name.startswith(incomplete)]
 
 
-def _complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
+def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The suites, where none is given yet, and what `complete_overrides` offers."""
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
     return suites + complete_overrides(ctx, incomplete)
 
@@ -74,7 +75,7 @@ SuiteOverrides = Annotated[
     typer.Argument(
         metavar="SUITE|KEY=VALUE",
         help="A suite, such as table1, and what to change in it; or only settings.",
-        autocompletion=_complete_suite_overrides,
+        autocompletion=complete_suite_overrides,
         show_default=False,
     ),
 ]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, complete_overrides, complete_run_id, complete_suites
+from mcpo_cli.commands.options import Debug, DryRun, Json, complete_run_id, complete_suite_overrides
 
 
 def _complete_names(incomplete: str) -> list[str]:
@@ -14,8 +14,8 @@ def _complete_names(incomplete: str) -> list[str]:
 
 
 def _complete_what(ctx: typer.Context, incomplete: str) -> list[str]:
-    first = [] if ctx.params.get("overrides") else [*complete_suites(incomplete), *complete_run_id(incomplete)]
-    return first + complete_overrides(ctx, incomplete)
+    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
+    return runs + complete_suite_overrides(ctx, incomplete)
 
 
 Name = Annotated[
@@ -45,7 +45,7 @@ Prompts = Annotated[
 
 def probe(
     name: Name,
-    what: What = None,
+    overrides: What = None,
     prompts: Prompts = None,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -62,7 +62,7 @@ def probe(
     if name == "list":
         _list(as_json=as_json)
         return
-    chosen, words = probes.get(name), what or []
+    chosen, words = probes.get(name), overrides or []
     target = ask.target(words)
     if target:
         measured = [ask.existing(chosen, target, prompts)]

@@ -7,7 +7,7 @@ import typer
 from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_artifacts
 
 Artifact = Annotated[
-    str, typer.Argument(metavar="table1|table2", help="Table of the paper.", autocompletion=complete_artifacts)
+    str, typer.Argument(metavar="table1|table2|why-reweight", help="What to build.", autocompletion=complete_artifacts)
 ]
 
 

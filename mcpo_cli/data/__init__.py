@@ -10,7 +10,7 @@ from pathlib import Path
 from mcpo_cli.data import files, hub
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.scan import modules
+from mcpo_cli.scan import declared
 
 __all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unnamed"]
 
@@ -18,15 +18,7 @@ __all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unn
 @cache
 def registry() -> dict[str, Dataset]:
     """All data sets by name, found by scanning `mcpo_cli.benchmarks`. Raises TypeError when two share a name."""
-    found: dict[str, Dataset] = {}
-    for module in modules("mcpo_cli.benchmarks"):
-        dataset = getattr(module, "DATASET", None)
-        if dataset is None:
-            continue
-        if dataset.name in found:
-            raise TypeError(f"data set name '{dataset.name}' is taken twice, the second time in {module.__name__}")
-        found[dataset.name] = dataset
-    return found
+    return declared("mcpo_cli.benchmarks", "DATASET", "data set")
 
 
 def get(name: str) -> Dataset:

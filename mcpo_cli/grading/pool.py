@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import mcpo_cli
+from mcpo_cli import machine
 from mcpo_cli.errors import ConfigError, RunFailed, closest, nearest
 from mcpo_cli.grading.base import Verdict
 from mcpo_cli.grading.integers import compare
@@ -194,11 +195,6 @@ class _Worker:
         os.close(self._errors)
 
 
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _Line:
     """Items that wait, by gold: a worker goes on with the gold it has parsed while there are samples of it."""
 
@@ -259,7 +255,7 @@ class Pool:
             hint = nearest(grader, grader_names())
             raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, grader_names())}")
         self._line = _Line()
-        self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or cores())]
+        self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:
             for worker in self._workers:
                 worker.ready()

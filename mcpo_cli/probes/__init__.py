@@ -4,7 +4,7 @@ from functools import cache
 
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.probes.base import Finding, Probe
-from mcpo_cli.scan import modules
+from mcpo_cli.scan import declared
 
 __all__ = ["Finding", "Probe", "get", "registry"]
 
@@ -12,15 +12,7 @@ __all__ = ["Finding", "Probe", "get", "registry"]
 @cache
 def registry() -> dict[str, Probe]:
     """All probes by name: the `PROBE` of each module. Raises TypeError when two share a name."""
-    found: dict[str, Probe] = {}
-    for module in modules("mcpo_cli.probes"):
-        probe: Probe | None = getattr(module, "PROBE", None)
-        if probe is None:  # what the probes share
-            continue
-        if probe.name in found:
-            raise TypeError(f"probe name '{probe.name}' is taken twice, the second time in {module.__name__}")
-        found[probe.name] = probe
-    return found
+    return declared("mcpo_cli.probes", "PROBE", "probe")
 
 
 def get(name: str) -> Probe:

@@ -10,12 +10,13 @@ import numpy as np
 from mcpo_cli.analysis import directions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
+from mcpo_cli.probes.classes import class_of
 from mcpo_cli.probes.intervals import mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GradientRow, GroupRow
 
-CLASSES = {"minority": (0.0, 0.5), "majority": (0.5, 1.0)}
-"""Accuracies (low, high] of the prompts that bear a policy gradient; mastered ones bear none."""
+CLASSES = {"minority": "minority", "majority": "majority_correct"}
+"""The classes of prompts that bear a policy gradient, by their names in values; mastered ones bear none."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
@@ -72,10 +73,10 @@ def _classes(by_step: dict[int, list[GradientRow]]) -> dict[str, float]:
     cosines = _cosines(by_step)
     kept = directions.mastered(rows)
     values = mean_over_steps("norm_mastered", [row["norm"] for row in kept], [row["step"] for row in kept])
-    for name, (low, high) in CLASSES.items():
-        here = [row for row in directions.mixed(rows) if low < row["p"] <= high]
+    for name, kind in CLASSES.items():
+        here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
         values |= mean_over_steps(f"norm_{name}", [row["norm"] for row in here], [row["step"] for row in here])
-        found = [(cosine, row["step"]) for row, cosine in cosines if low < row["p"] <= high]
+        found = [(cosine, row["step"]) for row, cosine in cosines if class_of(row["p"]) == kind]
         values |= mean_over_steps(f"cosine_{name}", [cosine for cosine, _ in found], [step for _, step in found])
     return values
 

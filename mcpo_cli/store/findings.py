@@ -1,6 +1,6 @@
 """Brings what probes found to MLflow: values to the runs they are of, the whole document to the parents of those."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from mcpo_cli.probes.base import Finding
@@ -28,8 +28,10 @@ class Findings(Connection):
         """
         with self._writing():
             parents, unknown = set[str](), []
+            experiments = [found.experiment_id for found in self._client().search_experiments()]
             for run_id, finding in findings.items():
-                runs = self._runs(run_id)
+                # One an experiment that has it.
+                runs = self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'")
                 for run in runs:
                     self._log(run.info.run_id, _points(probe, finding, self._ended(run_id)), {})
                     parents.add(run.data.tags["mlflow.parentRunId"])
@@ -42,11 +44,6 @@ class Findings(Connection):
     def _ended(self, run_id: str) -> float:
         attempt = Journal(self._home / "runs" / run_id).attempts()[-1]
         return float(read_json(attempt / "status.json")["updated"])
-
-    def _runs(self, run_id: str) -> Sequence[Any]:
-        """The MLflow runs of one run: one an experiment that has it."""
-        experiments = [found.experiment_id for found in self._client().search_experiments()]
-        return list(self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'"))
 
 
 def _points(probe: str, finding: Finding, time: float) -> list[Point]:

@@ -250,6 +250,6 @@ def test_artifacts_are_found_by_scanning_and_names_are_unique(monkeypatch: pytes
     with pytest.raises(ConfigError, match=r"unknown artifact 'tabel1': did you mean 'table1'\?"):
         artifacts.get("tabel1")
     twice = [SimpleNamespace(ARTIFACT=artifacts.get("table1"), __name__=name) for name in ("a", "b")]
-    monkeypatch.setattr(artifacts, "modules", lambda _: twice)
+    monkeypatch.setattr("mcpo_cli.scan.modules", lambda _: twice)
     with pytest.raises(TypeError, match="'table1' is taken twice"):
         artifacts.registry.__wrapped__()

@@ -271,7 +271,7 @@ def test_declarations_are_complete() -> None:
 
 def test_two_data_sets_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     twice = [SimpleNamespace(DATASET=data.get("aime24"), __name__=name) for name in ("one", "two")]
-    monkeypatch.setattr(data, "modules", lambda package: twice)
+    monkeypatch.setattr("mcpo_cli.scan.modules", lambda package: twice)
     with pytest.raises(TypeError, match="'aime24' is taken twice, the second time in two"):
         data.registry.__wrapped__()
 

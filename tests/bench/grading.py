@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcpo_cli.grading import Pool
-from mcpo_cli.grading.pool import cores
+from mcpo_cli.machine import cores
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "grading" / "qwen25_math_cot100x8.jsonl"
 SAMPLES = 8

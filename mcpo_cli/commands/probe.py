@@ -65,6 +65,8 @@ def probe(
     chosen, words = probes.get(name), overrides or []
     target = ask.target(words)
     if target:
+        if dry_run:
+            raise ConfigError("--dry-run is for runs that a probe starts: this one is there", fix="leave --dry-run out")
         measured = [ask.existing(chosen, target, prompts)]
     else:
         if prompts:

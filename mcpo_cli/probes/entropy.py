@@ -10,7 +10,7 @@ from mcpo_cli.backends.measure import BINS
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.classes import CLASSES, class_of
-from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GroupRow
 
@@ -23,10 +23,7 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     Table `steps`: the same a global step, and the entropy of each class of prompts. Table `accuracy`: by accuracy bin.
     """
     rows = [row for row in journal.groups() if "entropy" in row]
-    by_step: dict[int, list[GroupRow]] = {}
-    for row in rows:
-        by_step.setdefault(row["step"], []).append(row)
-    return Finding(_means(rows), {"steps": [_step(*item) for item in sorted(by_step.items())], "accuracy": _bins(rows)})
+    return Finding(_means(rows), {"steps": [_step(*item) for item in by_step(rows).items()], "accuracy": _bins(rows)})
 
 
 def _means(rows: Sequence[GroupRow]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from mcpo_cli.analysis import directions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
 from mcpo_cli.probes.classes import class_of
-from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GradientRow, GroupRow
 
@@ -31,27 +31,22 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     Table `steps`: a row a measured step, `cosine_error` the jackknife's standard error. Table `norms`: by accuracy the
     mean, the deciles and the median of the norm, and the mean cosine with the mastered prompts' direction.
     """
-    by_step: dict[int, list[GradientRow]] = defaultdict(list)
-    for row in journal.gradients():
-        by_step[row["step"]].append(row)
-    steps = _steps(spec, by_step, journal.groups())
+    measured = by_step(journal.gradients())
+    steps = _steps(spec, measured, journal.groups())
     values: dict[str, float] = {"steps": float(len(steps))}
     for name in ("cosine_mastered", "signal_to_noise"):
         values |= mean_over_steps(name, *_column(steps, name))
     cosines, _ = _column(steps, "cosine_mastered")
     if cosines:
         values["harmful_steps"] = sum(cosine < 0 for cosine in cosines) / len(cosines)
-    return Finding({**values, **_classes(by_step)}, {"steps": steps, "norms": _norms(by_step)})
+    return Finding({**values, **_classes(measured)}, {"steps": steps, "norms": _norms(measured)})
 
 
-def _steps(spec: RunSpec, by_step: dict[int, list[GradientRow]], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
-    batch: dict[int, list[float]] = defaultdict(list)
-    for group in groups:
-        if group["kept"]:
-            batch[group["step"]].append(group["p"])
+def _steps(spec: RunSpec, measured: dict[int, list[GradientRow]], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
+    batches = by_step(group for group in groups if group["kept"])
     table = []
-    for step, rows in by_step.items():
-        p_P = batch[step]
+    for step, rows in measured.items():
+        p_P = [group["p"] for group in batches.get(step, [])]
         prompts = sum(0 < p < 1 for p in p_P) / len(p_P) * spec.train.mini_batch if p_P else math.nan
         line: dict[str, Any] = {"step": step, "prompts": len(directions.mixed(rows))}
         line["mastered"] = len(directions.mastered(rows))
@@ -68,9 +63,9 @@ def _steps(spec: RunSpec, by_step: dict[int, list[GradientRow]], groups: Iterabl
     return table
 
 
-def _classes(by_step: dict[int, list[GradientRow]]) -> dict[str, float]:
-    rows = [row for found in by_step.values() for row in found]
-    cosines = _cosines(by_step)
+def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
+    rows = [row for found in measured.values() for row in found]
+    cosines = _cosines(measured)
     kept = directions.mastered(rows)
     values = mean_over_steps("norm_mastered", [row["norm"] for row in kept], [row["step"] for row in kept])
     for name, kind in CLASSES.items():
@@ -81,10 +76,10 @@ def _classes(by_step: dict[int, list[GradientRow]]) -> dict[str, float]:
     return values
 
 
-def _cosines(by_step: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
+def _cosines(measured: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
     """Each prompt with 0 < p < 1 and the cosine of its direction with that of its step's mastered prompts."""
     found = []
-    for rows in by_step.values():
+    for rows in measured.values():
         kept = directions.mastered(rows)
         square = sum(row["with_mastered"] for row in kept) / len(kept) if kept else 0.0
         if square > 0:
@@ -96,12 +91,12 @@ def _cosines(by_step: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, f
     return found
 
 
-def _norms(by_step: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
+def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
     norms, cosines = defaultdict(list), defaultdict(list)
-    for rows in by_step.values():
+    for rows in measured.values():
         for row in rows:
             norms[row["p"]].append(row["norm"])
-    for row, cosine in _cosines(by_step):
+    for row, cosine in _cosines(measured):
         cosines[row["p"]].append(cosine)
     table = []
     for p, found in sorted(norms.items()):

@@ -9,7 +9,7 @@ from typing import Any
 from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe
-from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import MiniBatchRow
 
@@ -27,13 +27,12 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     rows = [row for row in journal.mini_batches() if "hinge_loss" in row]
     if not rows:
         return Finding({})
-    by_step, by_place = defaultdict(list), defaultdict(list)
+    steps, by_place = by_step(rows), defaultdict(list)
     for row in rows:
-        by_step[row["step"]].append(row)
         by_place[row["mini_batch"]].append(row)
     places = [_place(number, found) for number, found in sorted(by_place.items())]
     return Finding(
-        {**_felt(rows), **_switches(by_step), **_variances(by_step)}, {"mini_batches": places, "drift": _drift(rows)}
+        {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": places, "drift": _drift(rows)}
     )
 
 
@@ -49,17 +48,17 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     }
 
 
-def _switches(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    pairs = [pair for rows in by_step.values() for pair in pairwise(rows)]
-    steps = [after["step"] for _, after in pairs]
+def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    pairs = [pair for rows in steps.values() for pair in pairwise(rows)]
+    place = [after["step"] for _, after in pairs]
     return {
-        **mean_over_steps("switched_on", [float(_on(after) and not _on(before)) for before, after in pairs], steps),
-        **mean_over_steps("switched_off", [float(_on(before) and not _on(after)) for before, after in pairs], steps),
+        **mean_over_steps("switched_on", [float(_on(after) and not _on(before)) for before, after in pairs], place),
+        **mean_over_steps("switched_off", [float(_on(before) and not _on(after)) for before, after in pairs], place),
     }
 
 
-def _variances(by_step: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    found = {step: _variance(rows) for step, rows in by_step.items() if len(rows) > 1}
+def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
+    found = {step: _variance(rows) for step, rows in steps.items() if len(rows) > 1}
     names = ("variance_policy", "variance_added")
     columns = ((name, [variance[name] for variance in found.values()]) for name in names)
     return {key: value for name, column in columns for key, value in mean_over_steps(name, column, [*found]).items()}

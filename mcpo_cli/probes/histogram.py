@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe
-from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GroupRow
 
@@ -31,13 +31,12 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     bins = [
         row | mean_over_steps("share", [float(k == row["right"]) for k in right], steps) for row in _bins(G, groups)
     ]
-    by_step = [
+    table = [
         {"step": step, **row, "share": row["prompts"] / len(here)}
-        for step in sorted(set(steps))
-        if (here := [group for group in groups if group["step"] == step])
+        for step, here in by_step(groups).items()
         for row in _bins(G, here)
     ]
-    return Finding(values, {"bins": bins, "steps": by_step})
+    return Finding(values, {"bins": bins, "steps": table})
 
 
 def _bins(G: int, groups: Sequence[GroupRow]) -> list[dict[str, Any]]:

@@ -1,9 +1,21 @@
-"""Means over the rows of a run, with their intervals."""
+"""The rows of a run by global step, and means over them with their intervals."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from mcpo_cli.analysis import curves
 from mcpo_cli.probes.base import known
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def by_step(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows of each global step, in the order of the steps."""
+    found: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["step"]].append(row)
+    return dict(sorted(found.items()))
 
 
 def mean_over_steps(

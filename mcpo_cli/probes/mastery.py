@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
-from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import GroupRow, RerollRow
 
@@ -102,11 +102,8 @@ def _top(spec: RunSpec, groups: Sequence[GroupRow]) -> tuple[float, float]:
 def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
-    by_step: dict[int, list[GroupRow]] = defaultdict(list)
-    for group in groups:
-        by_step[group["step"]].append(group)
     table = []
-    for step, found in sorted(by_step.items()):
+    for step, found in by_step(groups).items():
         all_right, one_wrong = _top(spec, found)
         row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
         row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, spec.train.rollouts)})

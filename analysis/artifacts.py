@@ -1,72 +1,245 @@
-"""Tables (and, later, figures): one file each, found by scanning their package."""
+"""Tables and figures: one file each, found by scanning their packages; built from runs, written with a record.
 
+Beside its files (`<name>.csv`, `.md` and `.tex` of tables, `.png` and `.pdf` of figures) each artifact has a record,
+`<name>.json`: what it shows, the runs it was made from, a hash of everything that went in, the commit of the code that
+made it, and checksums of the files. What still has the same hash and checksums is not built again.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from mcpo_cli.analysis import render
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.plan import Plan
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import Journal, read_json, write_atomic
+from mcpo_cli.runs.provenance import code_state
 from mcpo_cli.scan import declared
 
-
-class Built(Protocol):
-    """An artifact that was built: what is on the disk, and the same for a terminal or a program."""
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files that were written."""
-        ...
-
-    def text(self, width: int = 100) -> str:
-        """For a terminal of `width` columns."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data without NaN: undefined numbers are None."""
-        ...
-
-
-class Artifact(Protocol):
-    """A declaration: `suite` names the runs it is made from."""
-
-    @property
-    def name(self) -> str:
-        """What `mcpo reproduce NAME` builds."""
-        ...
-
-    @property
-    def suite(self) -> str:
-        """A suite of `experiments/suites`."""
-        ...
-
-    def build(self, plan: Plan, reports_dir: Path) -> Built:
-        """Make it from the journals of `plan`, and write it below `reports_dir`."""
-        ...
+PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
+SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
+LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
+"""Whose versions show in the digits or in the pictures."""
+DIGITS = 10
+"""Of a number in a CSV file: beyond them the order of summation shows."""
+ALL = "all"
 
 
 @cache
 def registry() -> dict[str, Artifact]:
     """All artifacts by name: the `ARTIFACT` of each module. Raises TypeError when two share a name."""
-    return declared("mcpo_cli.analysis.tables", "ARTIFACT", "artifact")
+    found: dict[str, Artifact] = {}
+    for package in PACKAGES:
+        for name, artifact in declared(package, "ARTIFACT", "artifact").items():
+            if name in found:
+                raise TypeError(f"artifact name '{name}' is taken twice, the second time in {package}")
+            found[name] = artifact
+    return dict(sorted(found.items(), key=lambda item: SECTIONS.index(item[1].section)))
 
 
-def get(name: str) -> Artifact:
-    """The artifact `name`.
+def names(wanted: str) -> list[str]:
+    """The artifacts that `wanted` stands for: one of them, a figure with its parts (`fig2`), `figures`, or `all`.
+
+    `all` leaves out those of the section `diagnostic`.
 
     Raises:
         ConfigError: there is none.
     """
-    if name not in registry():
-        fix = f"mcpo reproduce {closest(name, registry())}"
-        raise ConfigError(f"unknown artifact '{name}': {nearest(name, registry())}", fix=fix)
-    return registry()[name]
+    known = registry()
+    if wanted in known:
+        return [wanted]
+    if wanted == ALL:
+        return [name for name, artifact in known.items() if artifact.section != "diagnostic"]
+    if wanted == "figures":
+        return [name for name in names(ALL) if ".figures." in known[name].build.__module__]
+    if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
+        return parts
+    choices = [*known, ALL, "figures"]
+    fix = f"mcpo reproduce {closest(wanted, choices)}"
+    raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
 
 
-def build(name: str, plan: Plan, home: Path) -> Built:
-    """Build artifact `name` from the runs of `plan` below `home/reports`.
+def suites(chosen: Sequence[str]) -> list[str]:
+    """The suites whose runs the artifacts `chosen` are made from."""
+    return list(dict.fromkeys(suite for name in chosen for suite in registry()[name].needs))
 
-    Raises:
-        ConfigError: no such artifact.
-        MissingCells: a run of the plan is not done; the message names the command that fills it.
-    """
-    return get(name).build(plan, home / "reports")
+
+@dataclass(frozen=True)
+class Built:
+    """An artifact as it lies on the disk. record: the content of its JSON file. fresh: it was there already."""
+
+    name: str
+    folder: Path
+    record: dict[str, Any]
+    fresh: bool
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files, without the record."""
+        return tuple(self.folder / name for name in self.record["files"])
+
+    @property
+    def grids(self) -> list[Grid]:
+        """Its tables."""
+        return [Grid(**grid) for grid in self.record["grids"]]
+
+    @property
+    def page(self) -> render.Page:
+        """Its words and tables."""
+        return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
+
+    @property
+    def run_ids(self) -> list[str]:
+        """The runs that it was made from."""
+        return [run["run_id"] for run in self.record["runs"]]
+
+    def path(self, suffix: str) -> Path | None:
+        """Its file with this suffix."""
+        return next((path for path in self.paths if path.suffix == suffix), None)
+
+    def text(self, width: int = 100) -> str:
+        """For a terminal of `width` columns."""
+        return render.text(self.page, width)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record with the numbers behind it; undefined ones are None."""
+        import pandas as pd
+
+        rows = pd.read_csv(self.folder / f"{self.name}.csv", float_precision="round_trip")
+        return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=DIGITS))}
+
+
+class Workshop:
+    """Builds artifacts of one scale from the runs of their suites, which are read once."""
+
+    def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str) -> None:
+        """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale."""
+        self.folder = reports / scale
+        self._plans = plans
+        self._runs: dict[str, Runs] = {}
+        self._digests: dict[str, str] = {}
+
+    def build(self, name: str) -> Built:
+        """The artifact `name`, from the disk where nothing that it is made of has changed.
+
+        Raises:
+            MissingCells: a run of its suites is not done; the message names the command that fills it.
+        """
+        artifact = registry()[name]
+        runs = {suite: self._of(suite) for suite in artifact.needs}
+        inputs = self._hash(artifact)
+        path = self.folder / f"{name}.json"
+        if (record := _fresh(path, inputs)) is not None:
+            return Built(name, self.folder, record, fresh=True)
+        product = artifact.build(runs)
+        notes = [*product.notes, *_provenance(runs)]
+        files = dict(_files(name, product, notes))
+        for file, content in files.items():
+            write_atomic(self.folder / file, content)
+        record = {
+            "name": name,
+            "title": product.title,
+            "place": artifact.place,
+            "section": artifact.section,
+            "sentence": product.sentence,
+            "notes": notes,
+            "grids": [asdict(grid) for grid in product.grids],
+            "command": " && ".join(one.plan.command for one in runs.values()),
+            "runs": list(_runs(runs)),
+            "inputs": inputs,
+            "code": _commit(),
+            "files": {file: _sha256(content) for file, content in files.items()},
+        }
+        write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        # As a later start reads it: tuples are lists there.
+        return Built(name, self.folder, read_json(path), fresh=False)
+
+    def _of(self, suite: str) -> Runs:
+        if suite not in self._runs:
+            self._runs[suite] = Runs(self._plans[suite])
+        return self._runs[suite]
+
+    def _hash(self, artifact: Artifact) -> str:
+        journals = {
+            suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self._plans[suite].cells]
+            for suite in artifact.needs
+        }
+        return _sha256(json.dumps([artifact.name, _code(), journals], sort_keys=True))
+
+    def _digest(self, run_id: str) -> str:
+        if run_id not in self._digests:
+            self._digests[run_id] = Journal(run_dir(run_id)).digest()
+        return self._digests[run_id]
+
+
+def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
+    yield f"{name}.csv", product.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
+    if product.grids:
+        page = render.Page(product.title, product.sentence, product.grids, notes)
+        yield f"{name}.md", render.markdown(page)
+        yield f"{name}.tex", render.tex(page)
+    if product.figure is not None:
+        from mcpo_cli.analysis.figures import base
+
+        yield f"{name}.png", base.save(product.figure, "png")
+        yield f"{name}.pdf", base.save(product.figure, "pdf")
+
+
+def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
+    seen = set()
+    for one in runs.values():
+        trees = one.trees()
+        for cell in one.cells:
+            spec = cell.spec
+            if spec.run_id not in seen:
+                about = {"run_id": spec.run_id, "arm": cell.arm, "model": spec.model.name, "seed": spec.seed}
+                yield {**about, "tree": trees[spec.run_id]}
+                seen.add(spec.run_id)
+
+
+def _provenance(runs: Mapping[str, Runs]) -> Iterator[str]:
+    yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
+    for one in runs.values():
+        yield f"Made by: {one.plan.command} (plan {one.plan.plan_id})"
+
+
+def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
+    """The record at `path`, if it is of these inputs and its files are as they were written."""
+    try:
+        record: dict[str, Any] = read_json(path)
+        same = record["inputs"] == inputs and all(
+            _sha256((path.parent / file).read_bytes()) == digest for file, digest in record["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return record if same else None
+
+
+@cache
+def _code() -> list[str]:
+    """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions."""
+    root = Path(__file__).parents[1]
+    sources = [path for folder in ("analysis", "probes") for path in sorted((root / folder).rglob("*.py"))]
+    data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    hashes = [_sha256(path.read_bytes()) for path in (*sources, *data)]
+    return [*hashes, *(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)]
+
+
+@cache
+def _commit() -> dict[str, Any]:
+    state = code_state()
+    return {"commit": state["commit"], "dirty": state["dirty"]}
+
+
+def _sha256(content: str | bytes) -> str:
+    return hashlib.sha256(content if isinstance(content, bytes) else content.encode()).hexdigest()

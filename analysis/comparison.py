@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import frames, stats
+from mcpo_cli.analysis import stats
+from mcpo_cli.analysis.frames import Runs, Tree
 from mcpo_cli.analysis.stats import Effect, Floats, Interval
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError
@@ -35,7 +36,7 @@ class Score:
 class Difference:
     """Arm minus baseline, paired by problem and seed.
 
-    seeds: the same difference as a t-interval over the seeds' means. above: seeds in which it is positive.
+    by_seed: the same difference, a mean a seed; seeds: its t-interval; above: seeds in which it is positive.
     p_holm: adjusted over all differences of the comparison.
     """
 
@@ -44,9 +45,18 @@ class Difference:
     tier: str
     metric: str
     effect: Effect
-    seeds: Interval
-    above: int
+    by_seed: tuple[float, ...]
     p_holm: float
+
+    @property
+    def seeds(self) -> Interval:
+        """The t-interval over the seeds."""
+        return stats.t_interval(self.by_seed)
+
+    @property
+    def above(self) -> int:
+        """Seeds in which it is positive, rounding aside."""
+        return sum(value > 1e-12 for value in self.by_seed)
 
 
 @dataclass(frozen=True)
@@ -57,7 +67,7 @@ class Run:
     arm: str
     seed: int
     run_id: str
-    tree: frames.Tree
+    tree: Tree
 
 
 @dataclass(frozen=True)
@@ -81,21 +91,26 @@ class Comparison:
     differences: list[Difference]
     runs: list[Run]
 
+    def average(self, model: str, arm: str, metric: str) -> Interval:
+        """Arm minus baseline, the mean over the tiers: its t-interval over the seeds."""
+        found = [one for one in self.differences if (one.model, one.arm, one.metric) == (model, arm, metric)]
+        return stats.t_interval(np.mean([one.by_seed for one in found], axis=0))
+
     def runs_of(self, model: str, *arms: str) -> list[Run]:
         """The runs behind the numbers of these arms."""
         return [run for run in self.runs if run.model == model and run.arm in arms]
 
 
-def compare(plan: Plan, baseline: str) -> Comparison:
-    """Score every arm of a plan that is done, and compare each with the arm `baseline`.
+def compare(found: Runs, baseline: str) -> Comparison:
+    """Score every arm, and compare each with the arm `baseline`.
 
     Raises:
-        MissingCells: a run of the plan is not done.
         ConfigError: the runs differ in more than arm, model and seed.
         McpoError: arms that were not evaluated on the same problems.
     """
+    plan = found.plan
     check_axes(plan)
-    frame = frames.eval_frame(plan)
+    frame = found.eval()
     spec = plan.cells[0].spec
     k = min(K, int(frame["n"].min()))
     ungraded = len(frame) * spec.eval.samples - int(frame["n"].sum())
@@ -114,11 +129,12 @@ def compare(plan: Plan, baseline: str) -> Comparison:
     effects = [_bootstrap(diff_SQ) for diff_SQ in paired.values()]
     adjusted = stats.holm([effect.p for effect in effects])
     differences = [
-        Difference(*key, effect, stats.t_interval(diff_SQ.mean(axis=1)), _positive(diff_SQ), float(p_holm))
+        Difference(*key, effect, tuple(diff_SQ.mean(axis=1).tolist()), float(p_holm))
         for (key, diff_SQ), effect, p_holm in zip(paired.items(), effects, adjusted, strict=True)
     ]
+    trees = found.trees()
     runs = [
-        Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, frames.tree(cell.spec.run_id))
+        Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, trees[cell.spec.run_id])
         for cell in plan.cells
     ]
     return Comparison(plan, baseline, spec, k, ungraded, models, arms, tiers, list(metrics), scores, differences, runs)
@@ -166,7 +182,3 @@ def _difference(table: pd.DataFrame, baseline: pd.DataFrame, plan: Plan) -> Floa
 def _bootstrap(diff_SQ: Floats) -> Effect:
     # A generator each: a number does not change when another tier or arm joins the table.
     return stats.paired_bootstrap(diff_SQ, np.random.default_rng(BOOTSTRAP_SEED), draws=DRAWS)
-
-
-def _positive(diff_SQ: Floats) -> int:
-    return int((diff_SQ.mean(axis=1) > 1e-12).sum())

@@ -1,69 +1,183 @@
 """Tidy frames with pinned dtypes, straight from the journals. A plan that is not done gives an error, never a gap."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, cached_property
+from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
+import numpy as np
 import pandas as pd
 
+from mcpo_cli import probes
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.probes import study
+from mcpo_cli.probes.base import Finding
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.home import run_dir
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal, Kind, read_json
+from mcpo_cli.store.records import (
+    EvalRow,
+    GradientRow,
+    GroupRow,
+    MiniBatchRow,
+    RerollRow,
+    SampleRow,
+    StepRow,
+)
 
 Tree = Literal["clean", "dirty", "unknown"]
+Made = TypeVar("Made")
 RUN = {"arm": "string", "method": "string", "model": "string", "seed": "int64", "run_id": "string"}
-EVAL = {**RUN, "tier": "string", "problem": "string", "n": "int64", "c": "int64", "step": "int64"}
-GROUPS = {**RUN, "step": "int64", "prompt": "string", "p": "float64", "mean_length": "float64", "kept": "bool"}
+ROWS: Mapping[Kind, type] = {
+    "groups": GroupRow,
+    "eval": EvalRow,
+    "rerolls": RerollRow,
+    "mini_batches": MiniBatchRow,
+    "gradients": GradientRow,
+    "samples": SampleRow,
+}
+DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
 
-def eval_frame(plan: Plan, step: Literal["last", "all"] = "last") -> pd.DataFrame:
-    """One row a held-out problem and evaluation: c of n samples were right.
+@cache
+def dtypes(kind: Kind) -> dict[str, str]:
+    """The columns of `rows(kind)` and their dtypes: those that name the run, then the schema of `store/records.py`.
 
-    Columns: arm, method, model, seed, run_id, tier, problem, n, c, step. Rows in the order of the plan and of
-    the journal, so tiers appear from easy to hard.
+    What a row may lack is <NA> in a nullable Int64 column and NaN in a float64 one; lists are objects.
+    """
+    hints = get_type_hints(ROWS[kind], include_extras=True)
+    return RUN | {name: _dtype(hint) for name, hint in hints.items()}
 
-    Args:
-        plan: runs that are all done.
-        step: the evaluation after the last global step, or all of them (step 0 is the base policy).
+
+def _dtype(hint: Any) -> str:
+    if get_origin(hint) is NotRequired:
+        found = _dtype(*get_args(hint))
+        return "Int64" if found == "int64" else found
+    if get_origin(hint) is Literal:
+        return "string"
+    return DTYPES.get(hint, "object")
+
+
+class LoadedJournal(Journal):
+    """A journal whose rows are read once, for runs that are done and many artifacts that ask."""
+
+    @cached_property
+    def _steps(self) -> list[StepRow]:
+        return super().steps()
+
+    def steps(self) -> list[StepRow]:
+        """One row a global step, in order."""
+        return self._steps
+
+    def rows(self, kind: Kind) -> list[dict[str, Any]]:
+        """The rows of `kind` of all steps, as plain data."""
+        if kind not in self.__dict__:
+            self.__dict__[kind] = super().rows(kind)
+        found: list[dict[str, Any]] = self.__dict__[kind]
+        return found
+
+
+class Runs:
+    """The runs of a plan, all of them done; whatever is asked of them is read once.
+
+    Every frame has the columns arm, method, model, seed and run_id first, and its rows in the order of the plan and of
+    the journal, so that tiers appear from easy to hard.
 
     Raises:
-        MissingCells: a run is not done.
+        MissingCells: a run is not done; the message names each, what it lacks, and the command that fills it.
     """
 
-    def rows(cell: Cell, journal: Journal) -> Iterator[Mapping[str, Any]]:
-        return (row for row in journal.eval() if step == "all" or row["step"] == cell.spec.train.steps)
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.cells = done(plan)
+        self._kept: dict[Any, Any] = {}
 
-    return _frame(plan, EVAL, rows)
+    def journal(self, cell: Cell) -> LoadedJournal:
+        """The journal of one run."""
+        run_id = cell.spec.run_id
+        return self._once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
 
+    def rows(self, kind: Kind) -> pd.DataFrame:
+        """The rows of one kind of all runs, with the columns and dtypes of `dtypes(kind)`; a kind may have none."""
 
-def steps_frame(plan: Plan) -> pd.DataFrame:
-    """One row a global step, wide: a float64 column a metric (`train/reward`, ...), in alphabetical order.
+        def read() -> pd.DataFrame:
+            found: list[dict[str, Any]] = []
+            for cell in self.cells:
+                about = _about(cell)
+                found += ({**about, **row} for row in self.journal(cell).rows(kind))
+            return pd.DataFrame(found, columns=list(dtypes(kind))).astype(dtypes(kind))
 
-    Columns before them: arm, method, model, seed, run_id, step. NaN where a metric was not defined at a step
-    (no mastered prompt, say) or does not exist for a method.
+        return self._once(("rows", kind), read)
 
-    Raises:
-        MissingCells: a run is not done.
-    """
-    journals = {cell.spec.run_id: Journal(run_dir(cell.spec.run_id)).steps() for cell in done(plan)}
-    names = sorted({name for steps in journals.values() for row in steps for name in row["metrics"]})
+    def eval(self, step: Literal["last", "all"] = "last") -> pd.DataFrame:
+        """One row a held-out problem and evaluation, the columns of `EvalRow`: c of n samples were right.
 
-    def rows(cell: Cell, _: Journal) -> Iterator[Mapping[str, Any]]:
-        return ({"step": row["step"], **row["metrics"]} for row in journals[cell.spec.run_id])
+        Args:
+            step: the evaluation after the last global step, or all of them (step 0 is the base policy).
+        """
+        found = self.rows("eval")
+        if step == "all":
+            return found
+        last = {cell.spec.run_id: cell.spec.train.steps for cell in self.cells}
+        return found[found["step"] == found["run_id"].map(last).astype("int64")].reset_index(drop=True)
 
-    return _frame(plan, {**RUN, "step": "int64", **dict.fromkeys(names, "float64")}, rows)
+    def steps(self) -> pd.DataFrame:
+        """One row a global step, wide: a float64 column a metric (`train/reward`, ...), in alphabetical order.
 
+        NaN where a metric was not defined at a step (no mastered prompt, say), does not exist for a method, or was
+        recorded as NaN (which `marks` says).
+        """
+        return self._once("steps", self._read_steps)
 
-def groups_frame(plan: Plan) -> pd.DataFrame:
-    """One row a prompt group and global step: p is its rollout accuracy, kept whether it entered the batch.
+    def _read_steps(self) -> pd.DataFrame:
+        steps = {cell.spec.run_id: self.journal(cell).steps() for cell in self.cells}
+        names = sorted({name for rows in steps.values() for row in rows for name in row["metrics"]})
+        blocks = []
+        for cell in self.cells:
+            rows = steps[cell.spec.run_id]
+            columns: dict[str, Any] = {**_about(cell), "step": np.array([row["step"] for row in rows], dtype=np.int64)}
+            columns |= {name: np.array([row["metrics"].get(name, math.nan) for row in rows]) for name in names}
+            blocks.append(pd.DataFrame(columns, index=range(len(rows))))
+        return pd.concat(blocks, ignore_index=True).astype(RUN)
 
-    Columns: arm, method, model, seed, run_id, step, prompt, p, mean_length (tokens), kept.
+    def finding(self, probe: str, cell: Cell) -> Finding:
+        """What the probe `probe` of `mcpo_cli/probes` says of the records of one run.
 
-    Raises:
-        MissingCells: a run is not done.
-    """
-    return _frame(plan, GROUPS, lambda _, journal: journal.groups())
+        Raises:
+            RunFailed: the run has none of the rows that the probe reads.
+        """
+        return self._once(
+            ("finding", probe, cell.spec.run_id),
+            lambda: study.measure(probes.get(probe), cell, self.journal(cell)).finding,
+        )
+
+    def findings(self, probe: str, table: str | None = None) -> pd.DataFrame:
+        """What a probe says of all runs: a row a run with its `values`, or the rows of `table`; as the probe has them.
+
+        Raises:
+            RunFailed: a run has none of the rows that the probe reads.
+        """
+        found = []
+        for cell in self.cells:
+            finding = self.finding(probe, cell)
+            rows = [finding.values] if table is None else finding.tables.get(table, ())
+            found += [{**_about(cell), **row} for row in rows]
+        return pd.DataFrame(found).astype(RUN) if found else pd.DataFrame(columns=list(RUN)).astype(RUN)
+
+    def trees(self) -> dict[str, Tree]:
+        """The working tree each run was trained from, by run id."""
+        return self._once("trees", lambda: {cell.spec.run_id: tree(cell) for cell in self.cells})
+
+    def marks(self) -> list[str]:
+        """What a reader must know of these runs: uncommitted changes, several commits, values that are no number."""
+        return self._once("marks", lambda: list(_marks(self)))
+
+    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Made = self._kept[key]
+        return kept
 
 
 def done(plan: Plan) -> tuple[Cell, ...]:
@@ -79,12 +193,9 @@ def done(plan: Plan) -> tuple[Cell, ...]:
     return plan.cells
 
 
-def tree(run_id: str) -> Tree:
+def tree(cell: Cell) -> Tree:
     """The working tree a run was trained from: dirty when any attempt was, unknown when any did not record it."""
-    found = set()
-    for attempt in Journal(run_dir(run_id)).attempts():
-        path = attempt / "provenance.json"
-        found.add(read_json(path).get("dirty") if path.exists() else None)
+    found = {record.get("dirty") for record in _provenance(cell)}
     if True in found:
         return "dirty"
     return "unknown" if None in found else "clean"
@@ -99,14 +210,38 @@ def _gap(cell: Cell) -> str | None:
     return f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {state}{lost}"
 
 
-def _frame(
-    plan: Plan, dtypes: Mapping[str, str], rows: Callable[[Cell, Journal], Iterable[Mapping[str, Any]]]
-) -> pd.DataFrame:
-    """The rows of all cells below each other, each with the columns that name its run."""
-    found = []
-    for cell in done(plan):
-        spec = cell.spec
-        run: dict[str, Any] = {"arm": cell.arm, "method": spec.method.name, "model": spec.model.name}
-        run |= {"seed": spec.seed, "run_id": spec.run_id}
-        found += [{**run, **row} for row in rows(cell, Journal(run_dir(spec.run_id)))]
-    return pd.DataFrame(found, columns=list(dtypes)).astype(dict(dtypes))
+def _about(cell: Cell) -> dict[str, Any]:
+    """The columns that name a run."""
+    spec = cell.spec
+    about = {"arm": cell.arm, "method": spec.method.name, "model": spec.model.name}
+    return {**about, "seed": spec.seed, "run_id": spec.run_id}
+
+
+def _provenance(cell: Cell) -> list[dict[str, Any]]:
+    paths = [attempt / "provenance.json" for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
+    return [read_json(path) if path.exists() else {} for path in paths]
+
+
+def _marks(runs: Runs) -> Iterable[str]:
+    trees = runs.trees()
+    for state, meaning in (
+        ("dirty", "trained from a working tree with uncommitted changes"),
+        ("unknown", "no record of the working tree"),
+    ):
+        found = [run_id for run_id, one in trees.items() if one == state]
+        if found:
+            yield f"{len(found)} of {len(trees)} runs: {meaning} ({', '.join(found)})"
+    commits: dict[str, int] = {}
+    for cell in runs.cells:
+        for commit in {record["commit"][:12] for record in _provenance(cell) if record.get("commit")}:
+            commits[commit] = commits.get(commit, 0) + 1
+    if len(commits) > 1:
+        yield "runs of several commits: " + ", ".join(f"{commit} ({n})" for commit, n in sorted(commits.items()))
+    for cell in runs.cells:
+        lost: dict[str, list[int]] = {}
+        for row in runs.journal(cell).steps():
+            for name, value in row["metrics"].items():
+                if not math.isfinite(value):
+                    lost.setdefault(name, []).append(row["step"])
+        for name, steps in lost.items():
+            yield f"{cell.spec.run_id}: {name} was no finite number at {len(steps)} steps (first: {steps[0]})"

@@ -30,11 +30,21 @@ class Grid:
     labels: int = 1
 
 
-def text(title: str, grids: Sequence[Grid], notes: Sequence[str], width: int) -> str:
-    """For a terminal, without colours: notes fold at `width` columns, a row of numbers is never cut or folded."""
-    blocks = [title, *(_lines(grid) for grid in grids)]
-    folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in notes]
-    return "\n\n".join([*blocks, "\n".join(folded)]) + "\n"
+@dataclass(frozen=True)
+class Page:
+    """A titled text: one sentence of what it shows, tables, and how to read them."""
+
+    title: str
+    sentence: str
+    grids: Sequence[Grid]
+    notes: Sequence[str]
+
+
+def text(page: Page, width: int) -> str:
+    """For a terminal, without colours: words fold at `width` columns, a row of numbers is never cut or folded."""
+    folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in page.notes]
+    sentence = textwrap.fill(page.sentence, width)
+    return "\n\n".join([page.title, sentence, *(_lines(grid) for grid in page.grids), "\n".join(folded)]) + "\n"
 
 
 def _lines(grid: Grid) -> str:
@@ -51,30 +61,33 @@ def _lines(grid: Grid) -> str:
     return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
 
 
-def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
-    """GitHub-flavoured Markdown."""
-    blocks = [f"# {title}"]
-    for grid in grids:
+def markdown(page: Page, level: int = 1) -> str:
+    """GitHub-flavoured Markdown; `level` of its main heading."""
+    marks = "#" * level
+    blocks = [f"{marks} {page.title}", escaped(page.sentence)]
+    for grid in page.grids:
         rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
         lines = [_pipes(grid.header), f"|{'|'.join(rule)}|", *map(_pipes, grid.rows)]
-        blocks += [f"## {grid.title}", "\n".join(lines)]
-    blocks += ["## Notes", "\n".join(f"- {_escaped(note)}" for note in notes)]
+        blocks += [f"{marks}# {grid.title}", "\n".join(lines)]
+    blocks += [f"{marks}# Notes", "\n".join(f"- {escaped(note)}" for note in page.notes)]
     return "\n\n".join(blocks) + "\n"
 
 
 def _pipes(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(map(_escaped, cells))} |"
+    return f"| {' | '.join(map(escaped, cells))} |"
 
 
-def _escaped(cell: str) -> str:
+def escaped(cell: str) -> str:
+    """Text in which Markdown marks up nothing."""
     return re.sub(r"([|*_])", r"\\\1", cell)
 
 
-def tex(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
+def tex(page: Page) -> str:
     """A LaTeX table float a grid, to be read with \\input; needs the packages booktabs and graphicx."""
-    blocks = [f"% {title}", "% needs \\usepackage{booktabs,graphicx}", *(_float(grid) for grid in grids)]
-    items = "\n".join(rf"  \item {_tex(note)}" for note in notes)
-    return "\n\n".join([*blocks, "\\begin{itemize}\n" + items + "\n\\end{itemize}"]) + "\n"
+    head = [f"% {page.title}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
+    items = "\n".join(rf"  \item {_tex(note)}" for note in page.notes)
+    floats = [_float(grid) for grid in page.grids]
+    return "\n\n".join([*head, *floats, "\\begin{itemize}\n" + items + "\n\\end{itemize}"]) + "\n"
 
 
 def _float(grid: Grid) -> str:

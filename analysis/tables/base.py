@@ -1,25 +1,21 @@
 """What comparison tables share: from a declaration and a plan to a report on the disk and on the terminal."""
 
-import csv
-import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from mcpo_cli.analysis import render
+import pandas as pd
+
 from mcpo_cli.analysis.comparison import BOOTSTRAP_SEED, DRAWS, Comparison, Difference, K, Score, compare
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.stats import Effect, Interval
 from mcpo_cli.config import load
-from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import tier_problems
-from mcpo_cli.runs.journal import write_atomic
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
-DIGITS = 10
-"""Of a number in a file: beyond them the order of summation shows."""
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
 
 
@@ -51,82 +47,44 @@ class Row:
     trees: str | None = None
 
 
+def comparison_table(name: str, title: str, baseline: str) -> Artifact:
+    """The artifact of a table of the paper: the arms of the suite `name` against the arm `baseline`."""
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+        return _Table(name, title, compare(data[name], baseline), paper).product()
+
+    return Artifact(name, title, "paper", (name,), build, f"Table {name[-1]}")
+
+
 @dataclass(frozen=True)
-class ComparisonTable:
-    """A table of arms against the arm `baseline`. published: its counterpart in `experiments/paper.yaml`."""
+class _Table:
+    """A table in the making. name: of its counterpart in `paper`, the content of `experiments/paper.yaml`, too."""
 
     name: str
     title: str
-    suite: str
-    baseline: str
-    published: str
-
-    def build(self, plan: Plan, reports_dir: Path) -> "BuiltTable":
-        """Write `<scale>/<name>.md`, `.csv` and `.tex` below `reports_dir`; the same runs give the same bytes.
-
-        Raises:
-            MissingCells: a run of the plan is not done.
-            ConfigError: the runs differ in more than arm, model and seed.
-        """
-        comparison = compare(plan, self.baseline)
-        stem = reports_dir / comparison.spec.scale / self.name
-        built = BuiltTable(self, comparison, load.read_yaml(load.EXPERIMENTS / "paper.yaml"), stem)
-        files = (built.markdown(), built.csv(), built.tex())
-        for path, content in zip(built.paths, files, strict=True):
-            write_atomic(path, content)
-        return built
-
-
-@dataclass(frozen=True)
-class BuiltTable:
-    """A table that was built. paper: the content of `experiments/paper.yaml`. stem: its files without suffix."""
-
-    table: ComparisonTable
     comparison: Comparison
     paper: dict[str, Any]
-    stem: Path
 
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files: Markdown, CSV, LaTeX."""
-        return tuple(self.stem.with_suffix(suffix) for suffix in (".md", ".csv", ".tex"))
+    def product(self) -> Product:
+        rows = pd.DataFrame([asdict(row) for row in self._rows()], columns=list(Row.__dataclass_fields__))
+        return Product(self._title(), self._sentence(), rows, list(self._grids()), self._notes())
 
-    def text(self, width: int = 100) -> str:
-        """For a terminal: one row a metric and arm, one column a tier."""
-        return render.text(self._title(), list(self._grids(self._scores_long)), self._notes(), width)
-
-    def markdown(self) -> str:
-        """One row an arm, one column a tier and metric."""
-        return render.markdown(self._title(), list(self._grids(self._scores_wide)), self._notes())
-
-    def tex(self) -> str:
-        """One row an arm, one column a tier and metric."""
-        return render.tex(self._title(), list(self._grids(self._scores_wide)), self._notes())
-
-    def csv(self) -> str:
-        """One line a number, the columns of `Row`."""
-        file = io.StringIO()
-        writer = csv.DictWriter(file, list(Row.__dataclass_fields__), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in self._rows())
-        return file.getvalue()
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything in the table as plain data; undefined numbers are None."""
-        return {
-            "name": self.table.name,
-            "title": self._title(),
-            "plan_id": self.comparison.plan.plan_id,
-            "command": self.comparison.plan.command,
-            "files": [str(path) for path in self.paths],
-            "rows": [asdict(row) for row in self._rows()],
-            "notes": self._notes(),
-        }
+    def _sentence(self) -> str:
+        comparison, parts = self.comparison, []
+        for model in comparison.models:
+            for arm in comparison.arms:
+                if arm != comparison.baseline:
+                    found = comparison.average(model, arm, "pass@1")
+                    spread = "n=1" if found.n == 1 else f"± {found.half_width:.3f}"
+                    parts.append(f"{arm} {found.mean:+.3f} {spread} ({model})")
+        head = f"Average pass@1 minus that of {comparison.baseline}, 95% t-interval over seeds"
+        return f"{head}: {', '.join(parts)}."
 
     def _title(self) -> str:
         spec = self.comparison.spec
         where = f"scale {spec.scale}, regime {spec.regime}, after global step {spec.train.steps}"
-        return f"{self.table.name}: {self.table.title} ({where})"
+        return f"{self.name}: {self.title} ({where})"
 
     def _rows(self) -> Iterator[Row]:
         yield from map(self._measured, self.comparison.scores)
@@ -136,7 +94,7 @@ class BuiltTable:
                 yield Row(self._published_label(), model, arm, benchmark, metric, value)
 
     def _measured(self, score: Score) -> Row:
-        row = Row("measured", score.model, score.arm, score.tier, score.metric, round(score.seeds.mean, DIGITS))
+        row = Row("measured", score.model, score.arm, score.tier, score.metric, score.seeds.mean)
         return self._with_runs(row, score.seeds, score.arm)
 
     def _difference(self, result: Difference) -> Row:
@@ -147,7 +105,7 @@ class BuiltTable:
             result.arm,
             result.tier,
             result.metric,
-            round(effect.mean, DIGITS),
+            effect.mean,
             baseline=baseline,
             bootstrap_low=_number(effect.low),
             bootstrap_high=_number(effect.high),
@@ -170,14 +128,14 @@ class BuiltTable:
             trees=" ".join(run.tree for run in runs),
         )
 
-    def _grids(self, scores: Callable[[str], Grid]) -> Iterator[Grid]:
+    def _grids(self) -> Iterator[Grid]:
         for model in self.comparison.models:
-            yield scores(model)
+            yield self._scores(model)
             yield from self._difference_grids(model)
         yield self._runs_grid()
         yield self._published_grid()
 
-    def _scores_long(self, model: str) -> Grid:
+    def _scores(self, model: str) -> Grid:
         cells, comparison = self._score_cells(model), self.comparison
         rows = []
         for metric in comparison.metrics:
@@ -185,13 +143,6 @@ class BuiltTable:
                 name = metric if arm == comparison.arms[0] else ""
                 rows.append([name, self._label(model, arm), *(cells[arm, tier, metric] for tier in comparison.tiers)])
         return Grid(self._model_title(model), ["metric", "arm", *comparison.tiers], rows, labels=2)
-
-    def _scores_wide(self, model: str) -> Grid:
-        cells, comparison = self._score_cells(model), self.comparison
-        columns = [(tier, metric) for tier in comparison.tiers for metric in comparison.metrics]
-        header = ["arm", *(f"{tier} {metric}" for tier, metric in columns)]
-        rows = [[self._label(model, arm), *(cells[arm, *column] for column in columns)] for arm in comparison.arms]
-        return Grid(self._model_title(model), header, rows)
 
     def _score_cells(self, model: str) -> dict[tuple[str, str, str], str]:
         scores = [score for score in self.comparison.scores if score.model == model]
@@ -233,7 +184,7 @@ class BuiltTable:
         return Grid(self._published_label(), header, rows, labels=2)
 
     def _published_label(self) -> str:
-        where = self.paper["tables"][self.table.published]["where"].split(",")[0]
+        where = self.paper["tables"][self.name]["where"].split(",")[0]
         return f"published (arXiv {self.paper['source']['arxiv']}, {where}), not measured here"
 
     def _about_published(self) -> str:
@@ -247,7 +198,7 @@ class BuiltTable:
     def _published(self) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
         """Model, arm and the numbers by (benchmark, metric) of each published row."""
         benchmarks = self.paper["settings"]["evaluation"]["benchmarks"]
-        for row in self.paper["tables"][self.table.published]["rows"]:
+        for row in self.paper["tables"][self.name]["rows"]:
             numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
             yield row["model"], row["arm"], numbers
 
@@ -293,5 +244,5 @@ def _mean(interval: Interval) -> str:
 
 
 def _number(value: float) -> float | None:
-    """`value`, rounded; None for NaN."""
-    return None if math.isnan(value) else round(value, DIGITS)
+    """`value`; None for NaN."""
+    return None if math.isnan(value) else value

@@ -1,11 +1,5 @@
 """Table 1 of the paper: DAPO against MCPO on two base models."""
 
-from mcpo_cli.analysis.tables.base import ComparisonTable
+from mcpo_cli.analysis.tables.base import comparison_table
 
-ARTIFACT = ComparisonTable(
-    name="table1",
-    title="DAPO against MCPO",
-    suite="table1",
-    baseline="DAPO",
-    published="table1",
-)
+ARTIFACT = comparison_table("table1", "DAPO against MCPO", baseline="DAPO")

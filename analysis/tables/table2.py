@@ -1,11 +1,5 @@
 """Table 2 of the paper: MCPO with each of its components taken away."""
 
-from mcpo_cli.analysis.tables.base import ComparisonTable
+from mcpo_cli.analysis.tables.base import comparison_table
 
-ARTIFACT = ComparisonTable(
-    name="table2",
-    title="Ablations of MCPO",
-    suite="table2",
-    baseline="MCPO",
-    published="table2",
-)
+ARTIFACT = comparison_table("table2", "Ablations of MCPO", baseline="MCPO")

@@ -1,24 +1,21 @@
 """Why reweighting changes the speed of learning: the arms of the suite `why-reweight` side by side."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import frames, render, stats
+from mcpo_cli.analysis import stats
 from mcpo_cli.analysis.comparison import check_axes
 from mcpo_cli.analysis.curves import time_factor
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.stats import Floats, Interval
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs.journal import write_atomic
 
+SUITE = "why-reweight"
 BASELINE = "DAPO w/o filter"
 MEANS = {
     "share_minority": "weight/share_minority",
@@ -36,84 +33,35 @@ NOTES = (
 )
 
 
-@dataclass(frozen=True)
-class WhyReweight:
-    """The declaration."""
+def build(data: Mapping[str, Runs]) -> Product:
+    """One row an arm of each model.
 
-    name: str = "why-reweight"
-    suite: str = "why-reweight"
-
-    def build(self, plan: Plan, reports_dir: Path) -> "BuiltWhy":
-        """Write `<scale>/why-reweight.md` and `.csv` below `reports_dir`; the same runs give the same bytes.
-
-        Raises:
-            MissingCells: a run of the plan is not done.
-            ConfigError: the runs differ in more than arm, model and seed.
-        """
-        check_axes(plan)
-        built = BuiltWhy(plan, _rows(plan), reports_dir / plan.cells[0].spec.scale / self.name)
-        for path, content in zip(built.paths, (built.markdown(), built.csv()), strict=True):
-            write_atomic(path, content)
-        return built
+    Raises:
+        ConfigError: the runs differ in more than arm, model and seed.
+    """
+    runs = data[SUITE]
+    check_axes(runs.plan)
+    rows = _rows(runs)
+    spec = runs.cells[0].spec
+    title = f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
+    return Product(title, _sentence(rows), pd.DataFrame(rows), [_grid(rows)], NOTES)
 
 
-@dataclass(frozen=True)
-class BuiltWhy:
-    """The table that was built. stem: its files without suffix."""
-
-    plan: Plan
-    rows: Sequence[Mapping[str, Any]]
-    stem: Path
-
-    @property
-    def paths(self) -> tuple[Path, ...]:
-        """The files: Markdown, CSV."""
-        return tuple(self.stem.with_suffix(suffix) for suffix in (".md", ".csv"))
-
-    def text(self, width: int = 100) -> str:
-        """For a terminal."""
-        return render.text(self._title, [self._grid()], self._notes, width)
-
-    def markdown(self) -> str:
-        """For a page."""
-        return render.markdown(self._title, [self._grid()], self._notes)
-
-    def csv(self) -> str:
-        """One line an arm, with the ids of its runs."""
-        file = io.StringIO()
-        writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return file.getvalue()
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything in the table as plain data; undefined numbers are None."""
-        rows = [{key: _defined(value) for key, value in row.items()} for row in self.rows]
-        return {"name": self.stem.name, "title": self._title, "rows": rows, "notes": self._notes}
-
-    @property
-    def _title(self) -> str:
-        spec = self.plan.cells[0].spec
-        return f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
-
-    @property
-    def _notes(self) -> list[str]:
-        trees = {frames.tree(cell.spec.run_id) for cell in self.plan.cells}
-        dirty = ["Some runs were trained from a working tree with uncommitted changes."] if "dirty" in trees else []
-        return [*NOTES, *dirty, f"Made by: {self.plan.command} (plan {self.plan.plan_id})"]
-
-    def _grid(self) -> Grid:
-        names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
-        header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
-        rows = [
-            [row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in self.rows
-        ]
-        return Grid(f"Against {BASELINE}", header, rows, labels=2)
+def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
+    found = [f"{row['arm']} {_shown(row, 'time_factor')}" for row in rows if row["arm"] != BASELINE]
+    return f"Speed of learning as a multiple of {BASELINE}'s: {'; '.join(found)}."
 
 
-def _rows(plan: Plan) -> list[dict[str, Any]]:
+def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
+    header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
+    cells = [[row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in rows]
+    return Grid(f"Against {BASELINE}", header, cells, labels=2)
+
+
+def _rows(runs: Runs) -> list[dict[str, Any]]:
     """One row an arm of each model; bounds are NaN where they are not defined."""
-    steps, scores = frames.steps_frame(plan), _scores(plan)
+    steps, scores = runs.steps(), _scores(runs)
     rows = []
     for (model, arm), found in steps.groupby(["model", "arm"], sort=False):
         row: dict[str, Any] = {"model": model, "arm": arm, "seeds": found["seed"].nunique()}
@@ -133,9 +81,9 @@ def _rows(plan: Plan) -> list[dict[str, Any]]:
     return rows
 
 
-def _scores(plan: Plan) -> pd.DataFrame:
+def _scores(runs: Runs) -> pd.DataFrame:
     """Average pass@1 over the tiers after the last step: model, arm, seed, share."""
-    frame = frames.eval_frame(plan)
+    frame = runs.eval()
     frame["share"] = frame["c"] / frame["n"]
     tiers = frame.groupby(["model", "arm", "seed", "tier"])["share"].mean()
     return tiers.groupby(["model", "arm", "seed"]).mean().reset_index()
@@ -161,8 +109,4 @@ def _shown(row: Mapping[str, Any], name: str) -> str:
     return f"{value:.3f}" if math.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
-def _defined(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-ARTIFACT = WhyReweight()
+ARTIFACT = Artifact("why-reweight", "Why reweighting changes how fast a policy learns", "diagnostic", (SUITE,), build)

@@ -38,7 +38,7 @@ def complete_artifacts(incomplete: str) -> list[str]:
     """What can be reproduced."""
     from mcpo_cli.analysis import artifacts
 
-    return [name for name in artifacts.registry() if name.startswith(incomplete)]
+    return [name for name in (artifacts.ALL, "figures", *artifacts.registry()) if name.startswith(incomplete)]
 
 
 def complete_methods(incomplete: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`mcpo reproduce`: a table of the paper, from whatever is missing to the printed result."""
+"""`mcpo reproduce`: a table or figure of the paper, from whatever is missing to the printed result."""
 
 from typing import Annotated
 
@@ -7,7 +7,12 @@ import typer
 from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_artifacts
 
 Artifact = Annotated[
-    str, typer.Argument(metavar="table1|table2|why-reweight", help="What to build.", autocompletion=complete_artifacts)
+    str,
+    typer.Argument(
+        metavar="ARTIFACT",
+        help="table1, table2, fig2 (all its parts), fig2a, ..., figures, or all: everything, and the report.",
+        autocompletion=complete_artifacts,
+    ),
 ]
 
 
@@ -18,21 +23,22 @@ def reproduce(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run what a table still needs, then build, write and print it. Again: trains nothing, same digits."""
-    from mcpo_cli import console, plan
+    """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
+    from mcpo_cli import console
     from mcpo_cli.analysis import artifacts
+    from mcpo_cli.commands import building
     from mcpo_cli.commands.execute import run_plan, show_plan
-    from mcpo_cli.runs.home import home
 
-    suite = artifacts.get(artifact).suite
-    planned = plan.from_suite(suite, overrides or [], f"mcpo reproduce {artifact}")
+    names = artifacts.names(artifact)
+    plans = building.plans(names, overrides or [], f"mcpo reproduce {artifact}")
     if dry_run:
-        show_plan(planned, as_json=as_json, previews=True)
+        show_plan(building.merged(plans), as_json=as_json, previews=True)
         return
-    document = run_plan(planned)
-    built = artifacts.build(artifact, planned, home())
+    documents = [run_plan(planned) for planned in plans.values()]
+    workshop = building.workshop(plans, overrides or [])
+    built = [workshop.build(name) for name in names]
     if as_json:
-        console.print_json({**document, artifact: built.to_json(), "files": [str(path) for path in built.paths]})
-    else:
-        console.print_text(built.text(console.width()))
-        console.talk("\n".join(f"written: {path}" for path in built.paths))
+        console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
+        return
+    for one in built:
+        building.show(one, whole=len(built) == 1)

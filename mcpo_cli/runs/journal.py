@@ -4,6 +4,7 @@ Writing belongs to one attempt. Reading merges the attempts of a run: rows that 
 again, because no checkpoint covered them, count once.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -60,23 +61,23 @@ class Journal:
 
     def groups(self) -> list[GroupRow]:
         """The prompt groups of all steps."""
-        return cast("list[GroupRow]", self._rows("groups"))
+        return cast("list[GroupRow]", self.rows("groups"))
 
     def eval(self) -> list[EvalRow]:
         """The evaluated problems of all evaluations."""
-        return cast("list[EvalRow]", self._rows("eval"))
+        return cast("list[EvalRow]", self.rows("eval"))
 
     def rerolls(self) -> list[RerollRow]:
         """The prompts that probes rolled again, of all steps."""
-        return cast("list[RerollRow]", self._rows("rerolls"))
+        return cast("list[RerollRow]", self.rows("rerolls"))
 
     def mini_batches(self) -> list[MiniBatchRow]:
         """The gradient steps of all steps."""
-        return cast("list[MiniBatchRow]", self._rows("mini_batches"))
+        return cast("list[MiniBatchRow]", self.rows("mini_batches"))
 
     def gradients(self) -> list[GradientRow]:
         """The prompts whose gradients were measured, of all steps."""
-        return cast("list[GradientRow]", self._rows("gradients"))
+        return cast("list[GradientRow]", self.rows("gradients"))
 
     def final_step(self) -> float:
         """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""
@@ -96,6 +97,19 @@ class Journal:
                     files[step] = path
         return dict(sorted(files.items()))
 
+    def digest(self) -> str:
+        """A hash of every row and of what made it: equal digests mean equal results of whatever reads them."""
+        found = hashlib.sha256()
+        for attempt, last in self.spans():
+            found.update(f"{attempt.name} {last}".encode())
+            for path in sorted(
+                [*attempt.glob("*.jsonl"), *attempt.glob("*/step_*.jsonl"), attempt / "provenance.json"]
+            ):
+                if path.exists():
+                    found.update(path.relative_to(attempt).as_posix().encode())
+                    found.update(hashlib.sha256(path.read_bytes()).digest())
+        return found.hexdigest()
+
     def spans(self) -> Iterator[tuple[Path, float]]:
         """Each attempt with the last step of it that counts: where the next attempt began."""
         attempts = self.attempts()
@@ -103,7 +117,8 @@ class Journal:
         for i, attempt in enumerate(attempts):
             yield attempt, min(starts[i + 1 :], default=math.inf)
 
-    def _rows(self, kind: Kind) -> list[dict[str, Any]]:
+    def rows(self, kind: Kind) -> list[dict[str, Any]]:
+        """The rows of `kind` of all steps, as plain data."""
         return [row for path in self.files(kind).values() for row in read_lines(path)]
 
 

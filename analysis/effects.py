@@ -1,0 +1,139 @@
+"""Arms over several tasks at once: mean, interquartile mean and probability of improvement, by stratified bootstrap.
+
+The quantities and their intervals are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable), with one
+difference: a stratum holds all tasks that the same runs were evaluated on. One training run is evaluated on every
+benchmark, so a draw takes whole runs; resampling each benchmark by itself would treat one run as several.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mcpo_cli.analysis.stats import Floats
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value over tasks and its bootstrap interval; NaN bounds where a stratum has one run."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean(
+    strata: Sequence[Floats], generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
+) -> Estimate:
+    """Mean over tasks of the mean over runs.
+
+    What the percentile interval covers with few seeds, measured on normal scores, 95 % nominal; tasks of one model
+    share their runs, models do not:
+
+    | strata (models) of 3 tasks | 3 seeds | 5 seeds | 10 seeds |
+    |----------------------------|---------|---------|----------|
+    | 1                          |    75 % |    83 % |     90 % |
+    | 2                          |    82 % |    88 % |     92 % |
+    | 6                          |    87 % |    91 % |     93 % |
+
+    So read it as a range of what these runs show; `stats.t_interval` of the seeds' means keeps its 95 %.
+
+    Args:
+        strata: a matrix each, a row a run (seed), a column a task; such as one model's benchmarks.
+        generator: source of all randomness. draws: bootstrap resamples.
+
+    Raises:
+        ValueError: no strata, an empty one, or NaN.
+    """
+    return _estimate(_task_mean, [strata], generator, draws, level)
+
+
+def interquartile_mean(
+    strata: Sequence[Floats], generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
+) -> Estimate:
+    """Mean of the middle half of all scores, runs and tasks together: neither outlying runs nor tasks decide it.
+
+    Arguments, errors and the caveat about few seeds as in `mean`.
+    """
+    return _estimate(_middle_half, [strata], generator, draws, level)
+
+
+def probability_of_improvement(
+    arm: Sequence[Floats],
+    baseline: Sequence[Floats],
+    generator: np.random.Generator,
+    *,
+    draws: int = 10_000,
+    level: float = 0.95,
+) -> Estimate:
+    """P(X > Y) + P(X = Y) / 2 of a run X of the arm and a run Y of the baseline, averaged over the tasks.
+
+    The share of all pairs of runs, whatever their seeds: how likely the next run of the arm beats the next one of the
+    baseline, not by how much. Both arms are resampled by themselves. The interval is 0..0 or 1..1 where no pair
+    overlaps, which few seeds often show by chance. Measured coverage on normal scores of 3 tasks that share their
+    runs, 95 % nominal:
+
+    | true probability | 3 seeds | 5 seeds | 10 seeds |
+    |------------------|---------|---------|----------|
+    | .5               |    87 % |    91 % |     93 % |
+    | .76              |    84 % |    89 % |     93 % |
+    | .92              |    63 % |    80 % |     90 % |
+
+    Args:
+        arm, baseline: strata as in `mean`, the same tasks in the same order; numbers of runs may differ.
+
+    Raises:
+        ValueError: as `mean`, or strata or tasks that differ.
+    """
+    if [x.shape[1:] for x in arm] != [y.shape[1:] for y in baseline]:
+        raise ValueError("arm and baseline must have the same strata and tasks")
+    return _estimate(_wins, [arm, baseline], generator, draws, level)
+
+
+def _estimate(
+    statistic: Callable[..., Floats],
+    samples: Sequence[Sequence[Floats]],
+    generator: np.random.Generator,
+    draws: int,
+    level: float,
+) -> Estimate:
+    """`statistic` of the samples as they are, and the percentiles of what it is of their resamples.
+
+    statistic: of lists of draws x runs x tasks, one list a sample, to one number a draw.
+    """
+    for strata in samples:
+        if not strata or any(score_SN.ndim != 2 or not score_SN.size or np.isnan(score_SN).any() for score_SN in strata):
+            raise ValueError("strata must be non-empty matrices of runs x tasks without NaN")
+    value = float(statistic(*([score_SN[None] for score_SN in strata] for strata in samples))[0])
+    if any(len(score_SN) == 1 for strata in samples for score_SN in strata):
+        return Estimate(value, math.nan, math.nan)
+    drawn = ([_resampled(score_SN, generator, draws) for score_SN in strata] for strata in samples)
+    low, high = np.quantile(statistic(*drawn), [0.5 - level / 2, 0.5 + level / 2])
+    return Estimate(value, float(low), float(high))
+
+
+def _resampled(score_SN: Floats, generator: np.random.Generator, draws: int) -> Floats:
+    runs = len(score_SN)
+    return score_SN[generator.integers(runs, size=(draws, runs))]
+
+
+def _task_mean(strata: Sequence[Floats]) -> Floats:
+    means: Floats = np.concatenate([score_BSN.mean(axis=1) for score_BSN in strata], axis=-1).mean(axis=-1)
+    return means
+
+
+def _middle_half(strata: Sequence[Floats]) -> Floats:
+    score_BK = np.sort(np.concatenate([score_BSN.reshape(len(score_BSN), -1) for score_BSN in strata], axis=-1))
+    cut = score_BK.shape[-1] // 4
+    middle: Floats = score_BK[:, cut : score_BK.shape[-1] - cut].mean(axis=-1)
+    return middle
+
+
+def _wins(arm: Sequence[Floats], baseline: Sequence[Floats]) -> Floats:
+    shares = []
+    for x_BSN, y_BSN in zip(arm, baseline, strict=True):
+        x_BS1N, y_B1SN = x_BSN[:, :, None], y_BSN[:, None]
+        shares.append(((x_BS1N > y_B1SN) + 0.5 * (x_BS1N == y_B1SN)).mean(axis=(1, 2)))
+    won: Floats = np.concatenate(shares, axis=-1).mean(axis=-1)
+    return won

@@ -1,0 +1,41 @@
+"""What `mcpo reproduce` and `mcpo report` have in common: from the names of artifacts to files and to the terminal."""
+
+from collections.abc import Mapping, Sequence
+
+from mcpo_cli import console, plan
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.config import load
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs.home import home
+
+
+def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
+    """The plan of each suite that the artifacts `names` are made from, by suite.
+
+    Raises:
+        ConfigError: bad overrides.
+    """
+    return {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+
+
+def merged(found: Mapping[str, Plan]) -> Plan:
+    """All runs of several plans as one, to be shown; a run that two of them share stands there once."""
+    cells = {cell.spec.run_id: cell for one in reversed(list(found.values())) for cell in one.cells}
+    command = next((one.command for one in found.values()), "")
+    return Plan(" + ".join(found), command, tuple(cells.values()))
+
+
+def workshop(found: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
+    """Where the artifacts of these plans are built: `reports/<scale>` of MCPO_HOME."""
+    scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
+    return Workshop(found, home() / "reports", scale or load.read_default("scale"))
+
+
+def show(built: Built, *, whole: bool) -> None:
+    """Print what was built: the whole page, or its first sentence where there are many."""
+    if whole:
+        console.print_text(built.text(console.width()))
+        console.talk("\n".join(f"written: {path}" for path in built.paths))
+    else:
+        console.print_text(f"{built.name}: {built.record['sentence']}")

@@ -152,14 +152,21 @@ class Runs:
             lambda: study.measure(probes.get(probe), cell, self.journal(cell)).finding,
         )
 
-    def findings(self, probe: str, table: str | None = None) -> pd.DataFrame:
+    def recorded(self, probe: str) -> list[Cell]:
+        """The cells that have all kinds of rows that the probe reads."""
+        return [cell for cell in self.cells if not probes.get(probe).lacks(self.journal(cell))]
+
+    def findings(self, probe: str, table: str | None = None, *, partial: bool = False) -> pd.DataFrame:
         """What a probe says of all runs: a row a run with its `values`, or the rows of `table`; as the probe has them.
 
+        Args:
+            partial: leave out the runs that have none of the rows that the probe reads.
+
         Raises:
-            RunFailed: a run has none of the rows that the probe reads.
+            RunFailed: a run has none of the rows that the probe reads, and not `partial`.
         """
         found = []
-        for cell in self.cells:
+        for cell in self.recorded(probe) if partial else self.cells:
             finding = self.finding(probe, cell)
             rows = [finding.values] if table is None else finding.tables.get(table, ())
             found += [{**_about(cell), **row} for row in rows]

@@ -1,14 +1,17 @@
 """What the figures share: sizes, one look an arm everywhere, curves with seed bands, how a figure becomes a file."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import pandas as pd
 from matplotlib import style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -47,8 +50,17 @@ LOOKS = {
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
-    """The look of each arm; arms without one of their own share out the rest in their order."""
-    spare = iter(OTHERS)
+    """The look of each arm; arms without one of their own share out the rest in their order.
+
+    Colours come back after `OTHERS`, with other dashes and markers.
+    """
+    taken = {LOOKS[arm] for arm in arms if arm in LOOKS}
+    turned = (
+        Look(look.color, *OTHERS[(place + turn) % len(OTHERS)][1:])
+        for turn in count()
+        for place, look in enumerate(OTHERS)
+    )
+    spare = (look for look in turned if look not in taken)
     return {arm: LOOKS.get(arm) or next(spare) for arm in arms}
 
 
@@ -83,6 +95,45 @@ def panels(data: pd.DataFrame, draw: Callable[[Axes, pd.DataFrame], None], *, he
                 panel.set_ylabel("")
                 if legend := panel.get_legend():
                     legend.remove()
+    return figure
+
+
+def grid(
+    data: pd.DataFrame, column: str, draw: Callable[[Axes, pd.DataFrame], None], *, height: float = 1.7, **share: Any
+) -> Figure:
+    """A row of panels a model, one a value of `column`, each drawn by `draw`; one legend above them all.
+
+    share: of the axes (`sharex`, `sharey`); all panels have one vertical axis if it is left out.
+    """
+    models, values = (data[name].unique().tolist() for name in ("model", column))
+    with drawing():
+        width = COLUMN if len(values) == 1 else PAGE
+        figure, axes = canvas(len(models), len(values), width=width, height=height, **{"sharey": True, **share})
+        for panel, (model, value) in zip(axes, product(models, values), strict=True):
+            draw(panel, data[(data["model"] == model) & (data[column] == value)])
+            panel.set_title(value if len(models) == 1 else f"{value}, {model}")
+            panel.label_outer()
+        legend(figure)
+    return figure
+
+
+def legend(figure: Figure) -> None:
+    """One legend of all panels, above them."""
+    found: dict[str, Artist] = {}
+    for panel in figure.axes:
+        handles, labels = panel.get_legend_handles_labels()
+        found |= zip(labels, handles, strict=True)
+    columns = 2 if figure.get_figwidth() <= COLUMN else 4
+    if found:
+        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(columns, len(found)))
+
+
+def blank(words: str) -> Figure:
+    """Axes with nothing but `words` in them: there is nothing to draw."""
+    with drawing():
+        figure, (axes,) = canvas(height=1.2)
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
     return figure
 
 
@@ -127,6 +178,23 @@ def save(figure: Figure, kind: str) -> bytes:
     with drawing():
         figure.savefig(file, format=kind, metadata=dict(metadata))
     return file.getvalue()
+
+
+def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
+    """A note on the runs that `data` has no row of, if there are any. what: is missing from them."""
+    drawn = set(data["run_id"])
+    lacking = [cell for cell in runs.cells if cell.spec.run_id not in drawn]
+    arms = ", ".join(dict.fromkeys(cell.arm for cell in lacking))
+    return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
+
+
+def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
+    """`41.2 % (39.8 to 42.5)`: the mean of a number a seed, the lowest and the highest; NaN does not count."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return "not measured"
+    mean = f"{math.fsum(known) / len(known):.{digits}f}{unit}"
+    return mean if len(known) == 1 else f"{mean} ({min(known):.{digits}f} to {max(known):.{digits}f})"
 
 
 def titled(title: str, runs: Runs) -> str:

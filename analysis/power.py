@@ -6,6 +6,7 @@ distribution with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(
 
 import math
 
+import numpy as np
 from scipy import optimize, special
 
 MOST_SEEDS = 10_000
@@ -22,8 +23,7 @@ def power(effect: float, sd: float, seeds: int, alpha: float = 0.05) -> float:
     Raises:
         ValueError: fewer than 2 seeds, or sd not above 0.
     """
-    if seeds < 2 or not sd > 0:
-        raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
+    _check(sd, seeds)
     return _power(abs(effect) / sd * math.sqrt(seeds), seeds, alpha)
 
 
@@ -32,8 +32,7 @@ def detectable_effect(sd: float, seeds: int, power: float = 0.8, alpha: float = 
 
     Arguments and errors as in the function `power`.
     """
-    if seeds < 2 or not sd > 0:
-        raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
+    _check(sd, seeds)
     high = 1.0
     while _power(high, seeds, alpha) < power:
         high *= 2
@@ -50,8 +49,7 @@ def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.
     Raises:
         ValueError: sd not above 0.
     """
-    if not sd > 0:
-        raise ValueError("power needs a standard deviation above 0")
+    _check(sd)
     ratio = abs(effect) / sd
 
     def enough(seeds: int) -> bool:
@@ -66,9 +64,15 @@ def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.
     return high
 
 
+def _check(sd: float, seeds: int = 2) -> None:
+    if seeds < 2 or not sd > 0:
+        raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
+
+
 def _power(noncentrality: float, seeds: int, alpha: float) -> float:
     df = seeds - 1
-    critical = special.stdtrit(df, 1 - alpha / 2)
-    # Both tails: a significant result of the wrong sign counts, as it does for the test.
-    below = special.nctdtr(df, noncentrality, critical) - special.nctdtr(df, noncentrality, -critical)
-    return float(1 - below)
+    critical = float(special.stdtrit(df, 1 - alpha / 2))
+    # t^2 is noncentral F: both tails at once, as a significant result of the wrong sign counts for the test, too.
+    below = special.ncfdtr(1, df, noncentrality**2, critical**2)
+    # NaN is where its series underflows, far below the precision of 1 - below.
+    return float(1 - np.nan_to_num(below))

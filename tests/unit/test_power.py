@@ -1,0 +1,92 @@
+"""Power, detectable effects and numbers of seeds: against published tables, an integral, and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate
+from scipy import stats as scipy_stats
+
+from mcpo_cli.analysis import power
+
+SETTINGS = [(0.04, 0.02, 3), (0.04, 0.035, 5), (-0.01, 0.02, 30), (0.3, 1.0, 2)]
+
+
+def by_integral(effect: float, sd: float, seeds: int) -> float:
+    """The chance of |t| above the critical value, over the distribution of the sample's standard deviation."""
+    df, shift = seeds - 1, effect / sd * math.sqrt(seeds)
+    critical = scipy_stats.t.ppf(0.975, df)
+
+    def density(s: float) -> float:
+        inside = scipy_stats.norm.cdf(critical * s - shift) - scipy_stats.norm.cdf(-critical * s - shift)
+        return (1 - inside) * scipy_stats.chi.pdf(s * math.sqrt(df), df) * math.sqrt(df)
+
+    return integrate.quad(density, 0, math.inf, epsabs=1e-10)[0]
+
+
+@pytest.mark.parametrize(("effect", "sd", "seeds"), SETTINGS)
+def test_power_is_the_integral_over_the_sample_deviation(effect: float, sd: float, seeds: int) -> None:
+    assert power.power(effect, sd, seeds) == pytest.approx(by_integral(effect, sd, seeds), abs=1e-7)
+
+
+@pytest.mark.parametrize(("effect", "sd", "seeds"), SETTINGS)
+def test_power_is_that_of_scipys_noncentral_t(effect: float, sd: float, seeds: int) -> None:
+    shift, critical = effect / sd * math.sqrt(seeds), scipy_stats.t.ppf(0.975, seeds - 1)
+    expected = scipy_stats.nct.sf(critical, seeds - 1, shift) + scipy_stats.nct.cdf(-critical, seeds - 1, shift)
+    assert power.power(effect, sd, seeds) == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize(("effect", "seeds"), [(0.2, 199), (0.5, 34), (0.8, 15)])
+def test_seeds_needed_are_cohens(effect: float, seeds: int) -> None:
+    """Small, medium and large effect of a paired t-test, power .8 at .05: what G*Power and R's power.t.test say."""
+    assert power.seeds_needed(effect, 1.0) == seeds
+    assert power.power(effect, 1.0, seeds) >= 0.8 > power.power(effect, 1.0, seeds - 1)
+
+
+def test_many_seeds_need_what_the_normal_distribution_says() -> None:
+    z = scipy_stats.norm.ppf(0.975) + scipy_stats.norm.ppf(0.8)
+    assert power.seeds_needed(0.05, 1.0) == pytest.approx((z / 0.05) ** 2, abs=3)
+    assert power.detectable_effect(1.0, 5000) == pytest.approx(z / math.sqrt(5000), rel=1e-3)
+
+
+def test_an_effect_too_small_to_be_found_needs_no_number() -> None:
+    assert power.seeds_needed(0.0, 1.0) is None
+    assert power.seeds_needed(1e-4, 1.0) is None
+    assert power.seeds_needed(1e9, 1.0) == 2
+
+
+@given(st.floats(0.01, 3), st.integers(2, 200), st.floats(0.3, 0.99))
+def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int, wanted: float) -> None:
+    effect = power.detectable_effect(sd, seeds, wanted)
+    assert power.power(effect, sd, seeds) == pytest.approx(wanted, abs=1e-9)
+    assert power.power(-effect, sd, seeds) == pytest.approx(wanted, abs=1e-9)
+    needed = power.seeds_needed(effect * (1 + 1e-6), sd, wanted)
+    assert needed is not None
+    assert needed <= seeds
+
+
+@given(st.floats(0, 100), st.integers(2, 500))
+def test_power_is_a_chance_and_the_level_without_an_effect(effect: float, seeds: int) -> None:
+    assert 0.05 - 1e-9 <= power.power(effect, 1.0, seeds) <= 1
+    assert power.power(0.0, 1.0, seeds) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("seeds", [3, 8])
+def test_power_is_how_often_the_test_finds_it(seeds: int) -> None:
+    effect = power.detectable_effect(0.02, seeds)
+    differences_RS = np.random.default_rng(2).normal(effect, 0.02, size=(4000, seeds))
+    found = scipy_stats.ttest_1samp(differences_RS, 0, axis=1).pvalue < 0.05
+    assert found.mean() == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / 4000))
+
+
+@pytest.mark.parametrize(("sd", "seeds"), [(0.0, 3), (math.nan, 3), (1.0, 1)])
+def test_what_has_no_power_is_refused(sd: float, seeds: int) -> None:
+    with pytest.raises(ValueError, match="at least 2 seeds"):
+        power.power(0.1, sd, seeds)
+    with pytest.raises(ValueError, match="at least 2 seeds"):
+        power.detectable_effect(sd, seeds)
+    if seeds > 1:
+        with pytest.raises(ValueError, match="standard deviation"):
+            power.seeds_needed(0.1, sd)

@@ -63,6 +63,10 @@ class LoadedJournal(Journal):
     """A journal whose rows are read once, for runs that are done and many artifacts that ask."""
 
     @cached_property
+    def _rows(self) -> dict[Kind, list[dict[str, Any]]]:
+        return {}
+
+    @cached_property
     def _steps(self) -> list[StepRow]:
         return super().steps()
 
@@ -72,10 +76,9 @@ class LoadedJournal(Journal):
 
     def rows(self, kind: Kind) -> list[dict[str, Any]]:
         """The rows of `kind` of all steps, as plain data."""
-        if kind not in self.__dict__:
-            self.__dict__[kind] = super().rows(kind)
-        found: list[dict[str, Any]] = self.__dict__[kind]
-        return found
+        if kind not in self._rows:
+            self._rows[kind] = super().rows(kind)
+        return self._rows[kind]
 
 
 class Runs:

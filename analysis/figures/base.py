@@ -17,6 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Product
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
@@ -112,7 +113,11 @@ def grid(
         for panel, (model, value) in zip(axes, product(models, values), strict=True):
             draw(panel, data[(data["model"] == model) & (data[column] == value)])
             panel.set_title(value if len(models) == 1 else f"{value}, {model}")
-            panel.label_outer()
+            outer = panel.get_subplotspec()
+            if outer and not outer.is_first_col():
+                panel.set_ylabel("")
+            if outer and not outer.is_last_row():
+                panel.set_xlabel("")
         legend(figure)
     return figure
 
@@ -137,6 +142,12 @@ def blank(words: str) -> Figure:
     return figure
 
 
+def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
+    """The product where there is nothing to draw. what: no run recorded it. data: its columns, without a row."""
+    words = f"No run recorded {what}."
+    return Product(titled(title, runs), words, data, figure=blank(words))
+
+
 def curves(axes: Axes, data: pd.DataFrame, value: str, x: str = "step", *, points: bool = False) -> None:
     """A curve an arm: mean over seeds at each `x`, and a band from the lowest to the highest seed.
 
@@ -146,7 +157,8 @@ def curves(axes: Axes, data: pd.DataFrame, value: str, x: str = "step", *, point
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
-        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker if points else None}
+        marks = {"marker": look.marker, "markersize": 3} if points else {}
+        drawn = {"color": look.color, "linestyle": look.linestyle, **marks}
         axes.plot(here.index, here.mean(axis=1), label=arm, **drawn)
         if here.shape[1] > 1:
             axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
@@ -161,11 +173,24 @@ def band_note(data: pd.DataFrame) -> str:
     return f"Line: mean over {shown} seeds. Band: from the lowest to the highest seed."
 
 
+def seeds(data: pd.DataFrame) -> str:
+    """What the numbers of `spread` are, for the end of a sentence."""
+    most = data.groupby("arm")["seed"].nunique().max()
+    return "one seed" if most == 1 else f"mean and range of {most} seeds"
+
+
 def percent(axes: Axes, axis: str = "y") -> None:
     """Shares as percentages."""
     from matplotlib.ticker import PercentFormatter
 
     (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(PercentFormatter(1.0, decimals=None))
+
+
+def whole(axes: Axes) -> None:
+    """Few ticks, at whole numbers, on the horizontal axis: steps, counts."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
 
 
 def save(figure: Figure, kind: str) -> bytes:

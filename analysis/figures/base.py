@@ -18,10 +18,14 @@ from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
+from mcpo_cli.config import load
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
 """Inches: the width of one column and of both."""
+GREY = "#666666"
+HANDLE, CHARACTER = 0.4, 0.058
+"""Inches, in a legend: a handle with the space around it, and a character."""
 KEYS = ["model", "arm", "seed"]
 
 
@@ -84,18 +88,18 @@ def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: fl
     return figure, [axes for row in grid for axes in row]
 
 
-def panels(data: pd.DataFrame, draw: Callable[[Axes, pd.DataFrame], None], *, height: float = 2.1) -> Figure:
-    """A panel a model, side by side with one vertical axis, each drawn by `draw`; the legend in the first."""
+def panels(data: pd.DataFrame, *draws: Callable[[Axes, pd.DataFrame], None], height: float = 2.1) -> Figure:
+    """A column of panels a model, each drawn by one of `draws`, one vertical axis a row; one legend above them all."""
     models = data["model"].unique().tolist()
     with drawing():
-        figure, axes = canvas(1, len(models), width=COLUMN if len(models) == 1 else PAGE, height=height, sharey=True)
-        for panel, model in zip(axes, models, strict=True):
+        width = COLUMN if len(models) == 1 else PAGE
+        figure, axes = canvas(len(draws), len(models), width=width, height=height, sharex=True, sharey="row")
+        for place, (panel, (draw, model)) in enumerate(zip(axes, product(draws, models), strict=True)):
             draw(panel, data[data["model"] == model])
-            panel.set_title(model)
-            if panel is not axes[0]:
-                panel.set_ylabel("")
-                if legend := panel.get_legend():
-                    legend.remove()
+            panel.label_outer()
+            if place < len(models):
+                panel.set_title(model)
+        legend(figure)
     return figure
 
 
@@ -128,9 +132,11 @@ def legend(figure: Figure) -> None:
     for panel in figure.axes:
         handles, labels = panel.get_legend_handles_labels()
         found |= zip(labels, handles, strict=True)
-    columns = 2 if figure.get_figwidth() <= COLUMN else 4
     if found:
-        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=min(columns, len(found)))
+        columns = int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, found))))
+        figure.legend(
+            list(found.values()), list(found), loc="outside upper center", ncols=max(1, min(columns, len(found)))
+        )
 
 
 def blank(words: str) -> Figure:
@@ -148,20 +154,43 @@ def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
     return Product(titled(title, runs), words, data, figure=blank(words))
 
 
-def curves(axes: Axes, data: pd.DataFrame, value: str, x: str = "step", *, points: bool = False) -> None:
+def curves(
+    axes: Axes,
+    data: pd.DataFrame,
+    value: str,
+    x: str = "step",
+    *,
+    points: bool = False,
+    suffix: str = "",
+    linestyle: Any = None,
+) -> None:
     """A curve an arm: mean over seeds at each `x`, and a band from the lowest to the highest seed.
 
     Args:
         data: columns arm, seed, `x` and `value`; NaN leaves a point out. Only an `x` that every seed has is drawn.
         points: mark each point, for curves of few.
+        suffix: of the arms' names in the legend. linestyle: in place of the arms' own, where an arm has several curves.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
+        if here.empty:
+            continue
         marks = {"marker": look.marker, "markersize": 3} if points else {}
-        drawn = {"color": look.color, "linestyle": look.linestyle, **marks}
-        axes.plot(here.index, here.mean(axis=1), label=arm, **drawn)
+        drawn = {"color": look.color, "linestyle": linestyle or look.linestyle, **marks}
+        axes.plot(here.index, here.mean(axis=1), label=f"{arm}{suffix}", **drawn)
         if here.shape[1] > 1:
             axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
+
+
+def published(figure: str) -> dict[str, Any]:
+    """What `experiments/paper.yaml` has of a figure of the paper."""
+    found: dict[str, Any] = load.read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
+    return found
+
+
+def reference(axes: Axes, value: float, label: str) -> None:
+    """A thin grey dotted line at `value`."""
+    axes.axhline(value, color=GREY, linestyle=":", linewidth=0.9, label=label)
 
 
 def band_note(data: pd.DataFrame) -> str:
@@ -181,9 +210,7 @@ def seeds(data: pd.DataFrame) -> str:
 
 def percent(axes: Axes, axis: str = "y") -> None:
     """Shares as percentages."""
-    from matplotlib.ticker import PercentFormatter
-
-    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(PercentFormatter(1.0, decimals=None))
+    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
 def whole(axes: Axes) -> None:

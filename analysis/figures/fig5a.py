@@ -1,5 +1,6 @@
 """Figure 5a of the paper: the share of mastered prompts under DAPO and MCPO."""
 
-from mcpo_cli.analysis.figures.shares import share_figure
+from mcpo_cli.analysis.figures.metric import Metric, metric_figure
 
-ARTIFACT = share_figure("fig5a", "Figure 5a", "mastery/mastered", "Mastered prompts", "mastered")
+MASTERED = Metric("mastery/mastered", "share", "the share of mastered prompts", "mastered prompts")
+ARTIFACT = metric_figure("fig5a", "Mastered prompts", MASTERED)

@@ -1,5 +1,6 @@
 """Figure 5b of the paper: the share of all-wrong prompts under DAPO and MCPO."""
 
-from mcpo_cli.analysis.figures.shares import share_figure
+from mcpo_cli.analysis.figures.metric import Metric, metric_figure
 
-ARTIFACT = share_figure("fig5b", "Figure 5b", "mastery/all_wrong", "All-wrong prompts", "all wrong")
+ALL_WRONG = Metric("mastery/all_wrong", "share", "the share of all-wrong prompts", "all-wrong prompts")
+ARTIFACT = metric_figure("fig5b", "All-wrong prompts", ALL_WRONG)

@@ -1,0 +1,85 @@
+"""Figures 2a, 5a, 5b and 6: one metric of the global steps over training, an arm a curve."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+
+LATE = 0.75
+"""The last quarter of training, where arms have had time to part."""
+SAMPLED = "Of the prompts that were sampled in a global step, before any filter."
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of `Runs.steps()`. what: its name in a sentence. short: in the figure's data, and in its record.
+
+    unit: empty for a share, which is shown in percent.
+    """
+
+    column: str
+    short: str
+    what: str
+    label: str
+    unit: str = ""
+
+    def words(self, values: pd.Series) -> str:
+        """Mean and range of a value a seed."""
+        return base.spread(values, f" {self.unit}", digits=2) if self.unit else base.spread(100 * values, " %")
+
+
+def metric_figure(
+    name: str,
+    title: str,
+    metric: Metric,
+    *,
+    suite: str = "table1",
+    published: float | None = None,
+    notes: Sequence[str] = (SAMPLED,),
+) -> Artifact:
+    """The artifact that draws `metric` of the runs of `suite`. published: the paper's value, approximate."""
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        runs = data[suite]
+        columns = [*base.KEYS, "run_id", "step", metric.column]
+        frame = runs.steps().reindex(columns=columns).rename(columns={metric.column: metric.short})
+        frame = frame.dropna(subset=metric.short).reset_index(drop=True)
+        if frame.empty:
+            return base.nothing(title, runs, metric.what, frame)
+        figure = base.panels(frame, lambda axes, here: _draw(axes, here, metric, published))
+        remarks = [base.band_note(frame), *notes, *base.left_out(frame, runs, metric.what)]
+        return Product(base.titled(title, runs), _sentence(frame, metric), frame, notes=remarks, figure=figure)
+
+    return Artifact(name, title, "paper", (suite,), build, f"Figure {name.removeprefix('fig')}")
+
+
+def _draw(axes: Axes, frame: pd.DataFrame, metric: Metric, published: float | None) -> None:
+    base.curves(axes, frame, metric.short)
+    if published is not None:
+        base.reference(axes, published, f"paper: about {published:.0%}")
+    if not metric.unit:
+        base.percent(axes)
+    base.whole(axes)
+    axes.set(xlabel="global step", ylabel=metric.label)
+    axes.set_ylim(bottom=0)
+
+
+def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
+    """From the first step to the mean over the last quarter of training."""
+    steps = frame["step"]
+    first, late = frame[steps == steps.min()], frame[steps > LATE * steps.max()]
+    parts = []
+    for model, here in late.groupby("model", sort=False):
+        arms = []
+        for arm, rows in here.groupby("arm", sort=False):
+            start = first.loc[(first["model"] == model) & (first["arm"] == arm), metric.short]
+            end = rows.groupby("seed")[metric.short].mean()
+            arms.append(f"from {metric.words(start)} to {metric.words(end)} under {arm}")
+        parts.append(f"{' and '.join(arms)} ({model})")
+    head = f"From the first global step to the mean over the last quarter of training, {metric.what} goes"
+    return f"{head} {'; '.join(parts)}; {base.seeds(frame)}."

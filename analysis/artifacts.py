@@ -74,6 +74,21 @@ def suites(chosen: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(suite for name in chosen for suite in registry()[name].needs))
 
 
+def check_axes(plan: Plan) -> None:
+    """Raise ConfigError when two runs share arm, model and seed: a mean over them would mix settings."""
+    seen: dict[tuple[str, str, int], str] = {}
+    for cell in plan.cells:
+        key = (cell.arm, cell.spec.model.name, cell.spec.seed)
+        if key in seen:
+            arm, model, seed = key
+            raise ConfigError(
+                f"{plan.suite}: {arm}, {model}, seed {seed} stands for two runs, {seen[key]} and {cell.spec.run_id}; "
+                "only model and seed can be swept",
+                fix="one value for every other setting, a table for each",
+            )
+        seen[key] = cell.spec.run_id
+
+
 @dataclass(frozen=True)
 class Built:
     """An artifact as it lies on the disk. record: the content of its JSON file. fresh: it was there already."""
@@ -115,15 +130,21 @@ class Built:
         """The record with the numbers behind it; undefined ones are None."""
         import pandas as pd
 
-        rows = pd.read_csv(self.folder / f"{self.name}.csv", float_precision="round_trip")
-        return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=DIGITS))}
+        rows = pd.read_csv(self.folder / f"{self.name}.csv")
+        return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=15))}
 
 
 class Workshop:
     """Builds artifacts of one scale from the runs of their suites, which are read once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str) -> None:
-        """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale."""
+        """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale.
+
+        Raises:
+            ConfigError: runs of a plan differ in more than arm, model and seed.
+        """
+        for plan in plans.values():
+            check_axes(plan)
         self.folder = reports / scale
         self._plans = plans
         self._runs: dict[str, Runs] = {}

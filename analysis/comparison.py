@@ -12,7 +12,7 @@ from mcpo_cli.analysis import stats
 from mcpo_cli.analysis.frames import Runs, Tree
 from mcpo_cli.analysis.stats import Effect, Floats, Interval
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.errors import McpoError
 from mcpo_cli.plan import Plan
 
 BOOTSTRAP_SEED = 2604
@@ -105,11 +105,9 @@ def compare(found: Runs, baseline: str) -> Comparison:
     """Score every arm, and compare each with the arm `baseline`.
 
     Raises:
-        ConfigError: the runs differ in more than arm, model and seed.
         McpoError: arms that were not evaluated on the same problems.
     """
     plan = found.plan
-    check_axes(plan)
     frame = found.eval()
     spec = plan.cells[0].spec
     k = min(K, int(frame["n"].min()))
@@ -147,21 +145,6 @@ def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:
         f"best@{k}": functools.partial(stats.best_at_k, k=k),
         f"pass@{k}": functools.partial(stats.pass_at_k, k=k),
     }
-
-
-def check_axes(plan: Plan) -> None:
-    """Raise when two runs share arm, model and seed: a mean over them would mix settings."""
-    seen: dict[tuple[str, str, int], str] = {}
-    for cell in plan.cells:
-        key = (cell.arm, cell.spec.model.name, cell.spec.seed)
-        if key in seen:
-            arm, model, seed = key
-            raise ConfigError(
-                f"{plan.suite}: {arm}, {model}, seed {seed} stands for two runs, {seen[key]} and {cell.spec.run_id}; "
-                "only model and seed can be swept",
-                fix="one value for every other setting, a table for each",
-            )
-        seen[key] = cell.spec.run_id
 
 
 def _matrix(frame: pd.DataFrame, model: str, arm: str, tier: str, metric: str) -> pd.DataFrame:

@@ -28,7 +28,7 @@ from mcpo_cli.store.records import (
 
 Tree = Literal["clean", "dirty", "unknown"]
 Made = TypeVar("Made")
-RUN = {"arm": "string", "method": "string", "model": "string", "seed": "int64", "run_id": "string"}
+RUN = dict.fromkeys(("arm", "method", "regime", "model"), "string") | {"seed": "int64", "run_id": "string"}
 ROWS: Mapping[Kind, type] = {
     "groups": GroupRow,
     "eval": EvalRow,
@@ -84,8 +84,8 @@ class LoadedJournal(Journal):
 class Runs:
     """The runs of a plan, all of them done; whatever is asked of them is read once.
 
-    Every frame has the columns arm, method, model, seed and run_id first, and its rows in the order of the plan and of
-    the journal, so that tiers appear from easy to hard.
+    Every frame has the columns arm, method, regime, model, seed and run_id first, and its rows in the order of the plan
+    and of the journal, so that tiers appear from easy to hard.
 
     Raises:
         MissingCells: a run is not done; the message names each, what it lacks, and the command that fills it.
@@ -223,7 +223,7 @@ def _gap(cell: Cell) -> str | None:
 def _about(cell: Cell) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
-    about = {"arm": cell.arm, "method": spec.method.name, "model": spec.model.name}
+    about = {"arm": cell.arm, "method": spec.method.name, "regime": spec.regime, "model": spec.model.name}
     return {**about, "seed": spec.seed, "run_id": spec.run_id}
 
 

@@ -1,10 +1,12 @@
 """Runs that were never trained: journals written by the project's own writers, with made-up results."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 
 from mcpo_cli import data
+from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import Attempt, eval_steps
@@ -13,6 +15,11 @@ from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.store.records import EvalRow, GroupRow
 
 TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
+
+
+def build(name: str, plan: Plan, home: Path) -> Built:
+    """The artifact `name` from the runs of `plan`, below `home`."""
+    return Workshop({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
 
 
 def write_runs(plan: Plan, dirty: bool | None = False) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis import stats
-from mcpo_cli.analysis.comparison import check_axes
 from mcpo_cli.analysis.curves import time_factor
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
@@ -34,13 +33,8 @@ NOTES = (
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """One row an arm of each model.
-
-    Raises:
-        ConfigError: the runs differ in more than arm, model and seed.
-    """
+    """One row an arm of each model."""
     runs = data[SUITE]
-    check_axes(runs.plan)
     rows = _rows(runs)
     spec = runs.cells[0].spec
     title = f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"

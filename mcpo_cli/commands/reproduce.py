@@ -34,8 +34,8 @@ def reproduce(
     if dry_run:
         show_plan(building.merged(plans), as_json=as_json, previews=True)
         return
-    documents = [run_plan(planned) for planned in plans.values()]
     workshop = building.workshop(plans, overrides or [])
+    documents = [run_plan(planned) for planned in plans.values()]
     built = [workshop.build(name) for name in names]
     if as_json:
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})

@@ -108,7 +108,8 @@ def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
         ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
         ("mcpo plan table", 2, ["table1", "table2"]),
         ("mcpo ablate why", 2, ["why-reweight"]),
-        ("mcpo reproduce ", 2, ["table1", "table2", "why-reweight"]),
+        ("mcpo reproduce table", 2, ["table1", "table2"]),
+        ("mcpo reproduce a", 2, ["all", *(name for name in artifacts.registry() if name.startswith("a"))]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
     ],
 )

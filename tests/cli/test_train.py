@@ -110,12 +110,12 @@ def test_reproduce_trains_nothing_again_and_changes_no_digit(cli: Cli) -> None:
     first = cli("reproduce", *arguments)
     assert first.returncode == 0, first.stderr
     reports = {path: path.read_bytes() for path in sorted((cli.home / "reports").glob("**/*")) if path.is_file()}
-    assert {path.suffix for path in reports} == {".md", ".csv", ".tex"}
-    assert all(str(path) in first.stderr for path in reports)
+    assert {path.suffix for path in reports} == {".md", ".csv", ".tex", ".json"}
+    assert all(str(path) in first.stderr for path in reports if path.suffix != ".json")
     document = cli.json("reproduce", *arguments)
-    assert len(document["runs"]) == 8
-    assert document["table1"]
-    assert sorted(document["files"]) == [str(path) for path in reports]
+    (suite,), table = document["suites"], document["artifacts"]["table1"]
+    assert len(suite["runs"]) == len(table["runs"]) == 8
+    assert sorted(table["files"]) == [path.name for path in reports if path.suffix != ".json"]
     assert {path: path.read_bytes() for path in reports} == reports
-    assert {run["state"] for run in document["runs"]} == {"done"}
+    assert {run["state"] for run in suite["runs"]} == {"done"}
     assert not list((cli.home / "runs").glob("*/attempt_2"))

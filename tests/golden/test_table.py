@@ -18,7 +18,7 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.plan import Plan, from_suite
-from tests.fakes import TIERS, write_runs
+from tests.fakes import TIERS, build, write_runs
 
 METRICS = {
     "pass@1": lambda n, c: c / n,
@@ -35,7 +35,7 @@ def _plan(name: str, *overrides: str) -> Plan:
 def _built(home: Path, name: str, *overrides: str, dirty: bool | None = False) -> artifacts.Built:
     plan = _plan(name, *overrides)
     write_runs(plan, dirty)
-    return artifacts.build(name, plan, home)
+    return build(name, plan, home)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def shared_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=["table1", "table2"])
 def table(shared_home: Path, request: pytest.FixtureRequest) -> tuple[str, artifacts.Built]:
-    return request.param, artifacts.build(request.param, _plan(request.param), shared_home)
+    return request.param, build(request.param, _plan(request.param), shared_home)
 
 
 def _raw(home: Path, plan: Plan) -> dict[tuple[str, str, str, str], dict[tuple[int, str], float]]:
@@ -132,16 +132,16 @@ def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     table: tuple[str, artifacts.Built], shared_home: Path
 ) -> None:
     name, built = table
-    assert built.paths == tuple(shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("md", "csv", "tex"))
+    assert built.paths == tuple(shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("csv", "md", "tex"))
     before = [path.read_bytes() for path in built.paths]
-    again = artifacts.build(name, _plan(name), shared_home)
+    again = build(name, _plan(name), shared_home)
     assert [path.read_bytes() for path in again.paths] == before
     assert again.text() == built.text()
 
-    markdown, numbers, tex = (content.decode() for content in before)
+    numbers, markdown, tex = (content.decode() for content in before)
     document, text = built.to_json(), built.text()
     lines = list(csv.DictReader(numbers.splitlines()))
-    assert [line["mean"] for line in lines] == [str(row["mean"]) for row in document["rows"]]
+    assert [float(line["mean"]) for line in lines] == [row["mean"] for row in document["rows"]]
     for row in document["rows"]:
         shown = {"measured": "{:.3f} ±", "difference": "{:+.3f}"}.get(row["block"], "{:.4f}").format(row["mean"])
         assert shown in markdown
@@ -207,7 +207,7 @@ def test_published_pass_at_1_are_shares_of_one_run_and_pass_at_8_are_not_shares_
 def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path) -> None:
     write_runs(_plan("table1", "seed=0,1"))
     with pytest.raises(MissingCells, match="4 of 12 runs are not done") as caught:
-        artifacts.build("table1", _plan("table1"), mcpo_home)
+        build("table1", _plan("table1"), mcpo_home)
     assert caught.value.fix == "mcpo reproduce table1 scale=smoke"
     assert not (mcpo_home / "reports").exists()
 
@@ -218,7 +218,8 @@ def test_one_seed_claims_no_interval(mcpo_home: Path) -> None:
     for name in ("t_low", "t_high", "bootstrap_low", "bootstrap_high", "p", "p_holm"):
         assert {row[name] for row in rows} == {None}
     scores = built.text().split("paired by problem")[0]
-    assert scores.count("n=1") == 2 * 9
+    # Nine numbers and a sentence a model.
+    assert scores.count("n=1") == 2 * 9 + 2
     assert "±" not in scores
 
 
@@ -242,14 +243,14 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
 
 def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:
     with pytest.raises(ConfigError, match="only model and seed can be swept"):
-        artifacts.build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
+        build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
 
 
 def test_artifacts_are_found_by_scanning_and_names_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"table1", "table2"} <= artifacts.registry().keys()
     with pytest.raises(ConfigError, match=r"unknown artifact 'tabel1': did you mean 'table1'\?"):
-        artifacts.get("tabel1")
-    twice = [SimpleNamespace(ARTIFACT=artifacts.get("table1"), __name__=name) for name in ("a", "b")]
+        artifacts.names("tabel1")
+    twice = [SimpleNamespace(ARTIFACT=artifacts.registry()["table1"], __name__=name) for name in ("a", "b")]
     monkeypatch.setattr("mcpo_cli.scan.modules", lambda _: twice)
     with pytest.raises(TypeError, match="'table1' is taken twice"):
         artifacts.registry.__wrapped__()

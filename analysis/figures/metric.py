@@ -66,7 +66,8 @@ def _draw(axes: Axes, frame: pd.DataFrame, metric: Metric, published: float | No
         base.percent(axes)
     base.whole(axes)
     axes.set(xlabel="global step", ylabel=metric.label)
-    axes.set_ylim(bottom=0)
+    # Without `auto` the next panel, which shares this axis, could not raise its top.
+    axes.set_ylim(bottom=0, auto=True)
 
 
 def _sentence(frame: pd.DataFrame, metric: Metric) -> str:

@@ -1,0 +1,83 @@
+"""What the hinge feels: over training, and from one mini-batch of a global step to the next."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+
+SUITE = "table2"
+TITLE = "Activity of the hinge"
+WHAT = "activity of a hinge"
+QUANTITIES = {"prompts_felt": "prompts", "tokens_active": "tokens"}
+"""The columns of the probe's table, and of the steps' metrics below `hinge/`: what they are shares of."""
+VALUES = ("prompts_felt", "switched_on", "switched_off", "variance_policy", "variance_added")
+"""Of the probe."""
+STEP, MINI_BATCH = "global step", "mini-batch"
+SPAN = {STEP: "in training", MINI_BATCH: "in a step"}
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """A row a run, quantity and place: the share of mastered prompts, or of their tokens, outside the drift budget.
+
+    The place is a global step, or a mini-batch within one (mean over the steps).
+    """
+    runs = data[SUITE]
+    values = runs.findings("hinge", partial=True)
+    values = values.reindex(columns=[*base.KEYS, *VALUES])
+    steps = runs.steps().rename(columns={f"hinge/{name}": name for name in QUANTITIES} | {"step": "place"})
+    within = runs.findings("hinge", "mini_batches", partial=True).rename(columns={"mini_batch": "place"})
+    frame = pd.concat([_tidy(steps, STEP), _tidy(within, MINI_BATCH)], ignore_index=True)
+    if frame.empty:
+        return base.nothing(TITLE, runs, WHAT, frame)
+    figure = base.grid(frame, "panel", _draw, sharey=False)
+    return Product(base.titled(TITLE, runs), _sentence(frame, values), frame, notes=_notes(runs, frame), figure=figure)
+
+
+def _tidy(rows: pd.DataFrame, over: str) -> pd.DataFrame:
+    keys = [*base.KEYS, "run_id", "place"]
+    rows = rows.reindex(columns=[*keys, *QUANTITIES]).rename(columns=QUANTITIES)
+    long = rows.melt(keys, var_name="quantity", value_name="share").dropna(subset="share")
+    return long.assign(over=over, panel=long["quantity"] + f" {SPAN[over]}")
+
+
+def _draw(axes: Axes, here: pd.DataFrame) -> None:
+    over = here["over"].iloc[0]
+    base.curves(axes, here, "share", x="place", points=over == MINI_BATCH)
+    base.percent(axes)
+    base.whole(axes)
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel=over, ylabel="outside the budget")
+
+
+def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
+    parts = []
+    for model, arm in frame[["model", "arm"]].drop_duplicates().itertuples(index=False):
+        rows = values[(values["model"] == model) & (values["arm"] == arm)]
+        share = {name: base.spread(100 * rows[name], " %") for name in VALUES}
+        added = base.spread(100 * rows["variance_added"] / rows["variance_policy"], " %")
+        parts.append(
+            f"under {arm} ({model}) {share['prompts_felt']} of the mastered prompts of a mini-batch, switching on in "
+            f"{share['switched_on']} and off in {share['switched_off']} of the pairs of consecutive mini-batches, and "
+            f"changing the variance of the loss over the mini-batches of a step by {added}"
+        )
+    return f"The hinge feels {'; '.join(parts)} ({base.seeds(frame)})."
+
+
+def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:
+    notes = [
+        base.band_note(frame),
+        "Prompts: mastered ones with a token outside the drift budget; tokens: those of mastered prompts that are. "
+        "Over a global step a prompt counts once, under the weights before the gradient step that it is part of.",
+        *base.left_out(frame, runs, WHAT),
+    ]
+    first = frame[(frame["over"] == MINI_BATCH) & (frame["place"] == 1)]
+    if len(first) and not first["share"].any():
+        notes.append("The first mini-batch of a step felt nothing: the policy still was the hinge's anchor.")
+    return notes
+
+
+ARTIFACT = Artifact("hinge", TITLE, "beyond", (SUITE,), build)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from mcpo_cli.analysis import published
 from mcpo_cli.analysis.comparison import BOOTSTRAP_SEED, DRAWS, Comparison, Difference, K, Score, compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
@@ -89,7 +90,7 @@ class _Table:
     def _rows(self) -> Iterator[Row]:
         yield from map(self._measured, self.comparison.scores)
         yield from map(self._difference, self.comparison.differences)
-        for model, arm, numbers in self._published():
+        for model, arm, numbers in published.rows(self.paper, self.name):
             for (benchmark, metric), value in numbers.items():
                 yield Row(self._published_label(), model, arm, benchmark, metric, value)
 
@@ -177,9 +178,9 @@ class _Table:
         return Grid("Runs and the working tree each was trained from", header, rows, labels=len(header))
 
     def _published_grid(self) -> Grid:
-        published = list(self._published())
-        columns = list(published[0][2])
-        rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in published]
+        printed = list(published.rows(self.paper, self.name))
+        columns = list(printed[0][2])
+        rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
         header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
         return Grid(self._published_label(), header, rows, labels=2)
 
@@ -194,13 +195,6 @@ class _Table:
             "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "
             "no error bars) and are no target for the rows measured here"
         )
-
-    def _published(self) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
-        """Model, arm and the numbers by (benchmark, metric) of each published row."""
-        benchmarks = self.paper["settings"]["evaluation"]["benchmarks"]
-        for row in self.paper["tables"][self.name]["rows"]:
-            numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
-            yield row["model"], row["arm"], numbers
 
     def _notes(self) -> list[str]:
         comparison = self.comparison

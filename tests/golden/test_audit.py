@@ -1,0 +1,151 @@
+"""The audit of the published numbers: what is printed, and what brute force and simulation say that it can be."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from mcpo_cli.analysis import artifacts, published, stats
+from mcpo_cli.config import load
+
+PAPER = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+PRINTED = {
+    "table1": """
+        Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706
+        Qwen3-8B-Base MCPO 0.4458 0.7012 0.3333 0.5073 0.8656 0.9837
+        Qwen3-14B-Base DAPO 0.5292 0.7620 0.4041 0.5980 0.8937 0.9880
+        Qwen3-14B-Base MCPO 0.5583 0.7753 0.4292 0.6440 0.9094 0.9806
+    """,
+    "table2": """
+        Qwen3-8B-Base MCPO 0.4458 0.7012 0.3333 0.5073 0.8656 0.9837
+        Qwen3-8B-Base w/o Hinge-KL 0.4042 0.6563 0.3167 0.4881 0.8406 0.9716
+        Qwen3-8B-Base w/o ReWeight 0.4417 0.6812 0.3375 0.5071 0.8625 0.9751
+        Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706
+    """,
+}
+"""Both tables as the paper prints them, columns from left to right."""
+COLUMNS = [(name, metric) for name in ("AIME24", "AIME25", "AMC23") for metric in ("pass@1", "pass@8")]
+
+
+@pytest.mark.parametrize("table", PRINTED)
+def test_the_published_tables_come_out_unchanged(table: str) -> None:
+    found = [
+        " ".join([model, arm, *(f"{numbers[column]:.4f}" for column in COLUMNS)])
+        for model, arm, numbers in published.rows(PAPER, table)
+    ]
+    assert found == [line.strip() for line in PRINTED[table].strip().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def audits() -> dict[tuple[str, str, str], published.Audit]:
+    return {
+        (cell.model.split("-")[1], cell.arm, cell.benchmark): published.audit(cell) for cell in published.cells(PAPER)
+    }
+
+
+def test_every_pass_at_1_is_of_one_run_with_8_samples(audits: dict[tuple[str, str, str], published.Audit]) -> None:
+    """Multiples of 1/240 and 1/320; one of them, 97/240 = .40417, is printed with its digits cut."""
+    right = {key: one.right for key, one in audits.items()}
+    assert right["8B", "DAPO", "AIME24"] == 96
+    assert right["14B", "MCPO", "AMC23"] == 291
+    assert None not in right.values()
+    assert [key for key, one in audits.items() if one.cut] == [("14B", "DAPO", "AIME25")]
+
+
+def test_no_pass_at_8_is_any_of_8_and_all_fit_best_at_8(audits: dict[tuple[str, str, str], published.Audit]) -> None:
+    assert not any(one.any_of_8 for one in audits.values())
+    estimators = {key: one.estimator for key, one in audits.items()}
+    assert estimators.pop(("14B", "MCPO", "AMC23")) == "best@8, drawn"
+    assert set(estimators.values()) == {"best@8"}
+
+
+def test_the_choice_of_problems_is_worth_5_to_8_points(audits: dict[tuple[str, str, str], published.Audit]) -> None:
+    one = audits["8B", "DAPO", "AIME24"]
+    assert 0.05 < one.problem[0] < one.problem[1] < 0.082
+    # Never more than if every problem were all right or all wrong.
+    assert one.problem[1] < math.sqrt(0.4 * 0.6 / 29)
+
+
+def test_no_published_difference_exceeds_its_noise(audits: dict[tuple[str, str, str], published.Audit]) -> None:
+    found = published.differences(list(audits.values()))
+    assert len(found) == 2 * (2 + 1 + 1) * 3
+    first = next(one for one in found if (one.arm, one.benchmark, one.metric) == ("DAPO", "AIME24", "pass@1"))
+    assert first.value == pytest.approx(0.0458)
+    expected = 1.959964 * math.sqrt((0.4 * 0.6 + 0.4458 * 0.5542) / 240)
+    assert first.binomial == pytest.approx(expected)
+    assert first.sampling[1] < expected
+    assert {one.verdict for one in found} == {
+        "within sampling noise",
+        "sampling noise may suffice",
+        "within problem noise",
+    }
+
+
+def test_verdicts_of_planted_differences() -> None:
+    def verdict(value: float) -> str:
+        return published.Difference("", "", "", "", value, 0.3, (0.1, 0.2), (0.3, 0.4)).verdict
+
+    assert [verdict(value) for value in (-0.05, 0.15, 0.25, -0.35, 0.5)] == [
+        "within sampling noise",
+        "sampling noise may suffice",
+        "within problem noise",
+        "problem noise may suffice",
+        "beyond both",
+    ]
+
+
+@pytest.mark.parametrize(("problems", "samples", "right"), [(4, 8, 13), (4, 8, 22), (5, 4, 10), (3, 8, 0), (3, 8, 24)])
+def test_arrangements_are_all_multisets(problems: int, samples: int, right: int) -> None:
+    expected = sorted(
+        (
+            float(np.mean(stats.best_at_k(samples, list(counts), samples))),
+            float(np.mean(np.square(stats.best_at_k(samples, list(counts), samples)))),
+            float(np.mean(np.square(counts)) / samples**2),
+        )
+        for counts in itertools.combinations_with_replacement(range(samples + 1), problems)
+        if sum(counts) == right
+    )
+    found = published.arrangements(problems, samples, right)
+    ours = sorted(zip(found.best_M.tolist(), found.best_square_M.tolist(), found.square_M.tolist(), strict=True))
+    assert np.array(ours) == pytest.approx(np.array(expected), abs=1e-12)
+
+
+def test_a_number_of_another_kind_is_recognised() -> None:
+    """A mean over three runs is no whole number of samples; 20 of 30 problems are any of 8."""
+    mean = published.Cell("", "", "", 30, 8, round(float(Fraction(289, 720)), 4), 0.5)
+    assert published.audit(mean).right is None
+    any_of_8 = published.audit(published.Cell("", "", "", 30, 8, 0.4, 0.6667))
+    assert (any_of_8.right, any_of_8.estimator) == (96, "any of 8")
+    impossible = published.audit(published.Cell("", "", "", 30, 8, 0.4, 0.99))
+    assert impossible.estimator == "none of these"
+    assert math.isnan(impossible.problem[0])
+
+
+def test_ranges_hold_what_made_the_cell() -> None:
+    """Counts whose standard errors are known, hidden behind two printed numbers."""
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        c = rng.binomial(8, rng.beta(0.6, 0.8, size=30))
+        best = stats.best_at_k(8, c, 8)
+        found = published.audit(
+            published.Cell("", "", "", 30, 8, round(float(c.mean() / 8), 4), round(float(np.mean(best)), 4))
+        )
+        assert found.estimator == "best@8"
+        share = c / 8
+        for (low, high), value in [
+            (found.problem, share.std(ddof=1) / math.sqrt(30)),
+            (found.problem_at_8, np.std(best, ddof=1) / math.sqrt(30)),
+            (found.sampling, math.sqrt((share * (1 - share) / 7).sum()) / 30),
+        ]:
+            assert low - 1e-9 <= value <= high + 1e-9
+
+
+def test_the_artifact_says_it_in_a_sentence_and_a_row_each() -> None:
+    product = artifacts.registry()["audit"].build({})
+    assert product.sentence.startswith("18 of 18 published pass@1")
+    assert "0 pass@8 are shares of problems, 17 equal best@8 to the digit and 1 within its draws" in product.sentence
+    assert "0 of all 24 exceed" in product.sentence
+    assert product.data["block"].value_counts().to_dict() == {"difference": 24, "cell": 18}
+    assert [len(grid.rows) for grid in product.grids] == [18, 24]

@@ -8,6 +8,7 @@ made it, and checksums of the files. What still has the same hash and checksums 
 import hashlib
 import importlib.metadata
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -19,7 +20,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, MissingCells, closest, nearest
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
@@ -137,17 +138,22 @@ class Built:
 class Workshop:
     """Builds artifacts of one scale from the runs of their suites, which are read once."""
 
-    def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str) -> None:
+    def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
         """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale.
+
+        overrides: those of the plans, for the commands that make things again.
 
         Raises:
             ConfigError: runs of a plan differ in more than arm, model and seed.
         """
         for plan in plans.values():
             check_axes(plan)
+        self.plans = plans
+        self.scale = scale
         self.folder = reports / scale
-        self._plans = plans
+        self._overrides = overrides
         self._runs: dict[str, Runs] = {}
+        self._missing: dict[str, MissingCells] = {}
         self._digests: dict[str, str] = {}
 
     def build(self, name: str) -> Built:
@@ -157,13 +163,13 @@ class Workshop:
             MissingCells: a run of its suites is not done; the message names the command that fills it.
         """
         artifact = registry()[name]
-        runs = {suite: self._of(suite) for suite in artifact.needs}
+        runs = {suite: self.runs(suite) for suite in artifact.needs}
         inputs = self._hash(artifact)
         path = self.folder / f"{name}.json"
         if (record := _fresh(path, inputs)) is not None:
             return Built(name, self.folder, record, fresh=True)
         product = artifact.build(runs)
-        notes = [*product.notes, *_provenance(runs)]
+        notes = [*product.notes, *self._provenance(name, runs)]
         files = dict(_files(name, product, notes))
         for file, content in files.items():
             write_atomic(self.folder / file, content)
@@ -175,7 +181,7 @@ class Workshop:
             "sentence": product.sentence,
             "notes": notes,
             "grids": [asdict(grid) for grid in product.grids],
-            "command": " && ".join(one.plan.command for one in runs.values()),
+            "command": self.command(name),
             "runs": list(_runs(runs)),
             "inputs": inputs,
             "code": _commit(),
@@ -185,17 +191,40 @@ class Workshop:
         # As a later start reads it: tuples are lists there.
         return Built(name, self.folder, read_json(path), fresh=False)
 
-    def _of(self, suite: str) -> Runs:
-        if suite not in self._runs:
-            self._runs[suite] = Runs(self._plans[suite])
+    def command(self, name: str) -> str:
+        """What makes the artifact `name` again, from nothing."""
+        return shlex.join(["mcpo", "reproduce", name, *self._overrides])
+
+    def runs(self, suite: str) -> Runs:
+        """The runs of a suite.
+
+        Raises:
+            MissingCells: one of them is not done.
+        """
+        if error := self.missing(suite):
+            raise error
         return self._runs[suite]
+
+    def missing(self, suite: str) -> MissingCells | None:
+        """What keeps the runs of a suite from being read, if anything; looked up once."""
+        if suite not in self._runs and suite not in self._missing:
+            try:
+                self._runs[suite] = Runs(self.plans[suite])
+            except MissingCells as error:
+                self._missing[suite] = error
+        return self._missing.get(suite)
+
+    def _provenance(self, name: str, runs: Mapping[str, Runs]) -> Iterator[str]:
+        yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
+        plans = ", ".join(f"{suite} {one.plan.plan_id}" for suite, one in runs.items())
+        yield f"Made by: {self.command(name)}" + (f" (runs of {plans})" if plans else "")
 
     def _hash(self, artifact: Artifact) -> str:
         journals = {
-            suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self._plans[suite].cells]
+            suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
-        return _sha256(json.dumps([artifact.name, _code(), journals], sort_keys=True))
+        return _sha256(json.dumps([self.command(artifact.name), _code(), journals], sort_keys=True))
 
     def _digest(self, run_id: str) -> str:
         if run_id not in self._digests:
@@ -226,12 +255,6 @@ def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
                 about = {"run_id": spec.run_id, "arm": cell.arm, "model": spec.model.name, "seed": spec.seed}
                 yield {**about, "tree": trees[spec.run_id]}
                 seen.add(spec.run_id)
-
-
-def _provenance(runs: Mapping[str, Runs]) -> Iterator[str]:
-    yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
-    for one in runs.values():
-        yield f"Made by: {one.plan.command} (plan {one.plan.plan_id})"
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:

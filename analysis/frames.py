@@ -1,7 +1,7 @@
 """Tidy frames with pinned dtypes, straight from the journals. A plan that is not done gives an error, never a gap."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
@@ -181,7 +181,11 @@ class Runs:
 
     def marks(self) -> list[str]:
         """What a reader must know of these runs: uncommitted changes, several commits, values that are no number."""
-        return self._once("marks", lambda: list(_marks(self)))
+        return [*code_marks(self.cells), *self.not_finite()]
+
+    def not_finite(self) -> list[str]:
+        """The metrics of each run that were recorded as no finite number."""
+        return self._once("not finite", lambda: list(_not_finite(self)))
 
     def _once(self, key: Any, make: Callable[[], Made]) -> Made:
         if key not in self._kept:
@@ -205,7 +209,7 @@ def done(plan: Plan) -> tuple[Cell, ...]:
 
 def tree(cell: Cell) -> Tree:
     """The working tree a run was trained from: dirty when any attempt was, unknown when any did not record it."""
-    found = {record.get("dirty") for record in _provenance(cell)}
+    found = {record.get("dirty") for record in provenance(cell)}
     if True in found:
         return "dirty"
     return "unknown" if None in found else "clean"
@@ -227,13 +231,15 @@ def _about(cell: Cell) -> dict[str, Any]:
     return {**about, "seed": spec.seed, "run_id": spec.run_id}
 
 
-def _provenance(cell: Cell) -> list[dict[str, Any]]:
+def provenance(cell: Cell) -> list[dict[str, Any]]:
+    """What each attempt of a run was made by (`runs/provenance.py`); empty where that was not recorded."""
     paths = [attempt / "provenance.json" for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
     return [read_json(path) if path.exists() else {} for path in paths]
 
 
-def _marks(runs: Runs) -> Iterable[str]:
-    trees = runs.trees()
+def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
+    """What a reader must know of the code that made these runs: uncommitted changes, several commits."""
+    trees = {cell.spec.run_id: tree(cell) for cell in cells}
     for state, meaning in (
         ("dirty", "trained from a working tree with uncommitted changes"),
         ("unknown", "no record of the working tree"),
@@ -242,11 +248,14 @@ def _marks(runs: Runs) -> Iterable[str]:
         if found:
             yield f"{len(found)} of {len(trees)} runs: {meaning} ({', '.join(found)})"
     commits: dict[str, int] = {}
-    for cell in runs.cells:
-        for commit in {record["commit"][:12] for record in _provenance(cell) if record.get("commit")}:
+    for cell in cells:
+        for commit in {record["commit"][:12] for record in provenance(cell) if record.get("commit")}:
             commits[commit] = commits.get(commit, 0) + 1
     if len(commits) > 1:
         yield "runs of several commits: " + ", ".join(f"{commit} ({n})" for commit, n in sorted(commits.items()))
+
+
+def _not_finite(runs: Runs) -> Iterator[str]:
     for cell in runs.cells:
         lost: dict[str, list[int]] = {}
         for row in runs.journal(cell).steps():

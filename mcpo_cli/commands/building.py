@@ -29,7 +29,7 @@ def merged(found: Mapping[str, Plan]) -> Plan:
 def workshop(found: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
     """Where the artifacts of these plans are built: `reports/<scale>` of MCPO_HOME."""
     scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
-    return Workshop(found, home() / "reports", scale or load.read_default("scale"))
+    return Workshop(found, home() / "reports", scale or load.read_default("scale"), overrides)
 
 
 def show(built: Built, *, whole: bool) -> None:

@@ -164,23 +164,25 @@ def curves(
     *,
     points: bool = False,
     suffix: str = "",
-    linestyle: Any = None,
+    band: bool = True,
+    **style: Any,
 ) -> None:
     """A curve an arm: mean over seeds at each `x`, and a band from the lowest to the highest seed.
 
     Args:
         data: columns arm, seed, `x` and `value`; NaN leaves a point out. Only an `x` that every seed has is drawn.
         points: mark each point, for curves of few; else some, so that arms can be told apart without colour.
-        suffix: of the arms' names in the legend. linestyle: in place of the arms' own, where an arm has several curves.
+        suffix: of the arms' names in the legend. style: of the lines, in place of the arms' own, where an arm has
+            several curves. band: draw it.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
         if here.empty:
             continue
         every = 1 if points else math.ceil(len(here) / MARKERS)
-        drawn = {"color": look.color, "linestyle": linestyle or look.linestyle, "marker": look.marker}
+        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, **style}
         axes.plot(here.index, here.mean(axis=1), label=f"{arm}{suffix}", markersize=3, markevery=every, **drawn)
-        if here.shape[1] > 1:
+        if band and here.shape[1] > 1:
             axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
 
 
@@ -213,6 +215,11 @@ def seeds(data: pd.DataFrame) -> str:
 def percent(axes: Axes, axis: str = "y") -> None:
     """Shares as percentages."""
     (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
+
+
+def points(axes: Axes) -> None:
+    """Differences of shares as percentage points, on the vertical axis."""
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}"))
 
 
 def whole(axes: Axes) -> None:

@@ -135,10 +135,10 @@ def legend(figure: Figure) -> None:
         handles, labels = panel.get_legend_handles_labels()
         found |= zip(labels, handles, strict=True)
     if found:
-        columns = int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, found))))
-        figure.legend(
-            list(found.values()), list(found), loc="outside upper center", ncols=max(1, min(columns, len(found)))
-        )
+        most = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, found)))))
+        # As few rows as fit, of one length.
+        columns = math.ceil(len(found) / math.ceil(len(found) / most))
+        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)
 
 
 def blank(words: str) -> Figure:

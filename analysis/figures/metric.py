@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, Section
 
 LATE = 0.75
 """The last quarter of training, where arms have had time to part."""
@@ -19,7 +19,7 @@ SAMPLED = "Of the prompts that were sampled in a global step, before any filter.
 class Metric:
     """A column of `Runs.steps()`. what: its name in a sentence. short: in the figure's data, and in its record.
 
-    unit: empty for a share, which is shown in percent.
+    unit: empty for a share, which is shown in percent. digits: after the point, with a unit.
     """
 
     column: str
@@ -27,10 +27,13 @@ class Metric:
     what: str
     label: str
     unit: str = ""
+    digits: int = 2
 
     def words(self, values: pd.Series) -> str:
         """Mean and range of a value a seed."""
-        return base.spread(values, f" {self.unit}", digits=2) if self.unit else base.spread(100 * values, " %")
+        return (
+            base.spread(values, f" {self.unit}", digits=self.digits) if self.unit else base.spread(100 * values, " %")
+        )
 
 
 def metric_figure(
@@ -39,6 +42,7 @@ def metric_figure(
     metric: Metric,
     *,
     suite: str = "table1",
+    section: Section = "paper",
     published: float | None = None,
     notes: Sequence[str] = (SAMPLED,),
 ) -> Artifact:
@@ -55,7 +59,8 @@ def metric_figure(
         remarks = [base.band_note(frame), *notes, *base.left_out(frame, runs, metric.what)]
         return Product(base.titled(title, runs), _sentence(frame, metric), frame, notes=remarks, figure=figure)
 
-    return Artifact(name, title, "paper", (suite,), build, f"Figure {name.removeprefix('fig')}")
+    place = f"Figure {name.removeprefix('fig')}" if section == "paper" else ""
+    return Artifact(name, title, section, (suite,), build, place)
 
 
 def _draw(axes: Axes, frame: pd.DataFrame, metric: Metric, published: float | None) -> None:

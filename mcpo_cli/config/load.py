@@ -32,8 +32,7 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
     Raises:
         ConfigError: anything a user can get wrong, before anything starts.
     """
-    with _hydra() as compose:
-        return [_load_one(compose, combination) for combination in _expand(overrides)]
+    return [_load_one(combination) for combination in _expand(overrides)]
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -318,18 +317,41 @@ def _meant(key: str) -> list[str]:
     return same or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
 
 
-def _load_one(compose: Any, overrides: list[str]) -> RunSpec:
+def _load_one(overrides: list[str]) -> RunSpec:
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     _check_method_options(overrides)
+    options = groups()
     try:
-        data = OmegaConf.to_container(compose("config", overrides=overrides), resolve=True)
+        # Presets first, then single settings, as Hydra does it: the runs of a sweep share the first part, which costs.
+        config = OmegaConf.create(_composed(tuple(text for text in overrides if override_key(text) in options)))
+        for text in overrides:
+            if (key := override_key(text)) not in options:
+                OmegaConf.update(config, key, _value(text), merge=True)
+        data = OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     assert isinstance(data, dict)
     return from_dict({str(key): value for key, value in data.items()})
+
+
+@functools.cache
+def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
+    """What Hydra composes of these presets, as plain data."""
+    from omegaconf import OmegaConf
+
+    with _hydra() as compose:
+        data = OmegaConf.to_container(compose("config", overrides=list(presets)))
+    assert isinstance(data, dict)
+    return {str(key): value for key, value in data.items()}
+
+
+@functools.cache
+def _value(text: str) -> Any:
+    """The value that one override sets."""
+    return _override(text).value()
 
 
 def _check_method_options(overrides: Sequence[str]) -> None:
@@ -345,6 +367,7 @@ def _check_method_options(overrides: Sequence[str]) -> None:
                 )
 
 
+@functools.cache
 def read_default(group: str) -> Any:
     """The preset of `group` that is taken when no override names one."""
     defaults = read_yaml(EXPERIMENTS / "conf" / "config.yaml")["defaults"]

@@ -54,8 +54,8 @@ def _sentence(audits: Sequence[Audit], differences: Sequence[Difference]) -> str
         f"{whole} of {len(audits)} published pass@1 are whole numbers of samples of one run. {estimators['any of 8']} "
         f"pass@8 are shares of problems, {estimators['best@8']} equal best@8 to the digit and "
         f"{estimators['best@8, drawn']} within its draws. {inside} of {len(first)} differences in pass@1 are within "
-        f"what other samples of the same problems give, {outside} of all {len(differences)} exceed what other samples and "
-        f"other problems give; the choice of {fewest} problems alone is a standard error of {min(errors):.3f} to "
+        f"what other samples of the same problems give, {outside} of all {len(differences)} exceed what other samples "
+        f"and other problems give; the choice of {fewest} problems alone is a standard error of {min(errors):.3f} to "
         f"{max(errors):.3f} in each pass@1."
     )
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import orjson
+
 from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
@@ -174,7 +176,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
         for line in file:
             if line.endswith(b"\n"):
                 offset += len(line)
-                yield _row(line.decode()), offset
+                yield _row(line), offset
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
@@ -184,13 +186,15 @@ def last_row(path: Path) -> dict[str, Any] | None:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         *whole, _ = file.read().split(b"\n")
-    return _row(whole[-1].decode()) if whole else None
+    return _row(whole[-1]) if whole else None
 
 
-def _row(line: str) -> dict[str, Any]:
-    row: dict[str, Any] = json.loads(line)
+def _row(line: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = orjson.loads(line)
     if "metrics" in row:
-        row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
+        row["metrics"] = {
+            key: value if type(value) is float else float(value) for key, value in row["metrics"].items()
+        }
     return row
 
 

@@ -117,7 +117,11 @@ def grid(
         width = COLUMN if len(values) == 1 else PAGE
         figure, axes = canvas(len(models), len(values), width=width, height=height, **{"sharey": True, **share})
         for panel, (model, value) in zip(axes, product(models, values), strict=True):
-            draw(panel, data[(data["model"] == model) & (data[column] == value)])
+            here = data[(data["model"] == model) & (data[column] == value)]
+            if len(here):
+                draw(panel, here)
+            else:
+                panel.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=panel.transAxes)
             panel.set_title(value if len(models) == 1 else f"{value}, {model}")
             outer = panel.get_subplotspec()
             if outer and not outer.is_first_col():

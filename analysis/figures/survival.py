@@ -1,0 +1,100 @@
+"""How long a prompt of the panel stays all right, beside what chance alone would leave: Kaplan-Meier curves."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from mcpo_cli.analysis import curves
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+
+SUITE = "table2"
+TITLE = "Survival of mastery"
+WHAT = "prompts of a panel that were all right before its last roll"
+COLUMNS = ("model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance")
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """A row a model, arm and duration: the share that stays all right for longer, of all seeds' prompts together."""
+    runs = data[SUITE]
+    table = runs.findings("transitions", "survival", partial=True)
+    table = table.reindex(columns=[*base.KEYS, "run_id", "steps", "at_risk", "lost"])
+    chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
+    every = runs.cells[0].spec.probe.panel_every
+    rows = (
+        {"model": model, "arm": arm, "seeds": here["seed"].nunique(), **row}
+        for (model, arm), here in table.groupby(["model", "arm"], sort=False)
+        for row in _pooled(here, chance.loc[chance["run_id"].isin(here["run_id"]), "lost_by_chance"], every)
+    )
+    frame = pd.DataFrame(rows, columns=COLUMNS)
+    if frame.empty:
+        return base.nothing(TITLE, runs, WHAT, frame)
+    figure = base.panels(frame, _draw)
+    spells = frame[frame["steps"] == 0]
+    notes = [
+        "From a prompt's first all-right roll to the first that is not; the end of the run censors. All seeds' prompts "
+        "together; band: 95 % interval (Greenwood), prompts taken as independent.",
+        "Dotted: what chance alone leaves of prompts that lose an all-right roll as often as mastered prompts do when "
+        "they are rolled again under the same policy; of unequally stable prompts it leaves more.",
+        "Prompts: " + ", ".join(f"{one.at_risk} of {one.arm} ({one.model})" for one in spells.itertuples()) + ".",
+        *base.left_out(table, runs, WHAT),
+    ]
+    return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
+
+
+def _pooled(table: pd.DataFrame, chance: pd.Series, every: int) -> Iterator[dict[str, Any]]:
+    """Kaplan-Meier's rows of several runs, from their own; the first at 0 steps, when nothing is lost.
+
+    chance: of each run, that an all-right roll is followed by one that is not under the same policy.
+    """
+    # Who is no longer at risk at the next duration was lost at this one, or censored.
+    gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
+    durations = np.concatenate(
+        [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], gone - table["lost"])]
+    )
+    observed = np.arange(len(durations)) < table["lost"].sum()
+    found = curves.survival(durations, observed)
+    steps, share = np.append(0, found.time_T), np.append(1, found.share_T)
+    for place, step in enumerate(steps):
+        yield {
+            "steps": int(step),
+            "at_risk": int((durations >= step).sum()),
+            "lost": int((observed & (durations == step)).sum()),
+            "survival": share[place],
+            "low": np.append(np.nan, found.low_T)[place],
+            "high": np.append(np.nan, found.high_T)[place],
+            "chance": ((1 - chance) ** (step / every)).mean(),
+        }
+
+
+def _draw(axes: Axes, here: pd.DataFrame) -> None:
+    for arm, look in base.looks(here["arm"].unique().tolist()).items():
+        rows = here[here["arm"] == arm]
+        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "markersize": 3}
+        axes.step(rows["steps"], rows["survival"], where="post", label=arm, **drawn)
+        axes.fill_between(rows["steps"], rows["low"], rows["high"], step="post", color=look.color, alpha=0.13, lw=0)
+        axes.step(rows["steps"], rows["chance"], where="post", color=look.color, linestyle=":", linewidth=0.9)
+    axes.plot([], [], color=base.GREY, linestyle=":", linewidth=0.9, label="chance alone")
+    base.percent(axes)
+    base.whole(axes)
+    axes.set(xlabel="global steps since the first all-right roll", ylabel="still all right", ylim=(0, 1.02))
+
+
+def _sentence(frame: pd.DataFrame) -> str:
+    parts = []
+    for (model, arm), rows in frame.groupby(["model", "arm"], sort=False):
+        last = rows.iloc[-1]
+        share, low, high, chance = (f"{100 * last[name]:.1f}" for name in ("survival", "low", "high", "chance"))
+        bounds = "no interval" if np.isnan(last["low"]) else f"95 % interval {low} to {high}"
+        alone = "not measured" if np.isnan(last["chance"]) else f"{chance} %"
+        parts.append(
+            f"{share} % ({bounds}; by chance alone {alone}) after {last['steps']} global steps under {arm} ({model})"
+        )
+    return f"Of the panel's prompts, once all right, at every roll since are: {'; '.join(parts)}."
+
+
+ARTIFACT = Artifact("survival", TITLE, "beyond", (SUITE,), build)

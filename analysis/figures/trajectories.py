@@ -1,0 +1,77 @@
+"""Every prompt of the panel over training: what is learned, kept and forgotten, prompt by prompt."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+
+SUITE = "table2"
+TITLE = "Trajectories of prompts"
+COLORS = "cividis"
+PLACE = ["prompt", "copy"]
+"""Of the panel, which may hold a prompt twice."""
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """A row a roll of a prompt of the panel, of the first seed; `row`: where it is drawn, the same under every arm."""
+    runs = data[SUITE]
+    rows = runs.findings("transitions", "trajectories", partial=True)
+    rows = rows.reindex(columns=[*base.KEYS, "run_id", "prompt", "step", "p"])
+    frame = rows[rows["seed"] == rows["seed"].min()]
+    if frame.empty:
+        return base.nothing(TITLE, runs, "rolls of a panel", frame)
+    frame = frame.assign(copy=frame.groupby(["run_id", "prompt", "step"]).cumcount())
+    frame = _sorted(frame)
+    figure = base.grid(frame, "arm", _draw, height=2.4, sharey=True)
+    with base.drawing():
+        scale = ScalarMappable(Normalize(0, 1), COLORS)
+        figure.colorbar(scale, ax=figure.axes, label="rollout accuracy", shrink=0.8)
+    notes = [
+        "The panel: the first prompts of the training stream, rolled again every "
+        f"{runs.cells[0].spec.probe.panel_every} global steps.",
+        f"Seed {frame['seed'].iloc[0]} alone. A line is a prompt, in the same place under every arm of a model: sorted "
+        "by its accuracy at the first roll, then by its mean over all rolls and arms.",
+        "A prompt whose accuracy is a little below 1 is not all right at every roll by chance alone: see survival.",
+        *base.left_out(rows, runs, "rolls of a panel"),
+    ]
+    return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
+
+
+def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
+    """With the column `row`, which counts the prompts of a model from the one that is hardest at the first roll."""
+    first = frame[frame["step"] == frame.groupby("run_id")["step"].transform("min")]
+    keys = ["model", *PLACE]
+    order = pd.DataFrame({"first": first.groupby(keys)["p"].mean(), "mean": frame.groupby(keys)["p"].mean()})
+    order = order.reset_index().sort_values(["model", "first", "mean", *PLACE], kind="stable")
+    order["row"] = order.groupby("model").cumcount()
+    return frame.merge(order[[*keys, "row"]], on=keys)
+
+
+def _draw(axes: Axes, here: pd.DataFrame) -> None:
+    table = here.pivot(index="row", columns="step", values="p")
+    axes.imshow(table, aspect="auto", cmap=COLORS, vmin=0, vmax=1, interpolation="nearest")
+    shown = range(0, table.shape[1], -(-table.shape[1] // 4))
+    axes.set_xticks(shown, [str(table.columns[place]) for place in shown])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.set(xlabel="global step", ylabel="prompt of the panel")
+
+
+def _sentence(frame: pd.DataFrame) -> str:
+    parts = []
+    for (model, arm), rows in frame.groupby(["model", "arm"], sort=False):
+        ends = (rows["step"].min(), rows["step"].max())
+        first, last = (set(rows.loc[(rows["step"] == step) & (rows["p"] == 1), "row"]) for step in ends)
+        parts.append(f"{len(first)}, then {len(last)} ({len(first & last)} of them both times) under {arm} ({model})")
+    span = f"all right at the first roll (step {frame['step'].min()}) and at the last (step {frame['step'].max()})"
+    prompts = frame["row"].max() + 1
+    return f"Of the {prompts} prompts of the panel, {span}: {', '.join(parts)}; seed {frame['seed'].iloc[0]}."
+
+
+ARTIFACT = Artifact("trajectories", TITLE, "beyond", (SUITE,), build)

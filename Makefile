@@ -16,7 +16,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all setup-vllm test-vllm setup-verl test-verl reproduce-table1 reproduce-table2 ui bench clean
+.PHONY: help setup check test test-all setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,15 @@ reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO)
 
 reproduce-table2: setup ## Train what is missing for Table 2 (ablations) and print it
 	$(BIN)/mcpo reproduce table2 $(ARGS)
+
+reproduce-figures: setup ## Train what is missing for all figures and build them
+	$(BIN)/mcpo reproduce figures $(ARGS)
+
+reproduce: setup ## Train what is missing for all tables and figures, build them, and write the report
+	$(BIN)/mcpo reproduce all $(ARGS)
+
+report: setup ## Build everything whose runs are done and write the report; trains nothing
+	$(BIN)/mcpo report $(ARGS)
 
 ui: setup ## Open the MLflow UI over the configured store
 	$(BIN)/mcpo ui $(ARGS)

@@ -66,11 +66,15 @@ def markdown(page: Page, level: int = 1) -> str:
     marks = "#" * level
     blocks = [f"{marks} {page.title}", escaped(page.sentence)]
     for grid in page.grids:
-        rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
-        lines = [_pipes(grid.header), f"|{'|'.join(rule)}|", *map(_pipes, grid.rows)]
-        blocks += [f"{marks}# {grid.title}", "\n".join(lines)]
+        blocks += [f"{marks}# {grid.title}", pipes(grid)]
     blocks += [f"{marks}# Notes", "\n".join(f"- {escaped(note)}" for note in page.notes)]
     return "\n\n".join(blocks) + "\n"
+
+
+def pipes(grid: Grid) -> str:
+    """A table of GitHub-flavoured Markdown, without its title."""
+    rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
+    return "\n".join([_pipes(grid.header), f"|{'|'.join(rule)}|", *map(_pipes, grid.rows)])
 
 
 def _pipes(cells: Sequence[str]) -> str:
@@ -79,7 +83,7 @@ def _pipes(cells: Sequence[str]) -> str:
 
 def escaped(cell: str) -> str:
     """Text in which Markdown marks up nothing."""
-    return re.sub(r"([|*_])", r"\\\1", cell)
+    return re.sub(r"([|*_<`])", r"\\\1", cell)
 
 
 def tex(page: Page) -> str:

@@ -19,6 +19,7 @@ from mcpo_cli.commands.grade import grade
 from mcpo_cli.commands.options import OverridesCommand
 from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
+from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
@@ -32,6 +33,7 @@ Begin here:
   mcpo train method=dapo,mcpo seed=0,1     four runs, as many at a time as there are cores
   mcpo plan table1                         what Table 1 needs, and for how long
   mcpo reproduce table1                    run what is missing and print Table 1
+  mcpo reproduce all                       every table and figure, and a report with verdicts
   mcpo probe mastery                       what becomes of mastered prompts
   mcpo ui                                  look at the runs in MLflow
   mcpo doctor                              what this machine has and lacks
@@ -42,7 +44,7 @@ Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo t
 app = typer.Typer(
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.", pretty_exceptions_enable=False
 )
-for verb in (train, ablate, plan, probe, reproduce):
+for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)

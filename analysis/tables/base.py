@@ -216,7 +216,6 @@ class _Table:
             *(["* trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
             *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),
             f"{self._about_published()}: {self.paper['source']['url']}.",
-            f"Made by: {comparison.plan.command} (plan {comparison.plan.plan_id})",
         ]
 
 

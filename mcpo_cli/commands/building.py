@@ -1,9 +1,12 @@
 """What `mcpo reproduce` and `mcpo report` have in common: from the names of artifacts to files and to the terminal."""
 
+import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mcpo_cli import console, plan
-from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis import artifacts, report_content
+from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.config import load
 from mcpo_cli.plan import Plan
@@ -30,6 +33,34 @@ def workshop(found: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
     """Where the artifacts of these plans are built: `reports/<scale>` of MCPO_HOME."""
     scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
     return Workshop(found, home() / "reports", scale or load.read_default("scale"), overrides)
+
+
+def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
+    """Build every artifact, and each diagnostic one whose runs are done, write the report and print what there is.
+
+    suites: what became of the runs that were started for it, for `--json`.
+
+    Raises:
+        ConfigError: bad overrides; nothing is written.
+        MissingCells: runs of an artifact are not done: the report is written and says so.
+        McpoError: an artifact cannot be built of runs that are done; likewise.
+    """
+    command, names = "mcpo reproduce all", list(artifacts.registry())
+    made = workshop(plans(names, overrides, command), overrides)
+    content = report_content.gather(made, names)
+    files = report_files.write(content, made.folder)
+    document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
+    if not as_json:
+        for piece in content.pieces:
+            if piece.built:
+                show(piece.built, whole=False)
+            else:
+                console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
+        console.talk("\n".join(f"written: {path}" for path in files))
+    if error := report_content.complaint(content, shlex.join([*command.split(), *overrides]), document):
+        raise error
+    if as_json:
+        console.print_json(document)
 
 
 def show(built: Built, *, whole: bool) -> None:

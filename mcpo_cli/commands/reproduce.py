@@ -36,6 +36,9 @@ def reproduce(
         return
     workshop = building.workshop(plans, overrides or [])
     documents = [run_plan(planned) for planned in plans.values()]
+    if artifact == artifacts.ALL:
+        building.report(overrides or [], as_json=as_json, suites=documents)
+        return
     built = [workshop.build(name) for name in names]
     if as_json:
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})

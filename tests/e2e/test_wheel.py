@@ -91,4 +91,4 @@ def shipped() -> set[str]:
     """Modules, configurations and styles of the two linked folders, as the repository tracks them."""
     command = ["git", "ls-files", "analysis", "experiments"]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    return {name for name in tracked if name.endswith((".py", ".yaml", ".mplstyle"))}
+    return {name for name in tracked if name.endswith((".py", ".yaml", ".mplstyle", ".jinja", ".css"))}

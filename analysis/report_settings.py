@@ -1,0 +1,148 @@
+"""What runs were made with against what the paper says it did (`settings` of `experiments/paper.yaml`)."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from mcpo_cli import data
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs.attempts import tier_problems
+
+NOT_STATED = "not stated"
+DEVIATES = "deviates"
+ABSENT = "-"
+
+
+def _model(spec: RunSpec) -> str:
+    model = spec.model
+    return (
+        model.path.rpartition("/")[2] or f"{model.name} ({model.layers} layers of width {model.hidden}, from scratch)"
+    )
+
+
+def _tuning(spec: RunSpec) -> str:
+    return "none" if spec.model.path else f"warm-up to {spec.warmup.target_accuracy:.0%} right answers"
+
+
+def _training_data(spec: RunSpec) -> str:
+    task = spec.task
+    if task.name == "math":
+        return data.get(task.data).title
+    skills = "one skill" if task.skills == 1 else f"{task.skills} skills"
+    return f"arithmetic chains modulo 11, {task.min_ops} to {task.max_ops} operators, {skills}"
+
+
+def _schedule(spec: RunSpec) -> str:
+    steps = spec.train.lr_warmup_steps
+    return f"constant, {f'{steps} global steps of' if steps else 'no'} warm-up"
+
+
+def _benchmarks(spec: RunSpec) -> dict[str, int]:
+    if spec.task.name == "math":
+        return {name.upper(): tier_problems(spec, name) for name in spec.task.benchmarks}
+    return {f"each tier of {spec.task.name}": spec.eval.problems}
+
+
+def _hinge(option: str) -> Callable[[Cell], Any]:
+    return lambda cell: getattr(cell.spec.method, option) if cell.spec.method.anchors_mastered else None
+
+
+def _filter(arm: str) -> Callable[[Cell], Any]:
+    return lambda cell: cell.spec.method.dynamic_sampling if cell.arm == arm else None
+
+
+HERE: Mapping[str, Callable[[Cell], Any]] = {
+    "framework": lambda cell: {"local": "PyTorch alone (backend=local)"}.get(cell.spec.backend, cell.spec.backend),
+    "base_models": lambda cell: _model(cell.spec),
+    "supervised_fine_tuning": lambda cell: _tuning(cell.spec),
+    "training_data": lambda cell: _training_data(cell.spec),
+    # No setting: both backends have it built in.
+    "optimizer": lambda _: "AdamW",
+    "learning_rate": lambda cell: cell.spec.train.lr,
+    "learning_rate_schedule": lambda cell: _schedule(cell.spec),
+    "train_batch_prompts": lambda cell: cell.spec.train.prompts,
+    "mini_batch_prompts": lambda cell: cell.spec.train.mini_batch,
+    "rollouts_per_prompt": lambda cell: cell.spec.train.rollouts,
+    "loss_aggregation": lambda cell: cell.spec.method.aggregation,
+    "clip_low": lambda cell: cell.spec.method.clip_low,
+    "clip_high": lambda cell: cell.spec.method.clip_high,
+    "max_response_tokens": lambda cell: cell.spec.train.max_response,
+    "overlong_cache_tokens": lambda cell: cell.spec.train.overlong_cache,
+    "hinge_beta": _hinge("beta"),
+    "hinge_delta": _hinge("delta"),
+    "dynamic_sampling, DAPO": _filter("DAPO"),
+    "dynamic_sampling, MCPO": _filter("MCPO"),
+    "evaluation, benchmarks": lambda cell: _benchmarks(cell.spec),
+    "evaluation, samples_per_problem": lambda cell: cell.spec.eval.samples,
+    "evaluation, temperature": lambda cell: cell.spec.eval.temperature,
+    "evaluation, max_response_tokens": lambda cell: cell.spec.train.max_response,
+    # No setting: no prompt template has examples in it.
+    "evaluation, prompting": lambda _: "zero-shot",
+    "evaluation, seeds": lambda cell: cell.spec.seed,
+    "global_steps": lambda cell: cell.spec.train.steps,
+    "rollout_temperature": lambda cell: cell.spec.train.temperature,
+    "weight_decay": lambda cell: cell.spec.train.weight_decay,
+    "gradient_clipping": lambda cell: cell.spec.train.grad_clip,
+}
+"""What a run has in the place of each of the paper's settings, and of some of which the paper is silent; None where
+the setting means nothing to the run."""
+
+
+def published() -> dict[str, Any]:
+    """The paper's settings by the names of `HERE`; lists are alternatives."""
+    return dict(_flat(load.read_yaml(load.EXPERIMENTS / "paper.yaml")["settings"]))
+
+
+def grid(plans: Mapping[str, Plan]) -> Grid:
+    """One row a setting: its value in the runs of `plans`, the paper's, and whether any of the runs deviates.
+
+    plans: by suite, which is named where the suites' values differ.
+    """
+    paper = published()
+    rows = [_row(name, here, paper.get(name, NOT_STATED), plans) for name, here in HERE.items()]
+    return Grid("Settings of these runs and of the paper", ["setting", "here", "paper", ""], rows, labels=4)
+
+
+def _row(name: str, here: Callable[[Cell], Any], paper: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for suite, plan in plans.items():
+        for value in dict.fromkeys(_text(here(cell)) for cell in plan.cells):
+            found[value].append(suite)
+    if len(found) > 1:
+        found.pop(ABSENT, None)
+    allowed = set(map(_text, paper)) if isinstance(paper, list) else {_text(paper)}
+    deviates = paper != NOT_STATED and not set(found) <= allowed | {ABSENT}
+    return [name.replace("_", " "), _values(found), _text(paper), DEVIATES if deviates else ""]
+
+
+def _values(found: Mapping[str, Sequence[str]]) -> str:
+    """The values, each with its suites unless all suites have all of them."""
+    if len({tuple(suites) for suites in found.values()}) == 1:
+        return ", ".join(found)
+    return "; ".join(f"{value} ({', '.join(suites)})" for value, suites in found.items())
+
+
+def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if name == "where":
+            continue
+        if isinstance(value, Mapping):
+            yield from ((f"{name}, {inner}", one) for inner, one in value.items())
+        else:
+            yield name, value
+
+
+def _text(value: Any) -> str:
+    """A value as it is read: `1e-06`, `on`, `AIME24 30, AIME25 30`."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+    return ", ".join(map(_text, value)) if isinstance(value, list) else str(value)

@@ -2,6 +2,7 @@
 
 import io
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, product
@@ -26,6 +27,10 @@ COLUMN, PAGE = 3.35, 6.9
 GREY = "#666666"
 HANDLE, CHARACTER = 0.4, 0.058
 """Inches, in a legend: a handle with the space around it, and a character."""
+LINE, LETTER = 0.16, 0.07
+"""Inches: a line of a legend, and a character of a title."""
+ABREAST = 4
+"""Panels side by side, at most."""
 MARKERS = 7
 """Of a curve of many points, at most."""
 KEYS = ["model", "arm", "seed"]
@@ -106,28 +111,46 @@ def panels(data: pd.DataFrame, *draws: Callable[[Axes, pd.DataFrame], None], hei
 
 
 def grid(
-    data: pd.DataFrame, column: str, draw: Callable[[Axes, pd.DataFrame], None], *, height: float = 1.7, **share: Any
+    data: pd.DataFrame,
+    column: str,
+    draw: Callable[[Axes, pd.DataFrame], None],
+    *,
+    height: float = 1.7,
+    widest: float = PAGE,
+    **share: Any,
 ) -> Figure:
-    """A row of panels a model, one a value of `column`, each drawn by `draw`; one legend above them all.
+    """Panels of each model, one a value of `column`, each drawn by `draw`; one legend above them all.
 
-    share: of the axes (`sharex`, `sharey`); all panels have one vertical axis if it is left out.
+    height, widest: of a panel, in inches. share: of the axes (`sharex`, `sharey`); all panels have one vertical axis
+    if it is left out. A model's panels are broken into rows of equal length where they are more than ABREAST.
     """
     models, values = (data[name].unique().tolist() for name in ("model", column))
+    lines = math.ceil(len(values) / ABREAST)
+    columns = math.ceil(len(values) / lines)
+    padded = values + [None] * (lines * columns - len(values))
+    places = list(product(models, padded))
     with drawing():
-        width = COLUMN if len(values) == 1 else PAGE
-        figure, axes = canvas(len(models), len(values), width=width, height=height, **{"sharey": True, **share})
-        for panel, (model, value) in zip(axes, product(models, values), strict=True):
+        width = COLUMN if columns == 1 else min(PAGE, columns * widest)
+        share = {"sharey": True, **share}
+        figure, axes = canvas(len(models) * lines, columns, width=width, height=height, **share)
+        for number, (panel, (model, value)) in enumerate(zip(axes, places, strict=True)):
+            if value is None:
+                panel.remove()
+                continue
             here = data[(data["model"] == model) & (data[column] == value)]
             if len(here):
                 draw(panel, here)
             else:
                 panel.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=panel.transAxes)
-            panel.set_title(value if len(models) == 1 else f"{value}, {model}")
-            outer = panel.get_subplotspec()
-            if outer and not outer.is_first_col():
+            title = value if len(models) == 1 else f"{value}, {model}"
+            panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
+            if number % columns:
                 panel.set_ylabel("")
-            if outer and not outer.is_last_row():
+            below = places[number + columns :][:1]
+            if below and below[0][1] is not None:
                 panel.set_xlabel("")
+            else:
+                panel.tick_params(labelbottom=True)
         legend(figure)
     return figure
 
@@ -143,6 +166,8 @@ def legend(figure: Figure) -> None:
         # As few rows as fit, of one length.
         columns = math.ceil(len(found) / math.ceil(len(found) / most))
         figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)
+        # It takes no room from the panels.
+        figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(found) / columns))
 
 
 def blank(words: str) -> Figure:

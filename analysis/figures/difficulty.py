@@ -14,7 +14,7 @@ from mcpo_cli.benchmarks.arithmetic import HELD_OUT_SHARE
 
 SUITE = "table2"
 TITLE = "Difficulty of the held-out problems"
-BINS = ("never", "up to 25 %", "up to 50 %", "up to 75 %", "below 100 %", "always")
+BINS = ("never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always")
 """By the share c/n of samples that solve a problem: 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), 1."""
 POLICY = "base policy"
 

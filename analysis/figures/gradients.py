@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
@@ -49,7 +50,9 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     else:
         _draw_classes(axes, here)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if here["panel"].iloc[0] == UPDATE else (1,)))
     axes.yaxis.set_major_formatter(lambda norm, _: f"{norm:g}")
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _draw_classes(axes: Axes, here: pd.DataFrame) -> None:

@@ -54,7 +54,7 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
         parts.append(f"{gain} points under {arm} ({model}, {rows['hard_prompts'].sum():.0f} prompts in all)")
     return (
         "Accuracy at the panel's last roll minus that at its second, of prompts with at most "
-        f"{HARD:.0%} at the first: {'; '.join(parts)} ({base.seeds(frame)})."
+        f"{100 * HARD:.0f} % at the first: {'; '.join(parts)} ({base.seeds(frame)})."
     )
 
 

@@ -47,7 +47,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _pooled(table: pd.DataFrame, chance: pd.Series, every: int) -> Iterator[dict[str, Any]]:
-    """Kaplan-Meier's rows of several runs, from their own; the first at 0 steps, when nothing is lost.
+    """Kaplan-Meier's rows of several runs, from their own: one a roll of the panel, the first at 0 steps.
 
     chance: of each run, that an all-right roll is followed by one that is not under the same policy.
     """
@@ -58,15 +58,14 @@ def _pooled(table: pd.DataFrame, chance: pd.Series, every: int) -> Iterator[dict
     )
     observed = np.arange(len(durations)) < table["lost"].sum()
     found = curves.survival(durations, observed)
-    steps, share = np.append(0, found.time_T), np.append(1, found.share_T)
-    for place, step in enumerate(steps):
+    steps = np.arange(0, durations.max() + 1, every)
+    columns = {"survival": (1, found.share_T), "low": (np.nan, found.low_T), "high": (np.nan, found.high_T)}
+    for place, step in zip(np.searchsorted(found.time_T, steps, side="right"), steps, strict=True):
         yield {
             "steps": int(step),
             "at_risk": int((durations >= step).sum()),
             "lost": int((observed & (durations == step)).sum()),
-            "survival": share[place],
-            "low": np.append(np.nan, found.low_T)[place],
-            "high": np.append(np.nan, found.high_T)[place],
+            **{name: float(np.append(start, values)[place]) for name, (start, values) in columns.items()},
             "chance": ((1 - chance) ** (step / every)).mean(),
         }
 

@@ -28,7 +28,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         return base.nothing(TITLE, runs, "rolls of a panel", frame)
     frame = frame.assign(copy=frame.groupby(["run_id", "prompt", "step"]).cumcount())
     frame = _sorted(frame)
-    figure = base.grid(frame, "arm", _draw, height=2.4, sharey=True)
+    figure = base.grid(frame, "arm", _draw, height=2.4)
     with base.drawing():
         scale = ScalarMappable(Normalize(0, 1), COLORS)
         figure.colorbar(scale, ax=figure.axes, label="rollout accuracy", shrink=0.8)

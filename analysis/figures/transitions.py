@@ -24,7 +24,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     frame = rows.melt(keys, var_name="after", value_name="share").dropna(subset="share").reset_index(drop=True)
     if frame.empty:
         return base.nothing(TITLE, runs, "two rolls of a panel", frame)
-    figure = base.grid(frame, "arm", _draw, height=2.1, sharey=True)
+    figure = base.grid(frame, "arm", _draw, height=2.1, widest=1.9)
     every = runs.cells[0].spec.probe.panel_every
     notes = [
         f"From a roll of the panel to the next one, {every} global steps later, over the whole of training.",
@@ -54,7 +54,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     axes.set_yticks(range(len(CLASSES)), NAMES)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.set(xlabel="at the next roll (%)", ylabel="at a roll")
+    axes.set(xlabel="next roll (%)", ylabel="roll")
 
 
 def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:

@@ -1,18 +1,22 @@
 """Runs that were never trained: journals written by the project's own writers, with made-up results."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from mcpo_cli import data
 from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.methods import query_weight
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.home import run_dir
-from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store.records import EvalRow, GroupRow
+from mcpo_cli.runs.journal import JournalWriter, write_atomic
+from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 
 TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
 
@@ -22,16 +26,19 @@ def build(name: str, plan: Plan, home: Path) -> Built:
     return Workshop({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
 
 
-def write_runs(plan: Plan, dirty: bool | None = False) -> None:
+def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
     """Write a done run for every cell of `plan`; `dirty=None` leaves the provenance out."""
     for cell in plan.cells:
-        write_run(cell.spec, dirty)
+        write_run(cell.spec, dirty, probed=probed)
 
 
-def write_run(spec: RunSpec, dirty: bool | None = False) -> None:
-    """Write a done run: its numbers are a function of the run id, and get a little better with the steps."""
+def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False) -> None:
+    """Write a done run: its numbers are a function of the run id, and get a little better with the steps.
+
+    probed: with the rows that probes read, at the steps that `spec.probe` names.
+    """
     rng = np.random.default_rng([spec.seed, *spec.run_id.encode()])
-    attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
+    attempt, history = Attempt(run_dir(spec.run_id), spec, start_step=0), dict[int, list[GroupRow]]()
     if dirty is not None:
         write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "0" * 40, "dirty": dirty}))
     for step in range(spec.train.steps + 1):
@@ -39,6 +46,9 @@ def write_run(spec: RunSpec, dirty: bool | None = False) -> None:
             groups = _groups(spec, step, rng)
             attempt.journal.rows("groups", step, groups)
             attempt.journal.step({"step": step, "time": float(step), "metrics": _metrics(spec, groups)})
+            history[step] = groups
+            if probed:
+                _probe(spec, history, attempt.journal)
         if step in eval_steps(spec):
             attempt.journal.rows("eval", step, _eval(spec, step, rng))
     attempt.end("done")
@@ -90,3 +100,50 @@ def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
         for tier, (p, problems) in tiers.items()
         for i in range(problems)
     ]
+
+
+def _probe(spec: RunSpec, history: Mapping[int, list[GroupRow]], journal: JournalWriter) -> None:
+    """The rows that probes read of the last step of `history`; no number of another row depends on them."""
+    step, probe, train = max(history), spec.probe, spec.train
+    rng = np.random.default_rng([step, *spec.run_id.encode()])
+    rolls = [
+        (origin, row["prompt"])
+        for origin, groups in history.items()
+        if probe.every and origin % probe.every == 0 and step - origin in probe.lags
+        for row in [row for row in groups if row["p"] == 1][: probe.prompts]
+    ]
+    if probe.panel_every and (step - 1) % probe.panel_every == 0:
+        rolls += [(0, f"panel {i}") for i in range(probe.panel)]
+    if rolls:
+        journal.rows("rerolls", step, [_reroll(spec, step, origin, prompt, rng) for origin, prompt in rolls])
+    if probe.gradients_every and (step - 1) % probe.gradients_every == 0:
+        journal.rows("gradients", step, [_gradient(spec, row, rng) for row in history[step] if row["p"] > 0])
+    sizes = range(train.prompts // train.mini_batch)
+    journal.rows("mini_batches", step, [_mini_batch(spec, step, place + 1) for place in sizes])
+
+
+def _reroll(spec: RunSpec, step: int, origin: int, prompt: str, rng: np.random.Generator) -> RerollRow:
+    n, p = spec.train.rollouts, 0.95 ** (1 + step - origin) if origin else 0.5
+    source: Literal["mastered", "panel"] = "mastered" if origin else "panel"
+    return RerollRow(step=step, source=source, origin=origin, prompt=prompt, gold="1", n=n, c=int(rng.binomial(n, p)))
+
+
+def _gradient(spec: RunSpec, group: GroupRow, rng: np.random.Generator) -> GradientRow:
+    row = GradientRow(step=group["step"], prompt=group["prompt"], p=group["p"], norm=float(rng.uniform(1, 2)))
+    row["with_update"], row["with_mastered"] = 0.5, float(rng.normal(0, 0.1))
+    if group["p"] < 1:
+        row["weight"] = float(query_weight(spec.method, group["p"]) + rng.normal(0, 0.01))
+        row["residual"] = 0.0
+    return row
+
+
+def _mini_batch(spec: RunSpec, step: int, number: int) -> MiniBatchRow:
+    """Only later mini-batches feel the hinge, where there is one."""
+    row = MiniBatchRow(step=step, mini_batch=number, policy_loss=0.1 / (step + number))
+    if spec.method.anchors_mastered:
+        later = number > 1
+        row |= {"hinge_loss": 0.01 * later, "mastered": 2, "felt": int(later), "tokens": 20, "tokens_active": 3 * later}
+        counts = [0] * len(drift_bins())
+        counts[len(counts) // 2], counts[-1] = 20 - 3 * later, 3 * later
+        row["d_counts"] = counts
+    return row

@@ -1,0 +1,199 @@
+"""The claims of the paper (`experiments/claims.yaml`) against runs: an effect, its interval, a verdict for each test.
+
+A test is one claim on one model (and one tier, where its statistic is by tier): a number a seed, against a reference.
+Seeds are the sample; the test is Student's t, two-sided, adjusted by Holm's method over all tests that were possible.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from mcpo_cli import plan
+from mcpo_cli.analysis import power, stats
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import STATISTICS, Numbers
+from mcpo_cli.analysis.stats import Interval
+from mcpo_cli.config import load
+from mcpo_cli.config.convert import convert
+from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.plan import Cell
+
+PATH = load.EXPERIMENTS / "claims.yaml"
+ALPHA = 0.05
+POWER = 0.8
+Verdict = Literal["supported", "contradicted", "unresolved", "not testable"]
+VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An entry of `claims.yaml`, which says what its keys mean."""
+
+    id: str
+    claim: str
+    where: str
+    quote: str
+    suite: str
+    statistic: str
+    arm: str
+    relation: Literal["greater", "less", "within"]
+    baseline: str = ""
+    reference: float = 0.0
+    margin: float = 0.0
+    beside: str = ""
+    reads: str = ""
+
+    @property
+    def tested(self) -> str:
+        """The test as a formula: `pass@1: MCPO - DAPO > 0`."""
+        arms = f"{self.arm} - {self.baseline}" if self.baseline else self.arm
+        sign = {"greater": ">", "less": "<", "within": "="}[self.relation]
+        margin = f" ± {self.margin:g}" if self.relation == "within" else ""
+        return f"{self.statistic}: {arms} {sign} {self.reference:g}{margin}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the runs of one model say to one claim.
+
+    part: the tier, empty for the whole run. effect: mean over seeds and t-interval, NaN without a number. sd: over the
+    seeds. favours: it lies on the claim's side. p: two-sided; NaN where no test is possible, and `why` says why not.
+    beside: mean of the claim's `beside`, NaN without. seeds: how many find this effect with a chance of POWER at the
+    strictest level of the family, None above `power.MOST_SEEDS`; given where it is unresolved.
+    """
+
+    claim: Claim
+    model: str
+    part: str
+    effect: Interval
+    sd: float
+    favours: bool
+    p: float
+    why: str = ""
+    beside: float = math.nan
+    p_holm: float = math.nan
+    verdict: Verdict = "not testable"
+    seeds: int | None = None
+
+
+def read(path: Path = PATH) -> list[Claim]:
+    """The claims, checked.
+
+    Raises:
+        ConfigError: a key, suite, arm or statistic that does not exist, a key that lacks, or an id that is taken twice.
+    """
+    found: list[Claim] = []
+    for number, entry in enumerate(load.read_yaml(path)["claims"], start=1):
+        try:
+            claim = _claim(entry)
+            if claim.id in {one.id for one in found}:
+                raise ConfigError("the id is taken twice")
+        except ConfigError as error:
+            where = f"{path.name}, claim {number} ({entry.get('id', 'without id')})"
+            raise ConfigError(f"{where}: {error.message}", fix=error.fix or f"edit {path}") from error
+        found.append(claim)
+    return found
+
+
+def _claim(entry: Mapping[str, Any]) -> Claim:
+    needed = [field.name for field in fields(Claim) if field.default is MISSING]
+    if missing := [name for name in needed if name not in entry]:
+        raise ConfigError(f"{', '.join(missing)} must be given")
+    claim = convert(Claim, entry, "")
+    _known("suite", claim.suite, plan.suites())
+    arms = load.read_yaml(plan.suites()[claim.suite])["arms"]
+    _known("arm", claim.arm, arms)
+    _known("baseline", claim.baseline or claim.arm, arms)
+    _known("statistic", claim.statistic, STATISTICS)
+    _known("statistic", claim.beside or claim.statistic, STATISTICS)
+    return claim
+
+
+def _known(what: str, name: str, choices: Mapping[str, Any]) -> None:
+    if name not in choices:
+        raise ConfigError(f"unknown {what} '{name}': {nearest(name, choices)}", fix=f"{what}: {closest(name, choices)}")
+
+
+def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
+    """Every claim on every model of its suite, in their order, with verdicts. data: the runs by suite."""
+    return verdicts([test for claim in claims for test in _tests(claim, data[claim.suite])])
+
+
+def verdicts(tests: Sequence[Outcome]) -> list[Outcome]:
+    """The tests as one family: p-values adjusted, verdicts, and the seeds that would settle what is unresolved."""
+    adjusted = stats.holm([test.p for test in tests])
+    possible = sum(not math.isnan(test.p) for test in tests)
+    return [_judged(test, float(p_holm), possible) for test, p_holm in zip(tests, adjusted, strict=True)]
+
+
+def _judged(test: Outcome, p_holm: float, possible: int) -> Outcome:
+    if math.isnan(p_holm):
+        return test
+    if p_holm <= ALPHA:
+        return replace(test, p_holm=p_holm, verdict="supported" if test.favours else "contradicted")
+    return replace(test, p_holm=p_holm, verdict="unresolved", seeds=_seeds(test, ALPHA / possible))
+
+
+def _seeds(test: Outcome, alpha: float) -> int | None:
+    """To the nearest bound: with a margin, that is the one between inside and outside."""
+    claim = test.claim
+    distance = abs(abs(test.effect.mean - claim.reference) - claim.margin)
+    return power.seeds_needed(distance, test.sd, POWER, alpha) if test.sd > 0 else None
+
+
+def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
+    arm, baseline = (_numbers(claim.statistic, runs, name) for name in (claim.arm, claim.baseline))
+    beside = _numbers(claim.beside, runs, claim.arm)
+    for model in dict.fromkeys(cell.spec.model.name for cell in runs.cells):
+        mine = [seed for seed in arm if seed[0] == model]
+        for part in dict.fromkeys(part for seed in mine for part in arm[seed]) or [""]:
+            pairs = [
+                (arm[seed][part], baseline[seed][part] if claim.baseline else 0.0)
+                for seed in mine
+                if part in arm[seed] and (not claim.baseline or part in baseline.get(seed, {}))
+            ]
+            shown = [value for seed in mine for value in beside.get(seed, {}).values()]
+            found = outcome(claim, model, part, [one - other for one, other in pairs])
+            yield replace(found, beside=float(np.mean(shown))) if shown else found
+
+
+def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, int], Numbers]:
+    """By model and seed, of the runs of one arm."""
+
+    def measured(cell: Cell) -> Numbers:
+        return STATISTICS[statistic].measure(runs, cell)
+
+    return {
+        (cell.spec.model.name, cell.spec.seed): measured(cell) for cell in runs.cells if cell.arm == arm and statistic
+    }
+
+
+def outcome(claim: Claim, model: str, part: str, values: Sequence[float]) -> Outcome:
+    """One test, before its family. values: one a seed.
+
+    p is twice the smaller of two one-sided p-values, that for the claim and that against it. Within a margin both
+    bounds must be rejected from inside (Schuirmann 1987, doi 10.1007/BF01068419), or one of them from outside.
+    """
+    if len(values) < 2:
+        why = "one seed" if values else "no such records"
+        effect = stats.t_interval(values) if values else Interval(math.nan, math.nan, 0)
+        return Outcome(claim, model, part, effect, math.nan, False, math.nan, why)
+    effect, sd = stats.t_interval(values), float(np.std(values, ddof=1))
+    over_low, over_high = (
+        _p_over(effect.mean - claim.reference + shift, sd, effect.n) for shift in (claim.margin, -claim.margin)
+    )
+    p_for = {"greater": over_high, "less": 1 - over_low, "within": max(over_low, 1 - over_high)}[claim.relation]
+    p_against = {"greater": 1 - over_low, "less": over_high, "within": min(1 - over_low, over_high)}[claim.relation]
+    return Outcome(claim, model, part, effect, sd, p_for < p_against, min(1.0, 2 * min(p_for, p_against)))
+
+
+def _p_over(distance: float, sd: float, n: int) -> float:
+    """One-sided p-value for a true mean above a bound, `distance` below the mean of `n` values."""
+    if sd == 0:
+        return 0.5 if distance == 0 else float(distance < 0)
+    return float(special.stdtr(n - 1, -distance / sd * math.sqrt(n)))

@@ -1,0 +1,128 @@
+"""The claims of the paper, and the verdict of the runs at hand on each."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from mcpo_cli.analysis import claims, power
+from mcpo_cli.analysis.claims import ALPHA, POWER, VERDICTS, Claim, Outcome
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.tables.base import STANDS_FOR
+
+CLAIMS = claims.read()
+NOTES = (
+    "A test is one claim on one model; on each tier, where the paper claims it of every benchmark. value: mean over "
+    "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
+    "p Holm: adjusted over all tests of this table.",
+    f"supported, contradicted: p Holm is at most {ALPHA:g} and the effect is on the claim's side, or on the other. "
+    "unresolved: neither; that is no evidence that there is no effect. What is contradicted is the claim on these "
+    "runs, not what the paper measured.",
+    f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the strictest "
+    f"level of the family, {ALPHA:g} / tests. It is as uncertain as the standard deviation it is made from.",
+    "Within a margin, both bounds are tested (two one-sided tests): a wide interval supports nothing.",
+)
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """A row a test."""
+    found = claims.outcomes(CLAIMS, data)
+    spec = next(iter(data.values())).cells[0].spec
+    title = f"Claims of the paper (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
+    rows = pd.DataFrame(map(_row, found))
+    return Product(title, _sentence(found), rows, [_verdicts(found), _claims()], [*NOTES, *_quotes()])
+
+
+def _sentence(found: Sequence[Outcome]) -> str:
+    models = dict.fromkeys(one.model for one in found)
+    on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
+    by_verdict = Counter(one.verdict for one in found)
+    parts = []
+    for verdict in VERDICTS:
+        named = ""
+        if verdict in ("supported", "contradicted") and by_verdict[verdict]:
+            ids = Counter(one.claim.id for one in found if one.verdict == verdict)
+            total = Counter(one.claim.id for one in found)
+            named = f" ({', '.join(_share(name, ids[name], total[name]) for name in ids)})"
+        parts.append(f"{by_verdict[verdict]} {verdict}{named}")
+    return f"Of {len(found)} tests of {len(CLAIMS)} claims on {on}: {'; '.join(parts)}."
+
+
+def _share(name: str, count: int, total: int) -> str:
+    return name if count == total else f"{name} in {count} of {total}"
+
+
+def _verdicts(found: Iterable[Outcome]) -> Grid:
+    header = ["claim", "model", "tier", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
+    rows = [
+        [
+            *(one.claim.id, one.model, one.part or "-"),
+            f"{one.verdict}: {one.why}" if one.why else one.verdict,
+            str(one.effect.n),
+            _number(one.effect.mean),
+            _interval(one),
+            {"greater": "> ", "less": "< ", "within": ""}[one.claim.relation] + _against(one.claim),
+            _p(one.p),
+            _p(one.p_holm),
+            _needed(one),
+            "-" if math.isnan(one.beside) else f"{one.claim.beside} {one.beside:.3f}",
+        ]
+        for one in found
+    ]
+    return Grid("Verdicts of these runs", [*header, "seeds needed", "beside it"], rows, labels=4)
+
+
+def _claims() -> Grid:
+    rows = [[one.id, one.where, one.claim, one.tested, one.suite] for one in CLAIMS]
+    return Grid("What is tested", ["claim", "where", "the paper says", "test", "suite"], rows, labels=5)
+
+
+def _quotes() -> list[str]:
+    named = dict.fromkeys(name for one in CLAIMS for name in (one.statistic, one.beside) if name)
+    meanings = [f"{name}: {STATISTICS[name].meaning}." for name in named]
+    return [
+        *meanings,
+        *(f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".") for one in CLAIMS),
+    ]
+
+
+def _against(claim: Claim) -> str:
+    return f"{claim.reference:g} ± {claim.margin:g}" if claim.relation == "within" else f"{claim.reference:g}"
+
+
+def _number(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.4f}"
+
+
+def _interval(one: Outcome) -> str:
+    return "-" if math.isnan(one.effect.half_width) else f"[{one.effect.low:+.4f}, {one.effect.high:+.4f}]"
+
+
+def _p(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.4f}" if value >= 1e-4 else "<.0001"
+
+
+def _needed(one: Outcome) -> str:
+    if one.verdict != "unresolved":
+        return "-"
+    return f">{power.MOST_SEEDS}" if one.seeds is None else str(one.seeds)
+
+
+def _row(one: Outcome) -> dict[str, Any]:
+    about = {"claim": one.claim.id, "model": one.model, "tier": one.part, "verdict": one.verdict, "why": one.why}
+    effect = {"value": one.effect.mean, "t_low": one.effect.low, "t_high": one.effect.high, "sd": one.sd}
+    tests = {"p": one.p, "p_holm": one.p_holm, "seeds": one.effect.n, "seeds_needed": one.seeds}
+    declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
+    return about | effect | tests | {"beside_value": one.beside, "says": one.claim.claim} | declared
+
+
+SUITES = tuple(dict.fromkeys(claim.suite for claim in CLAIMS))
+ARTIFACT = Artifact("claims", "Claims of the paper", "claims", SUITES, build)

@@ -31,6 +31,7 @@ KINDS = {
     "not built": "bad",
 }
 """Words that stand out, by how a cell begins."""
+NOTHING = ("", "-")
 LONG = 40
 """Characters of a cell that may fold."""
 DENSITY = 2
@@ -146,9 +147,9 @@ def _kind(cell: str, is_number: bool) -> str:
 
 
 def _numbers(grid: Grid) -> list[bool]:
-    """Whether each column holds numbers: it is no label, and more than words."""
-    columns = [[row[i] for row in grid.rows] for i in range(len(grid.header))]
-    return [i >= grid.labels and not all(cell[:1].isalpha() for cell in cells) for i, cells in enumerate(columns)]
+    """Whether each column holds numbers: it is no label, and not all it says are words."""
+    columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
+    return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
 
 
 def _base64(path: Path) -> str:

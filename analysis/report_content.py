@@ -1,5 +1,7 @@
 """What the report says, before it is HTML or Markdown: the artifacts of one scale, built or not, and their origins."""
 
+import importlib.metadata
+import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -195,17 +197,22 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
 
 
 def _versions(runs: Sequence[Cell]) -> Grid:
-    """Versions and machines of the runs; several where runs differ."""
+    """Versions and machines of the runs, several where they differ, and of what built their tables and figures."""
     records = [record for cell in runs for record in frames.provenance(cell)]
     packages = [record.get("packages", {}) for record in records]
-    found = {
+    trained = {
         "mcpo": [record.get("mcpo") for record in records],
         "Python": [record.get("python") for record in records],
         **{name: [one.get(name) for one in packages] for name in PACKAGES},
         "machine": [_machine(record.get("machine")) for record in records],
     }
-    rows = [[name, ", ".join(dict.fromkeys(filter(None, values)))] for name, values in found.items()]
-    return Grid("What trained the runs", ["", "version"], [row for row in rows if row[1]], labels=2)
+    built = {"mcpo": __version__, "Python": platform.python_version()}
+    built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
+    rows = [
+        [name, ", ".join(dict.fromkeys(filter(None, values))), built.get(name, "")] for name, values in trained.items()
+    ]
+    header = ["", "runs", "tables and figures"]
+    return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)
 
 
 def _machine(about: Mapping[str, Any] | None) -> str | None:

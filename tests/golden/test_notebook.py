@@ -1,4 +1,4 @@
-"""The notebooks are stored without outputs and run from top to bottom on journals alone."""
+"""The notebooks are stored without outputs and run from top to bottom on the journals of real runs."""
 
 from pathlib import Path
 
@@ -6,10 +6,12 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mcpo_cli.plan import from_suite
-from tests.fakes import write_runs
+from mcpo_cli import plan
+from mcpo_cli.commands.execute import run_plan
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]
+FIGURES = {"01_quickstart": 2, "02_mastery_and_forgetting": 2, "03_add_your_method": 1}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -21,13 +23,23 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
     assert all(not cell.outputs and cell.execution_count is None for cell in code)
 
 
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the runs of both tables, trained at the smallest scale."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(home))
+        for suite in ("table1", "table2"):
+            run_plan(plan.from_suite(suite, OVERRIDES, f"mcpo reproduce {suite}"))
+    return home
+
+
 @pytest.mark.slow
-def test_table1_notebook_draws_its_figures(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    overrides = ["scale=smoke", "model=toy-s", "seed=0,1"]
-    write_runs(from_suite("table1", overrides, "mcpo reproduce table1"))
-    monkeypatch.setenv("MCPO_OVERRIDES", " ".join(overrides))
-    (path,) = (path for path in NOTEBOOKS if path.stem == "table1")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_runs_and_draws_its_figures(path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MCPO_HOME", str(home))
+    monkeypatch.setenv("MCPO_OVERRIDES", " ".join(OVERRIDES))
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(mcpo_home)}}).execute()
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(home)}}).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 3
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == FIGURES[path.stem]

@@ -1,0 +1,116 @@
+"""How long it takes to load many long runs and build every artifact and the report from them."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.plan import Plan, from_suite
+from mcpo_cli.runs.attempts import eval_steps
+from mcpo_cli.runs.journal import Journal, dumps, read_json
+
+STEPS = 1000
+METRICS = 60
+ROW_STEPS = 20
+"""Steps with rows of prompts: as many as a run of the toy scale has. A metric stands at every step."""
+OVERRIDES = [f"seed={','.join(map(str, range(29)))}", f"train.steps={STEPS}", "eval.every=100", "eval.problems=34"]
+KINDS = ("groups", "rerolls", "mini_batches", "gradients")
+
+
+def plans() -> dict[str, Plan]:
+    """What `mcpo report` reads: 203 runs, of seven arms and models."""
+    suites = artifacts.suites(artifacts.names(artifacts.ALL))
+    return {suite: from_suite(suite, OVERRIDES, "mcpo reproduce all") for suite in suites}
+
+
+def measure() -> dict[str, Any]:
+    """Seconds of `mcpo report` over generated journals: the first time, and again when nothing has changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        environment = os.environ | {"MCPO_HOME": str(home)}
+        template = _template(environment)
+        specs = {cell.spec.run_id: cell.spec for plan in plans().values() for cell in plan.cells}
+        for spec in specs.values():
+            _write(home / "runs" / spec.run_id, spec, template)
+        size = sum(path.stat().st_size for path in home.glob("runs/*/attempt_1/**/*.jsonl"))
+        times = [_report(environment) for _ in range(2)]
+    about = {"runs": len(specs), "steps": STEPS, "metrics": METRICS, "steps_with_rows": ROW_STEPS, "bytes": size}
+    return {"seconds": times[0], "again_seconds": times[1], **about}
+
+
+def _report(environment: dict[str, str]) -> float:
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "mcpo_cli.main", "report", *OVERRIDES, "compute.tracking_uri=offline"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def _template(environment: dict[str, str]) -> Journal:
+    """A real run, whose rows the generated ones repeat."""
+    settings = ["method=mcpo", "seed=0", f"train.steps={ROW_STEPS}", "compute.tracking_uri=offline"]
+    subprocess.run([sys.executable, "-m", "mcpo_cli.main", "train", *settings], env=environment, check=True)
+    (spec,) = load(settings)
+    return Journal(Path(environment["MCPO_HOME"]) / "runs" / spec.run_id)
+
+
+def _write(run_dir: Path, spec: RunSpec, template: Journal) -> None:
+    attempt = run_dir / "attempt_1"
+    attempt.mkdir(parents=True)
+    rng = random.Random(spec.run_id)
+    (attempt / "metrics.jsonl").write_text("".join(_metrics(template, rng)))
+    for kind in KINDS:
+        for step, path in template.files(kind).items():
+            _copy(path, attempt / kind, step * STEPS // ROW_STEPS)
+    last = max(template.files("eval").values())
+    problems = _thinned(last, spec.eval.problems)
+    for step in eval_steps(spec):
+        rows = [row | {"step": step, "c": rng.randint(0, row["n"])} for row in problems]
+        _rows(attempt / "eval", step, rows)
+    (attempt / "spec.json").write_text(json.dumps(spec.to_dict()))
+    status = read_json(template.attempts()[-1] / "status.json") | {"start_step": 0, "durable_step": STEPS}
+    (attempt / "status.json").write_text(json.dumps(status))
+    (attempt / "provenance.json").write_text(json.dumps({"commit": "0" * 40, "dirty": False}))
+
+
+def _metrics(template: Journal, rng: random.Random) -> Iterator[str]:
+    rows = template.steps()
+    for step in range(1, STEPS + 1):
+        row = rows[(step - 1) * ROW_STEPS // STEPS]
+        metrics = {name: value * rng.uniform(0.9, 1.1) for name, value in row["metrics"].items()}
+        metrics |= {f"more/{i}": rng.random() for i in range(METRICS - len(metrics))}
+        yield dumps({"step": step, "time": row["time"] + step, "metrics": metrics}) + "\n"
+
+
+def _copy(path: Path, folder: Path, step: int) -> None:
+    origin = int(path.stem.removeprefix("step_"))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        # A cohort is rolled again one step later, as in the run that is repeated.
+        shift = step - origin
+        row["step"] = step
+        if row.get("origin"):
+            row["origin"] += shift
+    _rows(folder, step, rows)
+
+
+def _rows(folder: Path, step: int, rows: list[dict[str, Any]]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"step_{step:06d}.jsonl").write_text("".join(dumps(row) + "\n" for row in rows))
+
+
+def _thinned(path: Path, problems: int) -> list[dict[str, Any]]:
+    """The first `problems` rows of each tier."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for line in path.read_text().splitlines():
+        row = json.loads(line)
+        found.setdefault(row["tier"], []).append(row)
+    return [row for rows in found.values() for row in rows[:problems]]

@@ -35,7 +35,7 @@ def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) 
 def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False) -> None:
     """Write a done run: its numbers are a function of the run id, and get a little better with the steps.
 
-    probed: with the rows that probes read, at the steps that `spec.probe` names.
+    probed: with the rows that probes read, at the steps that `spec.probe` names, and with more metrics.
     """
     rng = np.random.default_rng([spec.seed, *spec.run_id.encode()])
     attempt, history = Attempt(run_dir(spec.run_id), spec, start_step=0), dict[int, list[GroupRow]]()
@@ -45,7 +45,7 @@ def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False
         if step:
             groups = _groups(spec, step, rng)
             attempt.journal.rows("groups", step, groups)
-            attempt.journal.step({"step": step, "time": float(step), "metrics": _metrics(spec, groups)})
+            attempt.journal.step({"step": step, "time": float(step), "metrics": _metrics(spec, groups, probed)})
             history[step] = groups
             if probed:
                 _probe(spec, history, attempt.journal)
@@ -54,7 +54,7 @@ def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False
     attempt.end("done")
 
 
-def _metrics(spec: RunSpec, groups: list[GroupRow]) -> dict[str, float]:
+def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, float]:
     p_P = np.array([group["p"] for group in groups])
     metrics = {
         "train/accuracy": p_P.mean(),
@@ -65,6 +65,10 @@ def _metrics(spec: RunSpec, groups: list[GroupRow]) -> dict[str, float]:
     # Not defined for a method without a hinge, nor at a step in which it feels nothing.
     if spec.method.name == "mcpo" and groups[0]["step"] % 2 == 0:
         metrics["hinge/penalty"] = 0.25
+    if probed:
+        metrics |= {"train/grad_norm": 2 / groups[0]["step"], "weight/effective_sample": 10 * (p_P * (1 - p_P)).sum()}
+        if spec.method.anchors_mastered:
+            metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.1 * groups[0]["step"]}
     return {name: float(value) for name, value in metrics.items()}
 
 

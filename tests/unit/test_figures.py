@@ -1,0 +1,294 @@
+"""Figures from made-up journals: the numbers they are drawn from, what they say, what they do without records."""
+
+import functools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Product
+from mcpo_cli.plan import Cell, Plan, from_suite
+from tests.fakes import write_runs
+
+FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures." in artifact.build.__module__]
+SUITES = artifacts.suites(FIGURES)
+PROBED, BARE = (0, 1), (7,)
+"""Seeds of runs with all rows, and of runs without those of probes."""
+G = 4
+
+
+@functools.cache
+def _all(suite: str) -> Plan:
+    """Three steps of 8 prompts with 4 rollouts, every probe at each of them."""
+    settings = ["scale=smoke", "seed=0,1,7", "probe.panel_every=1", "probe.gradients_every=1"]
+    return from_suite(suite, settings, f"mcpo reproduce {suite}")
+
+
+def _plan(suite: str, seeds: tuple[int, ...] = PROBED) -> Plan:
+    return Plan(suite, "", tuple(cell for cell in _all(suite).cells if cell.spec.seed in seeds))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The runs of every suite that a figure needs."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("MCPO_HOME", str(home))
+        for seeds in (PROBED, BARE):
+            cells = {cell.spec.run_id: cell for suite in SUITES for cell in _plan(suite, seeds).cells}
+            write_runs(Plan("", "", tuple(cells.values())), probed=seeds == PROBED)
+        yield home
+
+
+@functools.cache
+def _runs(suite: str, seeds: tuple[int, ...]) -> Runs:
+    return Runs(_plan(suite, seeds))
+
+
+def _built(name: str, seeds: tuple[int, ...]) -> Product:
+    artifact = artifacts.registry()[name]
+    return artifact.build({suite: _runs(suite, seeds) for suite in artifact.needs})
+
+
+@functools.cache
+def _product(name: str, seeds: tuple[int, ...] = PROBED) -> Product:
+    return _built(name, seeds)
+
+
+def _rows(home: Path, cell: Cell, kind: str) -> list[dict[str, Any]]:
+    """Read without any code of the project."""
+    files = sorted(
+        (home / "runs" / cell.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
+    )
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def _spread(values: Iterable[float], unit: str, digits: int) -> str:
+    found = list(values)
+    return f"{mean(found):.{digits}f}{unit} ({min(found):.{digits}f} to {max(found):.{digits}f})"
+
+
+def _by_arm(plan: Plan) -> dict[tuple[str, str], list[Cell]]:
+    found = defaultdict(list)
+    for cell in plan.cells:
+        found[cell.spec.model.name, cell.arm].append(cell)
+    return found
+
+
+QUICK = ("fig2b", "trajectories")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
+)
+def test_equal_runs_give_equal_bytes(name: str) -> None:
+    product, again = _product(name), _built(name, PROBED)
+    pd.testing.assert_frame_equal(product.data, again.data)
+    assert (product.title, product.sentence, product.notes) == (again.title, again.sentence, again.notes)
+    for kind in ("png", "pdf"):
+        assert base.save(product.figure, kind) == base.save(again.figure, kind)
+
+
+@pytest.mark.parametrize("seeds", [PROBED, (0,), BARE])
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_shows_all_of_its_data_or_says_that_there_is_none(name: str, seeds: tuple[int, ...]) -> None:
+    product = _product(name, seeds)
+    words = " ".join([product.title, product.sentence, *product.notes])
+    assert product.sentence.endswith(".")
+    assert "nan" not in words.split()
+    assert ("No run recorded" in product.sentence) == product.data.empty
+    assert product.figure is not None
+    product.figure.draw_without_rendering()
+    for axes in product.figure.axes:
+        low, high = sorted(axes.get_ylim())
+        room = 1e-6 * (high - low)
+        for line in axes.get_lines():
+            drawn = np.asarray(line.get_ydata(), dtype=float)
+            drawn = drawn[np.isfinite(drawn)]
+            assert ((drawn >= low - room) & (drawn <= high + room)).all(), f"cut: {line.get_label()}"
+
+
+@pytest.mark.parametrize("name", [name for name in FIGURES if artifacts.registry()[name].needs])
+def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) -> None:
+    with_rows = _product(name, (0,))
+    if with_rows.data.empty or not _product(name, BARE).data.empty:
+        return
+    both = _product(name, (0, 7))
+    (suite,) = artifacts.registry()[name].needs
+    assert any(f" of {len(_plan(suite, (0, 7)).cells)} runs have no " in note for note in both.notes)
+    assert len(both.data) == len(with_rows.data)
+
+
+METRICS = {
+    "fig2a": ("mastery/mastered", "share", 100.0, " %", 1),
+    "fig5a": ("mastery/mastered", "share", 100.0, " %", 1),
+    "fig5b": ("mastery/all_wrong", "share", 100.0, " %", 1),
+    "fig6": ("train/entropy", "entropy", 1.0, " nats", 2),
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics_are_the_journals_and_the_sentence_has_their_ends(name: str, home: Path) -> None:
+    metric, column, factor, unit, digits = METRICS[name]
+    product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
+    raw = {cell.spec.run_id: [row["metrics"][metric] for row in _rows(home, cell, "metrics")] for cell in plan.cells}
+    assert {run: rows[column].tolist() for run, rows in product.data.groupby("run_id")} == raw
+    for (model, arm), cells in _by_arm(plan).items():
+        curves = [raw[cell.spec.run_id] for cell in cells]
+        # Of three steps the last one alone is beyond three quarters.
+        start, end = (_spread((factor * curve[place] for curve in curves), unit, digits) for place in (0, -1))
+        assert f"from {start} to {end} under {arm}" in product.sentence
+        assert f"({model})" in product.sentence
+    assert product.sentence.endswith("mean and range of 2 seeds.")
+
+
+def _cohorts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[float, float | None]]]:
+    """Of each step's mastered prompts the accuracy under the same policy and under the next one, if there is one."""
+    rolls = {(row["origin"], row["prompt"], row["step"]): row["c"] / row["n"] for row in rows if row["origin"]}
+    found = defaultdict(list)
+    for (origin, prompt, step), accuracy in rolls.items():
+        if step == origin:
+            found[origin].append((accuracy, rolls.get((origin, prompt, origin + 1))))
+    return found
+
+
+@pytest.mark.parametrize("name", ["fig2b", "fig7"])
+def test_next_step_accuracy_stands_beside_its_control(name: str, home: Path) -> None:
+    product, plan = _product(name), _plan(*artifacts.registry()[name].needs, PROBED)
+    drawn = product.data.set_index(["run_id", "step"])
+    for cells in _by_arm(plan).values():
+        same, later, gap = [], [], []
+        for cell in cells:
+            cohorts = _cohorts(_rows(home, cell, "rerolls"))
+            for step, pairs in cohorts.items():
+                row = drawn.loc[(cell.spec.run_id, step)]
+                both = [(control, then) for control, then in pairs if then is not None]
+                assert row["same_policy"] == pytest.approx(mean(control for control, _ in pairs))
+                if both:
+                    assert row["accuracy_lag_1"] == pytest.approx(mean(then for _, then in both))
+                    assert row["gap_lag_1"] == pytest.approx(mean(control - then for control, then in both))
+                else:
+                    assert math.isnan(row["gap_lag_1"])
+            pairs = [pair for found in cohorts.values() for pair in found]
+            same.append(100 * mean(control for control, _ in pairs))
+            later.append(100 * mean(then for _, then in pairs if then is not None))
+            gap.append(100 * mean(control - then for control, then in pairs if then is not None))
+        assert f"{_spread(later, ' %', 2)} under the next policy and {_spread(same, ' %', 2)} under" in product.sentence
+        assert f"{_spread(gap, ' points', 2)} apart ({cells[0].arm}, {cells[0].spec.model.name})" in product.sentence
+    assert len(drawn) == sum(len(_cohorts(_rows(home, cell, "rerolls"))) for cell in plan.cells)
+
+
+def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
+    for cell in _plan("mastery", PROBED).cells:
+        groups = [row for row in _rows(home, cell, "groups") if row["step"] == 1]
+        whole, less = (sum(row["p"] == p for row in groups) for p in (1.0, 0.75))
+        rows = _product("fig2b").data
+        row = rows[(rows["run_id"] == cell.spec.run_id) & (rows["step"] == 1)]
+        assert row["selection_estimate"].tolist() == pytest.approx([whole / (whole + less / G)] if whole else [])
+    assert "selection_estimate" not in _product("fig7").data
+
+
+def test_one_seed_has_the_interval_of_its_steps_and_no_range() -> None:
+    sentence = _product("fig7", (0,)).sentence
+    assert "95 % interval over its steps" in sentence
+    assert sentence.endswith("one seed.")
+    assert " to " not in _product("fig3a", (0,)).sentence
+
+
+def test_the_histogram_counts_every_group(home: Path) -> None:
+    product = _product("fig3a")
+    bins = [k / G for k in range(G + 1)]
+    ends = []
+    for cell in _plan("mastery", PROBED).cells:
+        groups = _rows(home, cell, "groups")
+        parts = {"all steps": (1, 2, 3), "first step": (1,), "last quarter": (3,)}
+        for part, steps in parts.items():
+            here = [row["p"] for row in groups if row["step"] in steps]
+            rows = product.data[(product.data["run_id"] == cell.spec.run_id) & (product.data["part"] == part)]
+            assert rows["p"].tolist() == bins
+            assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
+        ends.append([100 * mean(row["p"] == p for row in groups) for p in (0, 1, 0.5)])
+    wrong, right, middle = (_spread(values, " %", 1) for values in zip(*ends, strict=True))
+    assert f"{wrong} have p = 0, {right} p = 1 and {middle} 1/3 <= p <= 2/3" in product.sentence
+    assert "if every p were as frequent, 20.0 % at each end and 20.0 % in the middle" in product.sentence
+
+
+WEIGHTS = {
+    "fig3b": {arm: lambda p: math.sqrt(p * (1 - p)) for arm in ("w/o ReWeight", "DAPO")},
+    "fig4": {arm: lambda p: math.sqrt(p * (1 - p)) if p <= 0.5 else 0.5 * (p < 1) for arm in ("MCPO", "w/o Hinge-KL")},
+}
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_query_weights_are_pooled_over_the_prompts_of_all_seeds(name: str, home: Path) -> None:
+    product, plan = _product(name), _plan("table2", PROBED)
+    assert product.data["arm"].unique().tolist() == list(WEIGHTS[name])
+    theory = product.data[product.data["source"] == "theory"]
+    for arm, p, weight in theory[["arm", "p", "weight"]].itertuples(index=False):
+        assert weight == pytest.approx(WEIGHTS[name][arm](p), abs=1e-6)
+    drawn = {str(one.get_label()): one.lines[0] for one in product.figure.axes[0].containers}
+    for (_, arm), cells in _by_arm(plan).items():
+        if arm not in WEIGHTS[name]:
+            continue
+        found = defaultdict(list)
+        for cell in cells:
+            for row in _rows(home, cell, "gradients"):
+                if row["p"] < 1:
+                    found[row["p"]].append(row["weight"])
+        means = {p: mean(values) for p, values in sorted(found.items())}
+        line = drawn[f"{arm}: gradients"]
+        assert line.get_xdata().tolist() == list(means)
+        assert line.get_ydata().tolist() == pytest.approx(list(means.values()))
+        off = max(abs(weight - WEIGHTS[name][arm](p)) for p, weight in means.items())
+        seen = (
+            f"the gradients of {sum(map(len, found.values()))} prompts differ from theory by up to {off:.4f} at any p"
+        )
+        near = f"{WEIGHTS[name][arm](0.75):.3f} with 3 of 4 rollouts right and 0.500 with half of them"
+        assert f"{near} under {arm} (toy-s; {seen})" in product.sentence
+
+
+def test_curves_of_theory_stand_without_gradients() -> None:
+    product = _product("fig4", BARE)
+    assert set(product.data["source"]) == {"theory"}
+    assert product.sentence.count("no run recorded gradients of single prompts") == 2
+    assert "2 of 2 runs have no gradients of single prompts." in product.notes
+
+
+def test_the_schematic_has_the_methods_own_weights() -> None:
+    product = _product("fig1")
+    rows = product.data.set_index(["method", "p"])
+    assert rows.loc[("DAPO", 15 / 16), "weight"] == pytest.approx(math.sqrt(15) / 16)
+    assert rows.loc[("MCPO", 15 / 16), "weight"] == pytest.approx(0.5)
+    assert rows.loc[("DAPO", 1.0), ["weight", "what"]].tolist() == [0.0, "dropped by the filter"]
+    assert rows.loc[("MCPO", 1.0), "what"] == "drift beyond 0.01 nats penalised (hinge-KL)"
+    assert rows.loc[("MCPO", 0.0), "what"] == "kept in the batch, no gradient"
+    assert rows.loc[("MCPO", 0.9375), "what"] == "weight stays at 0.5"
+    assert "weighs 0.24 under DAPO and 0.50 under MCPO" in product.sentence
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("fig2a", 0.25), ("fig2b", 0.95), ("fig5a", None), ("fig6", None), ("fig7", None)]
+)
+def test_the_papers_number_is_drawn_where_it_gives_one(name: str, value: float | None) -> None:
+    lines = [line for axes in _product(name).figure.axes for line in axes.get_lines()]
+    published = [line.get_ydata() for line in lines if str(line.get_label()).startswith("paper")]
+    assert [list(found) for found in published] == ([[value, value]] if value else [])
+
+
+@pytest.mark.parametrize("name", ["fig2b", "fig7"])
+def test_without_rerolls_the_figure_says_so(name: str) -> None:
+    product = _product(name, BARE)
+    assert product.sentence == "No run recorded mastered prompts that were rolled again."
+    assert product.data.empty
+    (axes,) = product.figure.axes
+    assert [text.get_text() for text in axes.texts] == [product.sentence]

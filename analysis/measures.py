@@ -101,6 +101,11 @@ def _drift_share(finding: Finding) -> float:
     return gap / (1 - accuracy) if accuracy != 1 else math.nan
 
 
+def _middling(finding: Finding) -> float:
+    middle = [1 / 3 <= row["p"] <= 2 / 3 for row in finding.tables["bins"]]
+    return finding.values.get("middle", math.nan) / fmean(middle)
+
+
 def _weight(finding: Finding, low: float, high: float) -> float:
     """Mean measured weight of the prompts with low < p <= high, p below 1."""
     rows: list[Mapping[str, Any]] = [
@@ -142,7 +147,10 @@ STATISTICS: Mapping[str, Statistic] = {
     "entropy rise": Statistic(
         "mean entropy (nats) of the last fifth of the steps minus the first", _of("entropy", _rise)
     ),
-    "middling prompts": Statistic("share of sampled prompts with 1/3 <= p <= 2/3", _value("histogram", "middle")),
+    "middling prompts": Statistic(
+        "share of sampled prompts with 1/3 <= p <= 2/3, divided by what it is if all p = k/G are as frequent",
+        _of("histogram", _middling),
+    ),
     "weight lost towards mastery": Statistic(
         "measured query weight of prompts with .5 < p <= .75 minus that of .75 < p < 1",
         _of("weights", lambda found: _weight(found, 0.5, 0.75) - _weight(found, 0.75, 1)),

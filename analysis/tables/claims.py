@@ -65,7 +65,7 @@ def _verdicts(found: Iterable[Outcome]) -> Grid:
             *(one.claim.id, one.model, one.part or "-"),
             f"{one.verdict}: {one.why}" if one.why else one.verdict,
             str(one.effect.n),
-            _number(one.effect.mean),
+            _number(one.effect.mean, one.claim),
             _interval(one),
             {"greater": "> ", "less": "< ", "within": ""}[one.claim.relation] + _against(one.claim),
             _p(one.p),
@@ -96,12 +96,16 @@ def _against(claim: Claim) -> str:
     return f"{claim.reference:g} ± {claim.margin:g}" if claim.relation == "within" else f"{claim.reference:g}"
 
 
-def _number(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.4f}"
+def _number(value: float, claim: Claim) -> str:
+    """Signed where it is a difference."""
+    if math.isnan(value):
+        return "-"
+    return f"{value:+.4f}" if claim.baseline else f"{value:.4f}"
 
 
 def _interval(one: Outcome) -> str:
-    return "-" if math.isnan(one.effect.half_width) else f"[{one.effect.low:+.4f}, {one.effect.high:+.4f}]"
+    bounds = [_number(value, one.claim) for value in (one.effect.low, one.effect.high)]
+    return "-" if math.isnan(one.effect.half_width) else f"[{', '.join(bounds)}]"
 
 
 def _p(value: float) -> str:

@@ -1,0 +1,287 @@
+"""Figures beyond the paper's, from journals whose numbers can be worked out by hand."""
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Product
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.plan import Plan, from_suite
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.home import run_dir
+
+N = 8
+BASE = {"easy": [0, 2, 4, 6, 7, 8], "middle": [8, 8, 8, 0, 0, 0], "hard": [0, 0, 0, 0, 0, 0]}
+"""Of 8 samples, the right ones of each problem under the base policy."""
+TRAINED = {0: [4, 4, 4, 4, 4, 4], 1: [8, 8, 8, 8, 8, 8]}
+"""By seed, after training, in every tier."""
+PANEL = {0: {"a": [4, 4, 4], "b": [4, 2, 4]}, 1: {"a": [4, 4, 1], "b": [0, 4, 4], "c": [1, 0, 2]}}
+"""By seed and prompt: the right ones of 4 rollouts at steps 1, 2, 3."""
+CONTROL = {0: [4, 4, 4, 3], 1: [4, 2]}
+"""By seed: of mastered prompts, rolled again under the same policy at step 1."""
+
+
+@functools.cache
+def _plan() -> Plan:
+    return from_suite("table2", ["scale=smoke", "seed=0,1", "probe.panel_every=1"], "mcpo reproduce")
+
+
+def _one_seed(seed: int) -> Plan:
+    return replace(_plan(), cells=tuple(cell for cell in _plan().cells if cell.spec.seed == seed))
+
+
+def _write(spec: RunSpec, arm: str, panel: Mapping[int, Mapping[str, list[int]]] = PANEL) -> None:
+    """DAPO records what a run on a cluster may record: no prompts rolled again, no gradients."""
+    attempt = Attempt(run_dir(spec.run_id), spec, 0)
+    journal = attempt.journal
+    for step, counts in ((0, BASE), (2, BASE), (3, dict.fromkeys(BASE, TRAINED[spec.seed % 2]))):
+        rows = [
+            {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": N, "c": c}
+            for tier, found in counts.items()
+            for i, c in enumerate(found)
+        ]
+        journal.rows("eval", step, rows)
+    for step in (1, 2, 3):
+        journal.rows("groups", step, [_group(step, "easy 0" if arm == "DAPO" else "fresh")])
+        metrics = {"train/grad_norm": 1.0 + step, "weight/effective_sample": 10.0 * step + spec.seed}
+        if spec.method.anchors_mastered:
+            metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.2}
+        journal.rows("mini_batches", step, [_mini_batch(spec, step, number) for number in (1, 2)])
+        if arm != "DAPO":
+            rolls = [_roll(step, prompt, counts[step - 1]) for prompt, counts in panel[spec.seed % 2].items()]
+            controls = [_roll(1, f"control {i}", c, origin=1) for i, c in enumerate(CONTROL[spec.seed % 2])]
+            journal.rows("rerolls", step, [*rolls, *(controls if step == 1 else [])])
+        journal.step({"step": step, "time": 0.0, "metrics": metrics})
+    if arm != "DAPO":
+        norms = [(0.25, 1.0 + i + spec.seed) for i in range(5)] + [(1.0, 0.5)]
+        journal.rows("gradients", 1, [{"step": 1, "prompt": "", "p": p, "norm": norm} for p, norm in norms])
+    attempt.end("done")
+
+
+def _group(step: int, prompt: str) -> dict[str, Any]:
+    shares = {"p": 0.5, "mean_length": 1.0, "truncated": 0.0, "duplicates": 0.0}
+    return {"step": step, "prompt": prompt, "kept": True, **shares}
+
+
+def _roll(step: int, prompt: str, c: int, origin: int = 0) -> dict[str, Any]:
+    source = "mastered" if origin else "panel"
+    return {"step": step, "source": source, "origin": origin, "prompt": prompt, "gold": "", "n": 4, "c": c}
+
+
+def _mini_batch(spec: RunSpec, step: int, number: int) -> dict[str, Any]:
+    row = {"step": step, "mini_batch": number, "policy_loss": (0.1, 0.3)[number - 1]}
+    if spec.method.anchors_mastered:
+        later = number - 1
+        row |= {"hinge_loss": 0.5 * later, "mastered": 2, "felt": later, "tokens": 20, "tokens_active": 4 * later}
+        row["d_counts"] = [20] * 15
+    return row
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(tmp_path_factory.mktemp("home")))
+        plan = _plan()
+        for cell in plan.cells:
+            _write(cell.spec, cell.arm)
+        yield Runs(plan)
+
+
+def _product(name: str, runs: Runs) -> Product:
+    return artifacts.registry()[name].build({"table2": runs})
+
+
+def _of(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
+    for column, value in where.items():
+        data = data[data[column] == value]
+    return data
+
+
+def test_learning_curves_are_means_over_problems(runs: Runs) -> None:
+    product = _product("learning-curves", runs)
+    mine = _of(product.data, arm="MCPO", seed=0)
+    assert _of(mine, tier="easy")["pass_at_1"].tolist() == pytest.approx([27 / 48, 27 / 48, 0.5])
+    assert mine["problems"].unique().tolist() == [6]
+    # Base policy: (27/48 + 1/2 + 0) / 3 in both seeds; after training 1/2 and 1.
+    for words in ("from 35.4 % (35.4 to 35.4) at the base", "75.0 % (50.0 to 100.0) under DAPO at step 3"):
+        assert words in product.sentence
+    assert product.sentence.endswith("(mean and range of 2 seeds).")
+
+
+def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
+    product = _product("pass-at-k", runs)
+    rows = _of(product.data, arm="DAPO", seed=0, tier="hard").set_index("k")
+    assert rows.index.tolist() == list(range(1, 9))
+    assert rows["pass_at_k"].tolist() == pytest.approx([1 - math.comb(4, k) / math.comb(8, k) for k in range(1, 9)])
+    assert rows["best_at_k"].tolist() == pytest.approx([1 - 0.5**k for k in range(1, 9)])
+    assert "75.0 % (50.0 to 100.0) to 100.0 % (100.0 to 100.0) under MCPO" in product.sentence
+    # Means of 1 - 1/256 and 1.
+    assert any("at k = 8, mean over all runs and tiers, 99.8 % for 100.0 %" in note for note in product.notes)
+
+
+def test_difficulty_has_a_problem_in_each_bin(runs: Runs) -> None:
+    product = _product("difficulty", runs)
+    before = _of(product.data, arm="DAPO", seed=0, tier="easy", policy="base policy")
+    assert before["solved"].tolist() == ["never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always"]
+    assert before["share"].tolist() == pytest.approx([1 / 6] * 6)
+    after = _of(product.data, arm="DAPO", tier="easy", policy="trained", solved="always")
+    assert after["share"].tolist() == [0, 1]
+    # Never: (1/6 + 1/2 + 1) / 3; always: (1/6 + 1/2) / 3.
+    assert "55.6 % (55.6 to 55.6) and 22.2 % (22.2 to 22.2) under the base policy" in product.sentence
+    assert "0.0 % (0.0 to 0.0) and 50.0 % (0.0 to 100.0) under DAPO" in product.sentence
+    assert "1 of 18 held-out problems were among the training prompts." in product.notes
+    assert "Problems: 6 of easy, 6 of middle, 6 of hard." in product.notes
+
+
+def test_hinge_by_step_and_by_mini_batch(runs: Runs) -> None:
+    product = _product("hinge", runs)
+    assert product.data["arm"].unique().tolist() == ["MCPO", "w/o ReWeight"]
+    mine = _of(product.data, arm="MCPO", seed=1)
+    for over, quantity, shares in (
+        ("global step", "prompts", [0.5] * 3),
+        ("global step", "tokens", [0.2] * 3),
+        ("mini-batch", "prompts", [0, 0.5]),
+        ("mini-batch", "tokens", [0, 0.2]),
+    ):
+        assert _of(mine, over=over, quantity=quantity)["share"].tolist() == pytest.approx(shares)
+    # Losses .1 and .3 alone, .1 and .8 with the hinge: variances .02 and .245.
+    for words in ("25.0 % (25.0 to 25.0) of the mastered", "switching on in 100.0 %", "off in 0.0 %", "by 1125.0 %"):
+        assert words in product.sentence
+    assert "4 of 8 runs have no activity of a hinge: w/o Hinge-KL, DAPO." in product.notes
+    assert any("first mini-batch of a step felt nothing" in note for note in product.notes)
+
+
+def test_gradient_norms_by_step_and_class(runs: Runs) -> None:
+    product = _product("gradients", runs)
+    assert _of(product.data, arm="DAPO", seed=0)["norm"].tolist() == [2, 3, 4]
+    minority = _of(product.data, arm="MCPO", seed=1, prompt_class="minority").iloc[0]
+    names = ("decile_1", "quartile_1", "median", "quartile_3", "decile_9", "prompts")
+    assert [minority[name] for name in names] == pytest.approx([2.4, 3, 4, 5, 5.6, 5])
+    for words in ("3.00 (3.00 to 3.00) under DAPO", "3.50 (3.00 to 4.00) for minority", "0.50 (0.50 to 0.50) for mast"):
+        assert words in product.sentence
+    assert "2 of 8 runs have no gradients of single prompts: DAPO." in product.notes
+    assert "Prompts that were measured: 30 minority, 6 mastered." in product.notes
+
+
+def test_effective_sample_size_is_the_journals(runs: Runs) -> None:
+    product = _product("effective-sample", runs)
+    assert _of(product.data, arm="MCPO", seed=1)["rollouts"].tolist() == [11, 21, 31]
+    # Means of 10 and 11, and of 30 and 31, whose halves round to even.
+    assert "from 10 rollouts (10 to 11) to 30 rollouts (30 to 31) under MCPO" in product.sentence
+    assert artifacts.registry()["effective-sample"].place == ""
+
+
+def test_trajectories_have_one_order_under_all_arms(runs: Runs) -> None:
+    product = _product("trajectories", runs)
+    assert product.data["seed"].unique().tolist() == [0]
+    for _, rows in product.data.groupby("arm"):
+        # Both are all right at the first roll; b is the harder one on average.
+        assert dict(zip(rows["prompt"], rows["row"], strict=True)) == {"b": 0, "a": 1}
+        assert rows[rows["prompt"] == "b"]["p"].tolist() == [1, 0.5, 1]
+    assert "Of the 2 prompts of the panel" in product.sentence
+    assert "2, then 2 (2 of them both times) under MCPO (toy-s)" in product.sentence
+    assert "2 of 8 runs have no rolls of a panel: DAPO." in product.notes
+
+
+def test_a_prompt_that_the_panel_holds_twice_has_two_lines(mcpo_home: Path) -> None:
+    plan = _one_seed(0)
+    for cell in plan.cells:
+        _write(cell.spec, cell.arm)
+        path = mcpo_home / "runs" / cell.spec.run_id / "attempt_1" / "rerolls"
+        for file in path.glob("*.jsonl"):
+            file.write_text(file.read_text().replace('"prompt": "b"', '"prompt": "a"'))
+    data = _of(_product("trajectories", Runs(plan)).data, arm="MCPO")
+    assert data.pivot(index="row", columns="step", values="p").to_numpy().tolist() == [[1, 0.5, 1], [1, 1, 1]]
+
+
+def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
+    product = _product("transitions", runs)
+    rows = _of(product.data, arm="MCPO", before="mastered", after="mastered")
+    assert (rows["pairs"].tolist(), rows["share"].tolist()) == ([3, 3], pytest.approx([2 / 3, 2 / 3]))
+    panel = product.figure.axes[0]
+    assert panel.get_title() == "MCPO"
+    shown = [text.get_text() for text in panel.texts]
+    # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
+    assert shown[:12] == ["0", "50", "0", "50", "50", "0", "0", "50", "0", "33", "0", "67"]
+    assert shown[12:] == ["2", "2", "0", "6"]
+    kept = "66.7 % (66.7 to 66.7) of the mastered prompts (rolled again under the same policy 62.5 % (50.0 to 75.0))"
+    assert f"{kept} and 0.0 % of the all-wrong ones under MCPO" in product.sentence
+
+
+def test_survival_pools_the_prompts_of_all_seeds(runs: Runs) -> None:
+    """Spells: 2 steps and on, lost after 1; lost after 2, 1 step and on."""
+    product = _product("survival", runs)
+    rows = _of(product.data, arm="MCPO")
+    assert rows[["steps", "at_risk", "lost"]].to_numpy().tolist() == [[0, 4, 0], [1, 4, 1], [2, 2, 1]]
+    assert rows["survival"].tolist() == pytest.approx([1, 3 / 4, 3 / 8])
+    # One of 4 and one of 2 controls are lost.
+    assert rows["chance"].tolist() == pytest.approx([1, (3 / 4 + 1 / 2) / 2, (9 / 16 + 1 / 4) / 2])
+    assert "37.5 % (95 % interval" in product.sentence
+    assert "by chance alone 40.6 %) after 2 global steps under MCPO (toy-s)" in product.sentence
+    assert "2 of 8 runs have no prompts of a panel that were all right before its last roll: DAPO." in product.notes
+
+
+def test_survival_of_one_seed_is_the_probes_own(runs: Runs) -> None:
+    alone = Runs(_one_seed(1))
+    data = _of(_product("survival", alone).data, arm="MCPO").iloc[1:]
+    (cell,) = [cell for cell in alone.cells if cell.arm == "MCPO"]
+    table = pd.DataFrame(alone.finding("transitions", cell).tables["survival"])
+    theirs = ["steps", "at_risk", "lost", "survival", "survival_low", "survival_high", "chance_at_least"]
+    mine = ["steps", "at_risk", "lost", "survival", "low", "high", "chance"]
+    assert data[mine].to_numpy() == pytest.approx(table.reindex(columns=theirs).to_numpy(), nan_ok=True)
+
+
+def test_hard_prompts_gain_from_the_second_roll_on(runs: Runs) -> None:
+    product = _product("hard-prompts", runs)
+    hard = _of(product.data, arm="MCPO", group="at most 25% at the first roll")
+    assert hard["accuracy"].tolist() == pytest.approx([0.125, 0.5, 0.75])
+    assert _of(product.data, arm="MCPO", group="never right at the first roll")["accuracy"].tolist() == [0, 1, 1]
+    assert "25.0 points under MCPO (toy-s, 2 prompts in all)" in product.sentence
+    assert product.sentence.endswith("(one seed).")
+
+
+def test_without_a_panel_the_figures_say_so(mcpo_home: Path) -> None:
+    plan = _one_seed(0)
+    for cell in plan.cells:
+        _write(cell.spec, cell.arm, {0: {}})
+    for name in ("trajectories", "transitions", "survival", "hard-prompts"):
+        product = _product(name, Runs(plan))
+        assert product.data.empty
+        assert product.sentence.startswith("No run recorded")
+
+
+def test_many_panels_are_broken_into_rows_and_every_column_names_its_axis() -> None:
+    arms = [f"arm {i}" for i in range(5)]
+    data = pd.DataFrame([{"model": "toy-s", "arm": arm, "y": 1.0} for arm in arms])
+    figure = base.grid(data, "arm", lambda axes, here: axes.set(xlabel="step", ylabel="y"))
+    assert [axes.get_title() for axes in figure.axes] == arms
+    assert [axes.get_xlabel() for axes in figure.axes] == ["", "", "step", "step", "step"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["y", "", "", "y", ""]
+
+
+def test_a_panel_without_rows_says_so() -> None:
+    data = pd.DataFrame([{"model": "a", "arm": "x"}, {"model": "a", "arm": "y"}, {"model": "b", "arm": "x"}])
+    figure = base.grid(data, "arm", lambda axes, here: None)
+    assert [[text.get_text() for text in axes.texts] for axes in figure.axes] == [[], [], [], ["not recorded"]]
+
+
+def test_arms_look_different_however_many_there_are() -> None:
+    arms = [*base.LOOKS, *(f"arm {i}" for i in range(12))]
+    found = base.looks(["MCPO", "DAPO", "GRPO", *arms[-12:]])
+    assert len(set(found.values())) == 15
+    assert base.looks(["MCPO", "arm 0"])["MCPO"] == found["MCPO"]
+
+
+def test_spread_of_seeds() -> None:
+    assert base.spread([41.0, 43.0, math.nan], " %") == "42.0 % (41.0 to 43.0)"
+    assert base.spread([0.25], digits=2) == "0.25"
+    assert base.spread([math.nan]) == "not measured"

@@ -17,6 +17,7 @@ from mcpo_cli.config import load
 from mcpo_cli.runs.attempts import tier_problems
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
+SAMPLED = "sampling/prompts"
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
 
 
@@ -53,19 +54,24 @@ def comparison_table(name: str, title: str, baseline: str) -> Artifact:
 
     def build(data: Mapping[str, Runs]) -> Product:
         paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
-        return _Table(name, title, compare(data[name], baseline), paper).product()
+        return _Table(name, title, compare(data[name], baseline), paper, _sampled(data[name])).product()
 
     return Artifact(name, title, "paper", (name,), build, f"Table {name[-1]}")
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A table in the making. name: of its counterpart in `paper`, the content of `experiments/paper.yaml`, too."""
+    """A table in the making.
+
+    name: of its counterpart in `paper`, the content of `experiments/paper.yaml`, too. sampled: a note on what the arms
+    were given, where it was not the same.
+    """
 
     name: str
     title: str
     comparison: Comparison
     paper: dict[str, Any]
+    sampled: Sequence[str]
 
     def product(self) -> Product:
         rows = pd.DataFrame([asdict(row) for row in self._rows()], columns=list(Row.__dataclass_fields__))
@@ -202,6 +208,7 @@ class _Table:
         trees = {run.tree for run in comparison.runs}
         return [
             *([f"k = {k}, not {K}: not every problem has more graded samples."] if k < K else []),
+            *self.sampled,
             *([f"{ungraded} samples could not be graded and count nowhere."] if ungraded else []),
             "Scores: mean over seeds ± half-width of the 95% Student t-interval; one seed gives none (n=1).",
             f"best@{k} = 1 - (1 - c/n)^{k}: {k} of the n samples with replacement, the expectation of verl's "
@@ -217,6 +224,22 @@ class _Table:
             *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),
             f"{self._about_published()}: {self.paper['source']['url']}.",
         ]
+
+
+def _sampled(runs: Runs) -> list[str]:
+    """A note where some arms sampled more prompts a global step than others, as with DAPO's filter."""
+    steps = runs.steps()
+    if SAMPLED not in steps:
+        return []
+    means = steps.groupby(["model", "arm"], sort=False)[SAMPLED].mean()
+    if means.nunique() < 2:
+        return []
+    found = ", ".join(f"{arm} {prompts:.0f} ({model})" for (model, arm), prompts in means.items())
+    rollouts = runs.cells[0].spec.train.rollouts
+    return [
+        f"Prompts sampled a global step, {rollouts} rollouts each: {found}. An arm that filters draws again until its "
+        "batch is full of prompts with 0 < p < 1: at the same step it has seen more rollouts, as in the paper."
+    ]
 
 
 def _difference_row(result: Difference) -> Sequence[str]:

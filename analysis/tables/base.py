@@ -231,10 +231,11 @@ def _sampled(runs: Runs) -> list[str]:
     steps = runs.steps()
     if SAMPLED not in steps:
         return []
-    means = steps.groupby(["model", "arm"], sort=False)[SAMPLED].mean()
-    if means.nunique() < 2:
+    groups = steps.groupby(["model", "arm"], sort=False)[SAMPLED]
+    means = {f"{arm} {{:.0f}} ({model})": float(prompts.mean()) for (model, arm), prompts in groups}
+    if len(set(means.values())) < 2:
         return []
-    found = ", ".join(f"{arm} {prompts:.0f} ({model})" for (model, arm), prompts in means.items())
+    found = ", ".join(words.format(prompts) for words, prompts in means.items())
     rollouts = runs.cells[0].spec.train.rollouts
     return [
         f"Prompts sampled a global step, {rollouts} rollouts each: {found}. An arm that filters draws again until its "

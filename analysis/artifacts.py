@@ -184,7 +184,7 @@ class Workshop:
             "command": self.command(name),
             "runs": list(_runs(runs)),
             "inputs": inputs,
-            "code": _commit(),
+            "code": commit(),
             "files": {file: _sha256(content) for file, content in files.items()},
         }
         write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
@@ -280,7 +280,8 @@ def _code() -> list[str]:
 
 
 @cache
-def _commit() -> dict[str, Any]:
+def commit() -> dict[str, Any]:
+    """Of the code that builds: the commit, and whether the working tree differs from it."""
     state = code_state()
     return {"commit": state["commit"], "dirty": state["dirty"]}
 

@@ -13,7 +13,6 @@ from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.errors import McpoError, MissingCells
 from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs.provenance import code_state
 
 HEADINGS = {
     "claims": "Verdicts on the paper's claims",
@@ -81,11 +80,10 @@ class Content:
     def to_json(self) -> dict[str, Any]:
         """What it was made from: runs, artifacts with the hashes of their inputs, and code."""
         built = [piece.built for piece in self.pieces if piece.built]
-        code = code_state()
         return {
             "scale": self.scale,
             "mcpo": __version__,
-            "code": {"commit": code["commit"], "dirty": code["dirty"]},
+            "code": artifacts.commit(),
             "runs": list(self.run_ids),
             "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
             "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},

@@ -1,0 +1,75 @@
+"""`mcpo report` and `mcpo reproduce all` as users meet them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.plan import from_suite
+from tests.cli.conftest import Cli, InProcess
+from tests.fakes import write_runs
+
+SMALL = ("scale=smoke", "model=toy-s", "seed=0")
+FILES = ("report.html", "report.md", "report.json")
+
+
+def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(cli: Cli) -> None:
+    result = cli("report", *SMALL)
+    assert result.returncode == 3
+    command = " ".join(SMALL)
+    for name, artifact in artifacts.registry().items():
+        if artifact.section == "diagnostic":
+            assert f"{name}:" not in result.stdout + result.stderr
+        elif artifact.needs:
+            runs = [len(from_suite(suite, SMALL, "").cells) for suite in artifact.needs]
+            gaps = [f"{suite}: {n} of {n} runs are not done" for suite, n in zip(artifact.needs, runs, strict=True)]
+            assert f"{name}: not built: {'; '.join(gaps)}; mcpo reproduce {name} {command}\n" in result.stderr
+        else:
+            assert f"\n{name}: " in f"\n{result.stdout}"
+    assert result.stderr.endswith(f"fix: mcpo reproduce all {command}\n")
+    assert not (cli.home / "runs").exists()
+    text = (cli.home / "reports/smoke/report.html").read_text(encoding="utf-8")
+    assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
+
+
+def test_json_is_one_document_also_where_something_is_missing(here: InProcess) -> None:
+    result = here("report", *SMALL, "--json")
+    assert result.returncode == 3
+    document = json.loads(result.stdout)
+    assert document["error"]["type"] == "MissingCells"
+    assert document["error"]["fix"] == f"mcpo reproduce all {' '.join(SMALL)}"
+    assert [Path(path).name for path in document["report"]["files"]] == list(FILES)
+    done = document["report"]["artifacts"].keys() | document["report"]["not_built"].keys()
+    assert done == set(artifacts.names("all"))
+
+
+@pytest.mark.parametrize(("overrides", "message"), [(["train.lr=1,2"], "can be swept"), (["lr=1"], "lr")])
+def test_bad_input_writes_nothing(here: InProcess, overrides: list[str], message: str) -> None:
+    result = here("report", *SMALL, *overrides)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not (here.home / "reports").exists()
+
+
+@pytest.mark.slow
+def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli) -> None:
+    for suite in ("table1", "table2"):
+        write_runs(from_suite(suite, SMALL, ""), probed=True)
+    first = cli("reproduce", "all", *SMALL)
+    assert first.returncode == 0, first.stderr
+    (trained,) = from_suite("mastery", SMALL, "").cells
+    assert [path.parent.name for path in cli.home.glob("runs/*/worker.log")] == [trained.spec.run_id]
+    folder = cli.home / "reports" / "smoke"
+    assert all(f"written: {folder / name}\n" in first.stderr for name in FILES)
+    for name in artifacts.names("all"):
+        assert f"\n{name}: " in f"\n{first.stdout}"
+    assert "runs of several commits" in (folder / "report.md").read_text(encoding="utf-8")
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.name not in FILES}
+    attempts = sorted(cli.home.glob("runs/*/attempt_*"))
+    again = cli.json("reproduce", "all", *SMALL)
+    assert again["report"]["not_built"] == {}
+    assert {run["state"] for suite in again["suites"] for run in suite["runs"]} == {"done"}
+    assert sorted(cli.home.glob("runs/*/attempt_*")) == attempts
+    assert {path: path.read_bytes() for path in before} == before
+    assert cli("report", *SMALL).returncode == 0

@@ -1,0 +1,225 @@
+"""The report from made-up runs: all at its place, nothing from outside, nothing unescaped, the same bytes again."""
+
+import base64
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from matplotlib import image
+
+from mcpo_cli.analysis import artifacts, report, report_content
+from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.report_content import Content
+from mcpo_cli.errors import MissingCells, RunFailed
+from mcpo_cli.plan import Cell, Plan, from_suite
+from mcpo_cli.runs.home import run_dir
+from tests.fakes import write_runs
+
+OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]
+NAMES = ["table1", "fig1", "fig2a", "fig5a"]
+VOID = {"meta", "img", "br"}
+DATE = "written on "
+
+
+class Page(HTMLParser):
+    """A page as a browser reads it: text, links, sources and anchors; raises where tags do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: dict[str, list[str]] = {"href": [], "src": [], "id": []}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            self.attributes.setdefault(name, []).append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+def plans(names: list[str] = NAMES) -> dict[str, Plan]:
+    return {suite: from_suite(suite, OVERRIDES, "mcpo reproduce all") for suite in artifacts.suites(names)}
+
+
+def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folder: str = "reports") -> Content:
+    return report_content.gather(Workshop(found, home / folder, "smoke", OVERRIDES), names)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with the runs of table1, the first from a dirty tree, the second of another commit; none of mastery."""
+    with pytest.MonkeyPatch.context() as patch:
+        path = tmp_path_factory.mktemp("home")
+        patch.setenv("MCPO_HOME", str(path))
+        plan = plans()["table1"]
+        write_runs(plan)
+        for cell, provenance in zip(
+            plan.cells, [{"commit": "0" * 40, "dirty": True}, {"commit": "1" * 40, "dirty": False}], strict=False
+        ):
+            (run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json").write_text(json.dumps(provenance))
+        yield path
+
+
+@pytest.fixture(scope="module")
+def content(home: Path) -> Content:
+    found = gathered(home, plans())
+    report.write(found, home / "reports" / "smoke")
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(content: Content, home: Path) -> Path:
+    return home / "reports" / "smoke"
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path) -> Page:
+    return Page((folder / "report.html").read_text(encoding="utf-8"))
+
+
+def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, folder: Path) -> None:
+    markdown = (folder / "report.md").read_text(encoding="utf-8")
+    assert [name for name in page.attributes["id"] if name in NAMES] == NAMES
+    for piece in content.pieces:
+        assert f"{piece.artifact.place}: {piece.artifact.title}" in page.text
+        assert f'<a id="{piece.name}"></a>' in markdown
+        if piece.built:
+            assert f"Again: {piece.command}" in page.text
+            assert " ".join(piece.built.record["sentence"].split()) in page.text
+            for file in piece.built.record["files"]:
+                assert file in page.attributes["href"]
+                assert f"]({file})" in markdown
+    assert [piece.name for piece in content.lacking] == ["fig2a"]
+    missing = "mastery: 2 of 2 runs are not done; mcpo reproduce fig2a scale=smoke model=toy-s seed=0,1"
+    assert f"not built: {missing}" in page.text
+    assert f"**not built:** {missing.replace('mcpo', '`mcpo')}`" in markdown
+
+
+def test_what_a_reader_must_know_stands_above_the_contents(page: Page, home: Path) -> None:
+    dirty, other, *_ = (cell.spec.run_id for cell in plans()["table1"].cells)
+    head, rest = page.text.split("Contents", maxsplit=1)
+    assert "A stand-in at scale smoke, not the paper's experiment: toy-s on arithmetic." in head
+    assert f"1 of 4 runs: trained from a working tree with uncommitted changes ({dirty})" in head
+    assert f"runs of several commits: {'0' * 12} (3), {'1' * 12} (1)" in head
+    assert "not built: fig2a" in head
+    assert "runs 4 models toy-s regimes drift seeds 0, 1" in head
+    assert f"{dirty} DAPO toy-s {'0' * 12} dirty 0" in rest
+    assert f"{other} DAPO toy-s {'1' * 12} clean 1" in rest
+
+
+def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
+    assert page.tags & {"script", "link", "iframe", "object", "base"} == set()
+    for link in page.attributes["href"]:
+        # An anchor of the page, or a file beside it.
+        assert link[1:] in page.attributes["id"] if link.startswith("#") else (folder / link).is_file()
+    style = "".join(text for text in page.texts if "{" in text)
+    assert re.findall(r"url\(|@import", style) == []
+    assert all(source.startswith("data:image/png;base64,") for source in page.attributes["src"])
+
+
+def test_pictures_are_those_of_the_files(page: Page, content: Content) -> None:
+    pictures = [base64.b64decode(source.partition(",")[2], validate=True) for source in page.attributes["src"]]
+    files = [path for piece in content.pieces if piece.built and (path := piece.built.path(".png"))]
+    assert [path.name for path in files] == ["fig1.png", "fig5a.png"]
+    assert pictures == [path.read_bytes() for path in files]
+    for picture, width, height in zip(pictures, page.attributes["width"], page.attributes["height"], strict=True):
+        rows, columns, _ = image.imread(io.BytesIO(picture)).shape
+        assert (columns // 2, rows // 2) == (int(width), int(height))
+
+
+def test_markdown_tables_are_whole_and_links_lead_to_files(folder: Path) -> None:
+    text = (folder / "report.md").read_text(encoding="utf-8")
+    anchors = set(re.findall(r'<a id="([^"]+)"></a>', text))
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert {link[1:] for link in links if link.startswith("#")} == anchors
+    assert all((folder / link).is_file() for link in links if not link.startswith("#"))
+    for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
+    assert text.count("<details>") == text.count("</details>") == len(NAMES)
+
+
+def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, home: Path) -> None:
+    again = gathered(home, plans(), folder="again")
+    for path in report.write(again, home / "again" / "smoke"):
+        one, two = (
+            found.read_text(encoding="utf-8").splitlines()
+            for found in (folder / path.name, home / "again/smoke" / path.name)
+        )
+        dates = [line for line in two if DATE in line]
+        assert len(dates) == (0 if path.suffix == ".json" else 1)
+        assert [line for line in one if DATE not in line] == [line for line in two if DATE not in line]
+    assert report.html(again, "now") == report.html(gathered(home, plans(), folder="again"), "now")
+
+
+def test_the_record_names_what_the_report_was_made_from(folder: Path, content: Content) -> None:
+    record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    assert record["runs"] == sorted(cell.spec.run_id for cell in plans()["table1"].cells)
+    assert list(record["artifacts"]) == ["table1", "fig1", "fig5a"]
+    for name, about in record["artifacts"].items():
+        beside = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+        assert about == {"inputs": beside["inputs"], "code": beside["code"]}
+    assert record["not_built"]["fig2a"]["why"] == "mastery: 2 of 2 runs are not done"
+
+
+def test_nothing_in_a_name_is_markup(home: Path) -> None:
+    hostile = '<script>1</script> & "x" |<b>*'
+    plan = plans()["table1"]
+    cells = tuple(Cell(hostile if cell.arm == "MCPO" else cell.arm, cell.spec) for cell in plan.cells)
+    content = gathered(home, {"table1": dataclasses.replace(plan, cells=cells)}, ["fig5a"], folder="hostile")
+    found = Page(report.html(content, "now"))
+    assert found.tags & {"script", "b"} == set()
+    assert hostile in found.text
+    markdown = report.markdown(content, "now")
+    assert re.findall(r"(?<!\\)<(?!/?(?:a|details|summary)\b)", markdown) == []
+
+
+def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fig5a", "fig2a"):
+        diagnostic = dataclasses.replace(artifacts.registry()[name], section="diagnostic")
+        monkeypatch.setitem(artifacts.registry(), name, diagnostic)
+    found = gathered(home, plans())
+    shown = {heading: [piece.name for piece in pieces] for heading, pieces in found.sections.items()}
+    assert shown == {"Tables and figures of the paper": ["table1", "fig1"], "Diagnostics": ["fig5a"]}
+    assert report_content.complaint(found, "mcpo reproduce all", {}) is None
+
+
+def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(data: object) -> None:
+        raise RunFailed("no such rows", fix="mcpo probe hinge")
+
+    broken = dataclasses.replace(artifacts.registry()["fig1"], build=fails)
+    monkeypatch.setitem(artifacts.registry(), "fig1", broken)
+    content = gathered(home, plans(), folder="broken")
+    assert [(piece.name, piece.why) for piece in content.lacking] == [
+        ("fig1", "no such rows"),
+        ("fig2a", "mastery: 2 of 2 runs are not done"),
+    ]
+    error = report_content.complaint(content, "mcpo reproduce all", {})
+    assert isinstance(error, RunFailed)
+    assert error.fix == "mcpo probe hinge"
+    monkeypatch.undo()
+    others = report_content.complaint(gathered(home, plans()), "mcpo reproduce all", {})
+    assert isinstance(others, MissingCells)
+    assert others.fix == "mcpo reproduce all"

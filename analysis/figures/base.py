@@ -192,7 +192,6 @@ def curves(
     x: str = "step",
     *,
     points: bool = False,
-    suffix: str = "",
     band: bool = True,
     **style: Any,
 ) -> None:
@@ -201,16 +200,15 @@ def curves(
     Args:
         data: columns arm, seed, `x` and `value`; NaN leaves a point out. Only an `x` that every seed has is drawn.
         points: mark each point, for curves of few; else some, so that arms can be told apart without colour.
-        suffix: of the arms' names in the legend. style: of the lines, in place of the arms' own, where an arm has
-            several curves. band: draw it.
+        band: draw it. style: of the lines, in place of the arms' own, where an arm has several curves.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
         if here.empty:
             continue
         every = 1 if points else math.ceil(len(here) / MARKERS)
-        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, **style}
-        axes.plot(here.index, here.mean(axis=1), label=f"{arm}{suffix}", markersize=3, markevery=every, **drawn)
+        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
+        axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
             axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
 

@@ -34,21 +34,24 @@ class _Drawing:
     published: float | None
 
     def accuracy(self, axes: Axes, here: pd.DataFrame) -> None:
-        """Under both policies."""
-        base.curves(axes, here, NEXT, suffix=", next policy", linestyle="-")
-        plain: dict[str, Any] = {"band": False, "marker": "", "linewidth": 1.1}
-        base.curves(axes, here, SAME, suffix=", same policy", linestyle=(0, (3, 1)), **plain)
-        if self.estimate:
-            base.curves(axes, here, ESTIMATE, suffix=", selection estimate", linestyle=(0, (3, 1, 1, 1)), **plain)
+        """Under both policies; dashes say which, colours and markers the arm."""
+        base.curves(axes, here, NEXT, linestyle="-")
+        axes.plot([], [], color=base.GREY, label="next policy")
+        thin: dict[str, Any] = {"marker": "", "linewidth": 1.1}
+        lines = {SAME: ("same policy", (0, (3, 1))), ESTIMATE: ("selection estimate", (0, (3, 1, 1, 1)))}
+        for name, (words, dashes) in lines.items():
+            if name == SAME or self.estimate:
+                base.curves(axes, here, name, band=False, label="_", linestyle=dashes, **thin)
+                axes.plot([], [], color=base.GREY, label=words, linestyle=dashes, **thin)
         if self.published is not None:
-            base.reference(axes, self.published, f"paper, next policy: about {self.published:.0%}")
+            base.reference(axes, self.published, f"paper: about {self.published:.0%}")
         base.percent(axes)
         axes.set_ylabel("accuracy")
 
 
 def _gap(axes: Axes, here: pd.DataFrame) -> None:
     axes.axhline(0, color=base.GREY, linewidth=0.6)
-    base.curves(axes, here, GAP, suffix=", next policy", linestyle="-")
+    base.curves(axes, here, GAP, linestyle="-")
     base.points(axes)
     base.whole(axes)
     axes.set(xlabel="global step that they were mastered in", ylabel="same \N{MINUS SIGN} next (points)")
@@ -88,7 +91,7 @@ def _sentence(values: pd.DataFrame, estimate: bool) -> str:
         if len(rows) == 1 and rows[bounds].notna().all(axis=None):
             low, high = 100 * rows[bounds].iloc[0]
             gap += f" (95 % interval over its steps {low:.2f} to {high:.2f})"
-        expected = f" (by chance of the pick alone: {chance})" if estimate else ""
+        expected = f" (selection estimate: {chance})" if estimate else ""
         parts.append(
             f"{then} under the next policy and {same} under the same one{expected}, {gap} apart ({arm}, {model})"
         )

@@ -72,7 +72,7 @@ def _check(sd: float, seeds: int = 2) -> None:
 def _power(noncentrality: float, seeds: int, alpha: float) -> float:
     df = seeds - 1
     critical = float(special.stdtrit(df, 1 - alpha / 2))
-    # t^2 is noncentral F: both tails at once, as a significant result of the wrong sign counts for the test, too.
-    below = special.ncfdtr(1, df, noncentrality**2, critical**2)
-    # NaN is where its series underflows, far below the precision of 1 - below.
-    return float(1 - np.nan_to_num(below))
+    # Both tails: a significant result of the wrong sign counts for the test, too. NaN is where a series underflows,
+    # at chances below 1e-9 in the tail of the wrong sign and far below that in the other.
+    below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
+    return float(1 - below + wrong)

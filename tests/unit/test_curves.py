@@ -25,6 +25,7 @@ def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> No
     assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6))
 def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, clusters: int) -> None:
     """CR2 in matrices: B (sum_c s_c s_c') B with s_c = X_c' (I - H_cc)^(-1/2) e_c, X the root of the weights."""

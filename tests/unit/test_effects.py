@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rliable import metrics
 from scipy import stats as scipy_stats
@@ -37,6 +37,7 @@ def test_by_hand() -> None:
     assert found.value == pytest.approx((2 / 4 + 3.5 / 4) / 2)
 
 
+@settings(deadline=None)
 @given(SHAPES, st.integers(0, 2**32 - 1))
 def test_values_are_those_of_rliable(shape: tuple[int, int], seed: int) -> None:
     # Rounded, so that there are ties.

@@ -110,8 +110,8 @@ class LiveDisplay:
         self._live.update(Group(Text(header(view), style="bold"), self._table(view), *_failures(view)), refresh=True)
 
     def note(self, text: str) -> None:
-        """A line above the display."""
-        self.console.print(text, markup=False)
+        """A line above the display; the terminal folds it, so that a link stays one."""
+        self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self, view: View) -> Table:
         running = [cell for cell in view.cells if cell.state == "running"]

@@ -79,5 +79,12 @@ def suites() -> dict[str, Path]:
     return {path.stem: path for path in sorted((load.EXPERIMENTS / "suites").glob("*.yaml"))}
 
 
+def about(suite: str) -> tuple[str, str]:
+    """Title and question of a suite; both empty for what is none, as the runs of `mcpo train`."""
+    path = suites().get(suite)
+    content = load.read_yaml(path) if path else {}
+    return content.get("title", ""), content.get("question", "")
+
+
 def _unique(cells: Sequence[Cell]) -> tuple[Cell, ...]:
     return tuple({cell.spec.run_id: cell for cell in cells}.values())

@@ -81,10 +81,12 @@ def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Count
 
 
 def runs(store: Store, suite: str = "train") -> dict[str, Any]:
+    """What the store has of a suite: children by run id, parents as `<suite> <plan id>`."""
     client = MlflowClient(store.uri)
     experiment = client.get_experiment_by_name(suite)
     assert experiment is not None
-    return {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    found = client.search_runs([experiment.experiment_id])
+    return {run.data.tags.get("mcpo.run_id") or f"{suite} {run.data.tags['mcpo.plan_id']}": run for run in found}
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from mcpo_cli import console, plan
@@ -57,10 +58,23 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
             else:
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
+    publish(made.plans, [piece.built for piece in content.pieces if piece.built], files)
     if error := report_content.complaint(content, shlex.join([*command.split(), *overrides]), document):
         raise error
     if as_json:
         console.print_json(document)
+
+
+def publish(found: Mapping[str, Plan], built: Sequence[Built], report: Sequence[Path] = ()) -> None:
+    """Bring artifacts, and the report that they are in, to the parent runs of the suites that they are made from."""
+    # Here, because it takes seconds.
+    from mcpo_cli.store import reports
+
+    files: dict[str, list[Path]] = {}
+    for one in built:
+        for suite in artifacts.registry()[one.name].needs:
+            files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
+    reports.publish(found, files)
 
 
 def show(built: Built, *, whole: bool) -> None:

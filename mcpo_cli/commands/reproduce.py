@@ -40,6 +40,7 @@ def reproduce(
         building.report(overrides or [], as_json=as_json, suites=documents)
         return
     built = [workshop.build(name) for name in names]
+    building.publish(plans, built)
     if as_json:
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
         return

@@ -10,7 +10,7 @@ from mcpo_cli.store.records import State
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
 
-app = typer.Typer(help="List, show and synchronise runs.", no_args_is_help=True)
+app = typer.Typer(help="List, show and synchronise runs; bring them back from the store.", no_args_is_help=True)
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[
@@ -75,14 +75,10 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Bring all journals and evaluations of MCPO_HOME to the MLflow store; again at will, each point once."""
     from mcpo_cli import console
-    from mcpo_cli.errors import ConfigError
-    from mcpo_cli.store.connection import resolve
     from mcpo_cli.store.evaluations import Evaluations
     from mcpo_cli.store.mlflow import Store
 
-    uri = resolve("")
-    if uri is None:
-        raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
+    uri = _store()
     store = Store(uri)
     store.check()
     points = store.sync() | Evaluations(uri).sync()
@@ -91,6 +87,34 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     else:
         sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
         console.print_text(f"{sent} brought to {store.shown}")
+
+
+@app.command("pull")
+def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring the done runs that MCPO_HOME lacks back from the MLflow store: their journals, without any weights."""
+    from mcpo_cli import console
+    from mcpo_cli.store.pulls import Pulls
+
+    store = Pulls(_store())
+    store.check()
+    pulled, left = store.pull(suite)
+    for run_id, reason in left.items():
+        console.talk(f"{run_id} stays in the store: {reason}")
+    if as_json:
+        console.print_json({"store": store.shown, "pulled": pulled, "left": left})
+    else:
+        console.print_text("\n".join([*pulled, f"{len(pulled)} runs brought from {store.shown}"]))
+
+
+def _store() -> str:
+    """The store that the environment names."""
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.store.connection import resolve
+
+    uri = resolve("")
+    if uri is None:
+        raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
+    return uri
 
 
 def _row(run: "Run") -> dict[str, Any]:

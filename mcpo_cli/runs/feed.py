@@ -66,6 +66,9 @@ class _Feed(threading.Thread):
             self.note(
                 "the MLflow store lacks part of this; the journals have all of it. `mcpo runs sync` brings it over"
             )
+        elif len(self.plan.cells) > 1:
+            opened = "" if self.store.is_server else " (opened by mcpo ui)"
+            self.note(f"compare the arms{opened}:\n{self.store.link(self.plan)}")
 
     def _ingest(self) -> None:
         try:

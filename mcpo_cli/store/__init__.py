@@ -8,6 +8,7 @@ os.environ.update(
         "MLFLOW_DISABLE_TELEMETRY": "true",
         "DO_NOT_TRACK": "true",
         "MLFLOW_LOGGING_LEVEL": "CRITICAL",  # it prints tracebacks of what it raises anyway
+        "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
         "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",  # of 7, which wait for minutes
         "PGCONNECT_TIMEOUT": "10",

@@ -2,6 +2,7 @@
 
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlflow.tracking import MlflowClient
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.runs.home import home
 from mcpo_cli.runs.provenance import redact
+from mcpo_cli.store import pages
 from mcpo_cli.store.points import Point, milliseconds
 
 OFFLINE = "offline"
@@ -23,6 +25,8 @@ STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interru
 """MLflow's words for the states of a run that has begun."""
 BATCH = 900
 """Metrics a call: MLflow takes 1000 entities, the tags of the cursor among them."""
+NOTE = "mlflow.note.content"
+"""The tag of an experiment or a run that MLflow's UI shows as its description, in Markdown."""
 LOCK_SECONDS = 60
 
 
@@ -85,14 +89,18 @@ class Connection:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        with self._answering(fix="mcpo runs sync"), self._turn:
+            yield
+
+    @contextmanager
+    def _answering(self, fix: str) -> Iterator[None]:
+        """fix: the command that does again what the block does."""
         try:
-            with self._turn:
-                yield
+            yield
         except Exception as error:
             # What was read but not sent must be read again, and what was cached may be gone.
             self._forget()
-            message = f"the MLflow store {self.shown} failed: {_reason(error)}"
-            raise StoreError(message, fix="mcpo runs sync") from error
+            raise StoreError(f"the MLflow store {self.shown} failed: {_reason(error)}", fix=fix) from error
 
     def _forget(self) -> None:
         """Drop what is cached of the store."""
@@ -129,17 +137,28 @@ class Connection:
 
     def _experiment(self, suite: str) -> str:
         if suite not in self._experiments:
-            found = self._client().get_experiment_by_name(suite)
+            client = self._client()
+            found = client.get_experiment_by_name(suite)
             # A server knows where its artifacts go; a database alone would put them into the current folder.
             location = None if self.is_server else (self._home / "mlartifacts" / suite).as_uri()
-            self._experiments[suite] = (
-                found.experiment_id if found else self._client().create_experiment(suite, artifact_location=location)
-            )
+            name = found.experiment_id if found else client.create_experiment(suite, artifact_location=location)
+            # A note that is there may be somebody's own.
+            if NOTE not in (found.tags if found else {}):
+                client.set_experiment_tag(name, NOTE, pages.experiment_note(suite))
+            self._experiments[suite] = name
         return self._experiments[suite]
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
         found = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'", max_results=1)
         return found[0] if found else None
+
+    def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
+        """The content of an artifact, None where there is none."""
+        client, folder = self._client(), path.rpartition("/")[0]
+        if path not in {file.path for file in client.list_artifacts(mlflow_id, folder or None)}:
+            return None
+        with tempfile.TemporaryDirectory() as target:
+            return Path(client.download_artifacts(mlflow_id, path, target)).read_bytes()
 
     def _log(self, mlflow_id: str, points: Sequence[Point], last_tags: Mapping[str, Any]) -> None:
         """Log `points` in batches, and `last_tags` together with the last of them."""

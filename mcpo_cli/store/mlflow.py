@@ -6,6 +6,7 @@ so that each point is written once and never has to be taken back.
 """
 
 import json
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,11 +23,14 @@ from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
 from mcpo_cli.runs.provenance import redact
-from mcpo_cli.store.connection import STATUS, Connection, run_tags
+from mcpo_cli.store import archive, pages
+from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
 from mcpo_cli.store.records import SOURCES, State, Status
 
 MONITOR_SECONDS = 5
+CONTENT = 2
+"""Counts the kinds of things kept of a run that has ended: what a store has of an earlier one is completed."""
 
 
 @dataclass
@@ -100,9 +104,18 @@ class Store(Connection):
                 with suppress(Exception):
                     monitor.finish()
 
+    def link(self, plan: Plan) -> str:
+        """The address of the saved view that compares the plan's arms, for plans that were ingested by this object.
+
+        Without a server it is where `mcpo ui` listens.
+        """
+        server = self.shown.rstrip("/") if self.is_server else pages.UI
+        return f"{server}/{pages.fragment(self._experiments[plan.suite], plan.plan_id)}"
+
     def _forget(self) -> None:
         super()._forget()
         self._parents: dict[str, str] = {}
+        self._series: dict[str, dict[str, str]] = {}
         self._children: dict[tuple[str, str], _Child] = {}
 
     def _journal(self, spec: RunSpec) -> Journal:
@@ -138,7 +151,7 @@ class Store(Connection):
     def _parent(self, plan: Plan) -> str:
         key = f"{plan.suite} {plan.plan_id}"
         if key not in self._parents:
-            experiment = self._experiment(plan.suite)
+            experiment, name = self._experiment(plan.suite), pages.plan_name(plan)
             run = self._find(experiment, "mcpo.plan_id", plan.plan_id)
             if run is None:
                 started = [
@@ -148,18 +161,40 @@ class Store(Connection):
                 ]
                 tags = {"mcpo.plan_id": plan.plan_id, "mcpo.command": redact(plan.command)}
                 start = milliseconds(min(started, default=time.time()))
-                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=key)
+                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=name)
+            self._present(run, name, {"suite": plan.suite})
+            self._explain(run, plan)
             self._parents[key] = run.info.run_id
         return self._parents[key]
+
+    def _explain(self, run: Any, plan: Plan) -> None:
+        """Save the view that compares the plan's arms, and write the parent's note where there is none."""
+        experiment, view = run.info.experiment_id, ""
+        if len(plan.cells) > 1:
+            view = pages.fragment(experiment, plan.plan_id)
+            content = pages.view(plan, run.info.run_id, run.info.start_time)
+            self._client().set_experiment_tag(experiment, f"{pages.VIEW}{plan.plan_id}", content)
+        if NOTE not in run.data.tags:
+            self._client().set_tag(run.info.run_id, NOTE, pages.plan_note(plan, redact(plan.command), view))
+
+    def _present(self, run: Any, name: str, tags: Mapping[str, str]) -> None:
+        """Give a run the name and tags that it is found by in the UI, where it has others."""
+        if run.info.run_name != name:
+            self._client().update_run(run.info.run_id, name=name)
+        if not tags.items() <= run.data.tags.items():
+            self._client().log_batch(run.info.run_id, tags=run_tags(tags))
 
     def _child(self, plan: Plan, cell: Cell, journal: Journal) -> _Child:
         experiment, run_id = self._experiment(plan.suite), cell.spec.run_id
         if (experiment, run_id) not in self._children:
+            series = self._series_of(plan)[run_id]
+            name = f"{series} seed {cell.spec.seed}"
             run = self._find(experiment, "mcpo.run_id", run_id)
             if run is None:
                 start = milliseconds(_status(journal.attempts()[0])["started"])
                 tags = {"mcpo.run_id": run_id, "mlflow.parentRunId": self._parent(plan)}
-                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=run_id)
+                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=name)
+            self._present(run, name, {pages.SERIES: series, "suite": plan.suite})
             tags = run.data.tags
             self._children[experiment, run_id] = _Child(
                 mlflow_id=run.info.run_id,
@@ -167,16 +202,21 @@ class Store(Connection):
                 steps=FinalSteps(journal, after=int(tags.get("mcpo.step", 0))),
                 evaluated=int(tags.get("mcpo.eval_step", -1)),
                 attempt=tags.get("attempt", ""),
-                state=tags.get("mcpo.state", "planned"),
+                state=tags.get("state", "planned"),
                 settled=tags.get("mcpo.settled", ""),
             )
         return self._children[experiment, run_id]
+
+    def _series_of(self, plan: Plan) -> dict[str, str]:
+        if plan.plan_id not in self._series:
+            self._series[plan.plan_id] = pages.series(plan)
+        return self._series[plan.plan_id]
 
     def _update(self, child: _Child, cell: Cell, journal: Journal) -> int:
         """Bring one run up to date: the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
-        ending = f"{attempt.name} {updated}"
+        ending = f"{attempt.name} {updated} {CONTENT}"
         if child.settled == ending:
             return 0
         # The state before the rows: when it says that the run has ended, all rows are there.
@@ -188,7 +228,7 @@ class Store(Connection):
         if child.state != "running":
             self._describe(child, cell, attempt)
             self._log_artifacts(child, journal)
-            self._log_tags(child, {"mcpo.state": child.state, "mcpo.settled": ending})
+            self._log_tags(child, {"state": child.state, "mcpo.settled": ending})
             child.settled = ending
         return points
 
@@ -212,7 +252,7 @@ class Store(Connection):
     def _describe(self, child: _Child, cell: Cell, attempt: Path) -> None:
         spec = cell.spec
         tags = {
-            "mcpo.arm": cell.arm,
+            "arm": cell.arm,
             "method": spec.method.name,
             "model": spec.model.name,
             "seed": spec.seed,
@@ -238,9 +278,13 @@ class Store(Connection):
         for name in ("spec.json", "provenance.json"):
             path = journal.attempts()[-1] / name
             if path.exists():
-                self._client().log_text(child.mlflow_id, redact(path.read_text(encoding="utf-8")), name)
+                self._client().log_text(child.mlflow_id, archive.document(path), name)
         for path in journal.files("eval").values():
             self._client().log_artifact(child.mlflow_id, str(path), "eval")
+        with tempfile.TemporaryDirectory() as folder:
+            packed = Path(folder) / archive.NAME
+            packed.write_bytes(archive.pack(journal.run_dir))
+            self._client().log_artifact(child.mlflow_id, str(packed))
 
 
 def _status(attempt: Path) -> Status:

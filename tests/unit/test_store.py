@@ -144,15 +144,16 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     parent = next(run for name, run in found.items() if name.startswith("table1 "))
     tags = {
         "mlflow.parentRunId": parent.info.run_id,
-        "mcpo.arm": "dapo",
+        "arm": "dapo",
         "method": "dapo",
         "model": "toy-s",
         "seed": "3",
+        "suite": "table1",
         "scale": "toy",
         "regime": "drift",
         "commit": "c0ffee",
         "dirty": "True",
-        "mcpo.state": "done",
+        "state": "done",
     }
     assert tags.items() <= child.data.tags.items()
     assert child.data.params["train.steps"] == "4"
@@ -160,7 +161,7 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     assert [data.dataset.name for data in child.inputs.dataset_inputs] == ["arithmetic"]
     assert {tier: child.data.metrics[f"eval/{tier}/pass_at_1"] for tier in TIERS} == PASS_AT_1
     client = MlflowClient(store.uri)
-    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"spec.json", "provenance.json", "eval"}
+    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"spec.json", "provenance.json", "eval", "journal.tar.gz"}
     assert len(client.list_artifacts(child.info.run_id, "eval")) == 3
     assert child.info.artifact_uri.startswith((home / "mlartifacts").as_uri())
     assert sorted(path.name for path in home.parent.iterdir()) == ["home"]
@@ -186,7 +187,7 @@ def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home
     each = expected(spec(), range(1, 5), (0, 2, 4)).total()
     assert store.sync() == {spec(0).run_id: each, spec(1, "dapo").run_id: each}
     assert set(store.sync().values()) == {0}
-    assert runs(store, "table1")[spec(1, "dapo").run_id].data.tags["mcpo.arm"] == "DAPO"
+    assert runs(store, "table1")[spec(1, "dapo").run_id].data.tags["arm"] == "DAPO"
     assert spec(0).run_id in runs(store, "train")
 
 

@@ -164,7 +164,7 @@ def test_the_ui_shows_the_runs_and_ends_with_ctrl_c(store: Store) -> None:
         experiments = answer(f"{url}/experiments/search", {"max_results": 10})["experiments"]
         number = next(one["experiment_id"] for one in experiments if one["name"] == "train")
         found = answer(f"{url}/runs/search", {"experiment_ids": [number]})["runs"]
-        assert spec().run_id in {run["info"]["run_name"] for run in found}
+        assert "mcpo toy-s seed 0" in {run["info"]["run_name"] for run in found}
         taken = subprocess.run(
             [sys.executable, "-m", "mcpo_cli.main", "ui", "--port", str(port)],
             capture_output=True,

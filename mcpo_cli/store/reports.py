@@ -1,0 +1,56 @@
+"""Brings tables, figures and the report to MLflow: to the parent runs of the suites that they are made from."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mcpo_cli import console
+from mcpo_cli.errors import McpoError
+from mcpo_cli.plan import Plan
+from mcpo_cli.store.connection import resolve
+from mcpo_cli.store.mlflow import Store
+
+FOLDER = "reports"
+INDEX = f"{FOLDER}/index.json"
+"""The checksums of the files in the store, by name."""
+
+
+class Reports(Store):
+    """An MLflow store, for what was built from the runs in it."""
+
+    def log(self, plan: Plan, files: Sequence[Path]) -> list[str]:
+        """Bring the files that are new or changed to the plan's parent run, and the plan's runs if they are not there.
+
+        Returns:
+            The names of the files that were sent.
+
+        Raises:
+            StoreError: the store failed; the next call sends what is missing.
+        """
+        with self._writing():
+            self._ingest(plan, adopt=True)
+            parent = self._parent(plan)
+            there = json.loads(self._artifact(parent, INDEX) or b"{}")
+            digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+            changed = [path for path in files if there.get(path.name) != digests[path.name]]
+            for path in changed:
+                self._client().log_artifact(parent, str(path), FOLDER)
+            if changed:
+                self._client().log_dict(parent, there | digests, INDEX)
+        return [path.name for path in changed]
+
+
+def publish(plans: Mapping[str, Plan], files: Mapping[str, Sequence[Path]]) -> None:
+    """Log the files of each suite. Trouble with the store is said, never raised: the files stay where they are."""
+    setting = next((plan.cells[0].spec.compute.tracking_uri for plan in plans.values()), "")
+    uri = resolve(setting)
+    if uri is None or not files:
+        return
+    try:
+        store = Reports(uri)
+        store.check()
+        for suite, its in files.items():
+            store.log(plans[suite], its)
+    except McpoError as error:
+        console.talk(f"warning: {error}")

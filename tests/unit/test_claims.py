@@ -105,7 +105,7 @@ def test_with_a_margin_p_is_that_of_two_one_sided_tests(values: list[float], mar
     assert found.favours == (inside < outside)
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 5])
+@pytest.mark.parametrize("seeds", [3, 5])
 def test_without_an_effect_a_family_has_a_wrong_verdict_at_most_at_the_nominal_rate(seeds: int) -> None:
     """200 repeats of 20 tests on shared seeds, as tests of one table are."""
     rng, wrong = np.random.default_rng(seeds), []

@@ -1,0 +1,63 @@
+"""What the README tells people to type: every command is one that the command line, make or pip would take."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from mcpo_cli.main import app
+from tests.cli.conftest import InProcess
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
+PLANNED = ("train", "ablate", "plan", "reproduce", "probe")
+"""Verbs that start runs: they can show what they would start."""
+
+
+def commands() -> list[str]:
+    """Each line behind a prompt, and each example of the table of verbs."""
+    lines = re.findall(r"^\$ (.+?)(?:\s+#.*)?$", TEXT, flags=re.MULTILINE)
+    examples = re.findall(r"^\| [^|]*\| `(mcpo [^`]+)` \|", TEXT, flags=re.MULTILINE)
+    return list(dict.fromkeys([*lines, *examples]))
+
+
+MCPO = [command for command in commands() if command.startswith("mcpo ")]
+
+
+def test_the_readme_shows_what_to_type() -> None:
+    kinds = {command.split()[0] for command in commands()}
+    assert kinds == {"make", "mcpo", "pip"}
+    assert len(MCPO) > 30
+
+
+@pytest.mark.parametrize("command", [command for command in commands() if command.startswith("make ")])
+def test_make_knows_the_target(command: str) -> None:
+    dry = subprocess.run([*shlex.split(command), "--dry-run"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert dry.returncode == 0, dry.stderr
+
+
+@pytest.mark.parametrize("command", MCPO)
+def test_the_command_line_takes_it(command: str) -> None:
+    found: Any = typer.main.get_command(app)
+    words = shlex.split(command)[1:]
+    context = found.make_context("mcpo", list(words))
+    while hasattr(found, "get_command"):
+        name, *words = words
+        found = found.get_command(context, name)
+        assert found, f"{command}: there is no {name}"
+        context = found.make_context(name, list(words), parent=context)
+    assert context.params
+
+
+@pytest.mark.parametrize("command", [one for one in MCPO if one.split()[1] in PLANNED and "RUN_ID" not in one])
+def test_its_settings_exist(command: str, here: InProcess) -> None:
+    words = shlex.split(command)[1:]
+    if words == ["probe", "list"] or words[0] == "plan":
+        assert here(*words).returncode == 0
+        return
+    result = here(*words, *([] if "--dry-run" in words else ["--dry-run"]))
+    assert result.returncode == 0, result.stderr

@@ -86,6 +86,6 @@ def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
             start = first.loc[(first["model"] == model) & (first["arm"] == arm), metric.short]
             end = rows.groupby("seed")[metric.short].mean()
             arms.append(f"from {metric.words(start)} to {metric.words(end)} under {arm}")
-        parts.append(f"{' and '.join(arms)} ({model})")
+        parts.append(f"{', '.join(arms)} ({model})")
     head = f"From the first global step to the mean over the last quarter of training, {metric.what} goes"
     return f"{head} {'; '.join(parts)}; {base.seeds(frame)}."

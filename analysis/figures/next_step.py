@@ -18,7 +18,8 @@ NOTES = (
     "that they were picked under (the control) and under the next step's.",
     "The control is below 100 % as prompts are picked for their score. What training changes is the gap: control minus "
     "next policy, of the prompts that have both.",
-    "In the sentence each prompt counts once a cohort; in the picture each step is the mean over its cohort.",
+    "Bands are those of the next policy and of the gap. In the sentence each prompt counts once a cohort; in the "
+    "picture each step is the mean over its cohort.",
 )
 ESTIMATED = (
     "Selection estimate: P_G / (P_G + P_(G-1) / G) with the shares of groups with all and all but one of G rollouts "

@@ -161,7 +161,8 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     assert [data.dataset.name for data in child.inputs.dataset_inputs] == ["arithmetic"]
     assert {tier: child.data.metrics[f"eval/{tier}/pass_at_1"] for tier in TIERS} == PASS_AT_1
     client = MlflowClient(store.uri)
-    assert {file.path for file in client.list_artifacts(child.info.run_id)} == {"spec.json", "provenance.json", "eval", "journal.tar.gz"}
+    artifacts = {file.path for file in client.list_artifacts(child.info.run_id)}
+    assert artifacts == {"spec.json", "provenance.json", "eval", "journal.tar.gz"}
     assert len(client.list_artifacts(child.info.run_id, "eval")) == 3
     assert child.info.artifact_uri.startswith((home / "mlartifacts").as_uri())
     assert sorted(path.name for path in home.parent.iterdir()) == ["home"]

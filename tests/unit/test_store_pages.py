@@ -1,0 +1,180 @@
+"""What people read in MLflow's UI, and how they find it: names, notes, tags, saved views, results."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli import plan as plans
+from mcpo_cli.config.schema import Train
+from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.runs.feed import feeding
+from mcpo_cli.store import pages
+from mcpo_cli.store.connection import NOTE, MlflowClient
+from mcpo_cli.store.mlflow import Store
+from mcpo_cli.store.reports import Reports, publish
+from tests.store_runs import complete, free_port, plan, runs, spec
+
+BOTH = Plan("table1", "mcpo reproduce table1", (Cell("DAPO", spec(0, "dapo")), Cell("MCPO", spec(0))))
+
+
+def names(plan: Plan) -> list[str]:
+    return list(pages.series(plan).values())
+
+
+def test_a_suite_is_named_by_its_title_and_a_plan_without_one_by_its_arms() -> None:
+    assert pages.plan_name(BOTH) == "table1: DAPO against MCPO (toy, drift, 2 runs)"
+    assert pages.plan_name(plan(spec(0))) == "train: mcpo (toy, drift, 1 run)"
+    sweep = plan(spec(0, "dapo"), spec(1), replace(spec(0), regime="skills-drift"))
+    assert pages.plan_name(sweep) == "train: dapo, mcpo (toy, drift, skills-drift, 3 runs)"
+
+
+def test_a_series_has_what_tells_it_apart_and_no_more() -> None:
+    assert names(BOTH) == ["DAPO toy-s", "MCPO toy-s"]
+    fast = replace(spec(0), train=Train(lr=0.5, steps=8))
+    faster = replace(spec(0), train=Train(lr=0.25, steps=8))
+    assert names(plan(spec(0), spec(1), fast, faster)) == [
+        "mcpo toy-s train.steps=4",
+        "mcpo toy-s train.steps=4",
+        "mcpo toy-s train.steps=8 train.lr=0.5",
+        "mcpo toy-s train.steps=8 train.lr=0.25",
+    ]
+    drifting = replace(fast, regime="skills-drift")
+    assert names(plan(spec(0), drifting)) == ["mcpo toy-s drift", "mcpo toy-s skills-drift"]
+
+
+specs = st.builds(
+    lambda seed, method, steps, regime: replace(spec(seed, method, steps), regime=regime),
+    st.integers(0, 2),
+    st.sampled_from(["dapo", "mcpo"]),
+    st.sampled_from([4, 6]),
+    st.sampled_from(["drift", "skills-drift"]),
+)
+
+
+@given(st.lists(specs, min_size=1, max_size=8, unique_by=lambda one: one.run_id))
+def test_runs_share_a_series_exactly_if_they_differ_in_the_seed_alone(drawn: list[plans.RunSpec]) -> None:
+    made = plan(*drawn)
+    series = pages.series(made)
+    for one in drawn:
+        for other in drawn:
+            alike = replace(one, seed=0) == replace(other, seed=0)
+            assert (series[one.run_id] == series[other.run_id]) == alike
+
+
+def test_every_suite_says_what_it_asks() -> None:
+    for suite in plans.suites():
+        title, question = plans.about(suite)
+        assert title
+        assert question.endswith("?")
+    assert plans.about("train") == ("", "")
+
+
+def test_runs_have_names_tags_to_filter_by_notes_and_a_view(store: Store, home: Path) -> None:
+    complete(spec(0, "dapo"))
+    complete(spec(0))
+    store.ingest(BOTH)
+    client, found = MlflowClient(store.uri), runs(store, "table1")
+    parent = found[f"table1 {BOTH.plan_id}"]
+    assert {run.info.run_name for run in found.values()} == {
+        pages.plan_name(BOTH),
+        "DAPO toy-s seed 0",
+        "MCPO toy-s seed 0",
+    }
+    common = "tags.seed = '0' and tags.model = 'toy-s' and tags.scale = 'toy' and tags.regime = 'drift'"
+    common += " and tags.state = 'done' and tags.suite = 'table1' and tags.commit = 'c0ffee' and tags.dirty = 'True'"
+    for query, count in {
+        common: 2,
+        "tags.method = 'mcpo' and tags.seed = '0'": 1,
+        "tags.arm = 'DAPO'": 1,
+        "tags.series = 'MCPO toy-s'": 1,
+        "tags.arm = 'mcpo'": 0,
+    }.items():
+        assert len(client.search_runs([parent.info.experiment_id], query)) == count, query
+    title, question = plans.about("table1")
+    experiment = client.get_experiment(parent.info.experiment_id)
+    assert experiment.tags[NOTE] == f"{title}. {question}"
+    note = parent.data.tags[NOTE]
+    assert note.startswith(question)
+    assert "\nmcpo reproduce table1\n" in note
+    assert pages.fragment(experiment.experiment_id, BOTH.plan_id) in note
+    view = json.loads(experiment.tags[f"mlflow.sharedViewState.{BOTH.plan_id}"])
+    assert view["name"] == pages.plan_name(BOTH)
+    state = json.loads(view["state"])
+    assert len(client.search_runs([experiment.experiment_id], state["searchFilter"])) == 2
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "series"}]
+
+
+def test_what_an_earlier_version_left_is_completed_and_what_people_wrote_stays(store: Store, home: Path) -> None:
+    complete(spec(0))
+    store.ingest(plan(spec(0)))
+    client, child = MlflowClient(store.uri), runs(store)[spec(0).run_id]
+    parent = child.data.tags["mlflow.parentRunId"]
+    client.update_run(child.info.run_id, name=spec(0).run_id)
+    client.update_run(parent, name=f"train {plan(spec(0)).plan_id}")
+    client.set_tag(child.info.run_id, "mcpo.settled", child.data.tags["mcpo.settled"].rpartition(" ")[0])
+    for tag in ("arm", "series", "suite", "state"):
+        client.delete_tag(child.info.run_id, tag)
+    client.set_tag(parent, NOTE, "mine")
+    assert Store(store.uri).ingest(plan(spec(0))) == 0
+    again = runs(store)[spec(0).run_id]
+    assert again.info.run_name == "mcpo toy-s seed 0"
+    assert again.info.end_time == child.info.end_time
+    assert {key: again.data.tags[key] for key in ("arm", "suite", "state")} == {
+        "arm": "mcpo",
+        "suite": "train",
+        "state": "done",
+    }
+    assert again.data.tags["mcpo.settled"] == child.data.tags["mcpo.settled"]
+    assert client.get_run(parent).info.run_name == "train: mcpo (toy, drift, 1 run)"
+    assert client.get_run(parent).data.tags[NOTE] == "mine"
+
+
+def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Path) -> None:
+    complete(spec(0, "dapo"))
+    complete(spec(0))
+    notes: list[str] = []
+    with feeding(plan(spec(0)), notes.append):
+        pass
+    assert notes == []
+    with feeding(BOTH, notes.append):
+        pass
+    experiment = MlflowClient(store.uri).get_experiment_by_name("table1")
+    assert experiment
+    (note,) = notes
+    assert "mcpo ui" in note
+    assert note.splitlines()[-1] == f"http://127.0.0.1:5000/{pages.fragment(experiment.experiment_id, BOTH.plan_id)}"
+
+
+def test_results_lie_with_the_plan_that_they_are_of_and_only_changes_are_sent(store: Store, home: Path) -> None:
+    complete(spec(0, "dapo"))
+    complete(spec(0))
+    files = [home / "table1.csv", home / "table1.md"]
+    for path in files:
+        path.write_text("1")
+    reports = Reports(store.uri)
+    assert reports.log(BOTH, files) == ["table1.csv", "table1.md"]
+    assert Reports(store.uri).log(BOTH, files) == []
+    files[1].write_text("2")
+    figure = home / "fig2a.png"
+    figure.write_bytes(b"png")
+    assert reports.log(BOTH, [*files, figure]) == ["table1.md", "fig2a.png"]
+    client, parent = MlflowClient(store.uri), runs(store, "table1")[f"table1 {BOTH.plan_id}"]
+    there = {file.path for file in client.list_artifacts(parent.info.run_id, "reports")}
+    assert there == {f"reports/{name}" for name in ("table1.csv", "table1.md", "fig2a.png", "index.json")}
+    folder = home / "again"
+    folder.mkdir()
+    assert Path(client.download_artifacts(parent.info.run_id, "reports/table1.md", str(folder))).read_text() == "2"
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:{port}", "offline"])
+def test_results_are_published_without_a_store_too(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], uri: str
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.format(port=free_port()))
+    (home / "table1.csv").write_text("1")
+    publish({"table1": BOTH}, {"table1": [home / "table1.csv"]})
+    assert ("warning: the MLflow store" in capsys.readouterr().err) == (uri != "offline")

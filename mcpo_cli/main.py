@@ -24,6 +24,7 @@ from mcpo_cli.commands.reproduce import reproduce
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.errors import UNEXPECTED, McpoError
+from mcpo_cli.redaction import redact
 
 START = """\
 mcpo plans, runs and reports experiments with MCPO, its baselines and its ablations.
@@ -81,16 +82,15 @@ def main() -> None:
 
 def _report(message: str) -> None:
     """The error in process, as a message or, with --debug, as its traceback."""
-    if "--debug" in sys.argv:
-        traceback.print_exc()
-    sys.stderr.write(f"error: {message}\n")
+    shown = traceback.format_exc() if "--debug" in sys.argv else ""
+    sys.stderr.write(redact(f"{shown}error: {message}\n"))
 
 
 def _print_error_document(error: McpoError) -> None:
     from mcpo_cli.console import print_json
 
-    about = {"type": type(error).__name__, "message": error.message, "fix": error.fix, "exit_code": error.exit_code}
-    print_json({**error.data, "error": about})
+    about = {"type": type(error).__name__, "message": redact(error.message), "fix": error.fix and redact(error.fix)}
+    print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
 
 
 if __name__ == "__main__":

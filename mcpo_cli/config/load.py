@@ -19,6 +19,7 @@ from mcpo_cli.benchmarks import arithmetic
 from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, plain
 from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.redaction import redact
 
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
@@ -79,7 +80,7 @@ def groups() -> dict[str, list[str]]:
 def keys() -> list[str]:
     """Every setting that an override may name, methods' options included."""
     options = {f"method.{field.name}" for method in methods.registry().values() for field in dataclasses.fields(method)}
-    return sorted(options | set(_flatten(_base_node())))
+    return sorted(options | dict(_flatten(_base_node())).keys())
 
 
 def override_key(override: str) -> str:
@@ -225,12 +226,12 @@ def _base_node() -> dict[str, Any]:
     return {field.name: plain(field.default) for field in dataclasses.fields(RunSpec) if field.name != "method"}
 
 
-def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in data.items():
         if isinstance(value, Mapping):
             yield from _flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}"
+            yield f"{prefix}{key}", value
 
 
 @contextmanager
@@ -277,12 +278,22 @@ def _override(text: str) -> Any:
     """One override that sets a key, as Hydra reads it."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    _refuse_secrets(text)
     with _reading(text):
         override = OverridesParser.create().parse_override(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
         fix = f"{override.key_or_group}=VALUE"
         raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=fix)
     return override
+
+
+def _refuse_secrets(setting: str) -> None:
+    """Settings are written down with every run, and a command line can be read by everybody on the machine."""
+    if (shown := redact(setting)) != setting:
+        raise ConfigError(
+            f"'{shown}': a password or a token cannot be a setting, as settings are written down",
+            fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+        )
 
 
 @contextmanager
@@ -334,7 +345,11 @@ def _load_one(overrides: list[str]) -> RunSpec:
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     assert isinstance(data, dict)
-    return from_dict({str(key): value for key, value in data.items()})
+    composed = {str(key): value for key, value in data.items()}
+    # Once more, because a preset may hold one, and ${oc.env:...} takes one from the environment.
+    for key, value in _flatten(composed):
+        _refuse_secrets(f"{key}={value}")
+    return from_dict(composed)
 
 
 @functools.cache

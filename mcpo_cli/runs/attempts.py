@@ -12,6 +12,7 @@ from filelock import FileLock, Timeout
 from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import Journal, JournalWriter, read_json, write_atomic
 from mcpo_cli.store.records import State, Status
 
@@ -49,7 +50,7 @@ class Attempt:
         self.journal.close()
         self.status["state"] = state
         if error is not None:
-            self.status["error"] = error
+            self.status["error"] = redact(error)
         self._write_status()
 
     def _write_status(self) -> None:

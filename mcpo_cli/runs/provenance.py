@@ -5,7 +5,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,11 +14,11 @@ from typing import Any
 import psutil
 
 from mcpo_cli import __version__
+from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs.journal import write_atomic
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
-SECRET = re.compile(r"(?i)(?<=://)[^/\s]+@|((?:token|secret|password|api_?key)[^=\s]*=)\S+")
 
 
 def write(attempt_dir: Path, command: Sequence[str]) -> None:
@@ -49,11 +48,6 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
     write_atomic(attempt_dir / "provenance.json", json.dumps(record, indent=2))
 
 
-def redact(text: str) -> str:
-    """`text` without user names and passwords of URLs and without values of secret-looking settings."""
-    return SECRET.sub(lambda match: f"{match[1] or ''}***{'' if match[1] else '@'}", text)
-
-
 def parent_command() -> list[str]:
     """The command that started this process: what a person typed, where this is a worker."""
     try:
@@ -67,7 +61,7 @@ def code_state() -> dict[str, Any]:
     # A wheel inside some other project's checkout must not take that project's commit for its own.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
         return {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
-    diff = _git("diff", "HEAD")
+    diff = masked(_git("diff", "HEAD"))
     untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()
     return {
         "commit": _git("rev-parse", "HEAD").strip() or None,

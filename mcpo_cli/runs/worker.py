@@ -12,6 +12,7 @@ import traceback
 from mcpo_cli import backends
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
+from mcpo_cli.redaction import redact
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.attempts import Attempt, missing, owned
 from mcpo_cli.runs.home import run_dir
@@ -56,7 +57,7 @@ def work(run_id: str) -> int:
                 attempt.end(
                     "failed", str(error) if isinstance(error, McpoError) else f"{type(error).__name__}: {error}"
                 )
-                traceback.print_exc()
+                sys.stderr.write(redact(traceback.format_exc()))
                 return 1
     except RunFailed as error:
         print(error, file=sys.stderr)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.errors import StoreError
+from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.runs.provenance import redact
 
 NAME = "journal.tar.gz"
 KEPT = re.compile(r"\w+\.json|attempt_\d+/(\w+\.jsonl?|\w+/step_\d+\.jsonl)")

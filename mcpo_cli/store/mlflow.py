@@ -20,9 +20,9 @@ from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
-from mcpo_cli.runs.provenance import redact
 from mcpo_cli.store import archive, pages
 from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points

@@ -1,7 +1,8 @@
 """The claims of the paper (`experiments/claims.yaml`) against runs: an effect, its interval, a verdict for each test.
 
 A test is one claim on one model (and one tier, where its statistic is by tier): a number a seed, against a reference.
-Seeds are the sample; the test is Student's t, two-sided, adjusted by Holm's method over all tests that were possible.
+Seeds are the sample; the test is Student's t, two-sided. A verdict is at the nominal level, so that it says what the
+95 % interval beside it shows; whether it holds for all tests together (Holm's method) is said with it.
 """
 
 import math
@@ -63,8 +64,8 @@ class Outcome:
 
     part: the tier, empty for the whole run. effect: mean over seeds and t-interval, NaN without a number. sd: over the
     seeds. favours: it lies on the claim's side. p: two-sided; NaN where no test is possible, and `why` says why not.
-    beside: mean of the claim's `beside`, NaN without. seeds: how many find this effect with a chance of POWER at the
-    strictest level of the family, None above `power.MOST_SEEDS`; given where it is unresolved.
+    beside: mean of the claim's `beside`, NaN without. p_holm: adjusted over the family. seeds: how many find this
+    effect with a chance of POWER, None above `power.MOST_SEEDS`; given where it is unresolved.
     """
 
     claim: Claim
@@ -79,6 +80,11 @@ class Outcome:
     p_holm: float = math.nan
     verdict: Verdict = "not testable"
     seeds: int | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict stands when all tests of the family are taken together."""
+        return self.p_holm <= ALPHA
 
 
 def read(path: Path = PATH) -> list[Claim]:
@@ -125,25 +131,24 @@ def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]
 
 
 def verdicts(tests: Sequence[Outcome]) -> list[Outcome]:
-    """The tests as one family: p-values adjusted, verdicts, and the seeds that would settle what is unresolved."""
+    """The tests as one family: verdicts, p-values adjusted, and the seeds that would settle what is unresolved."""
     adjusted = stats.holm([test.p for test in tests])
-    possible = sum(not math.isnan(test.p) for test in tests)
-    return [_judged(test, float(p_holm), possible) for test, p_holm in zip(tests, adjusted, strict=True)]
+    return [_judged(test, float(p_holm)) for test, p_holm in zip(tests, adjusted, strict=True)]
 
 
-def _judged(test: Outcome, p_holm: float, possible: int) -> Outcome:
-    if math.isnan(p_holm):
+def _judged(test: Outcome, p_holm: float) -> Outcome:
+    if math.isnan(test.p):
         return test
-    if p_holm <= ALPHA:
+    if test.p <= ALPHA:
         return replace(test, p_holm=p_holm, verdict="supported" if test.favours else "contradicted")
-    return replace(test, p_holm=p_holm, verdict="unresolved", seeds=_seeds(test, ALPHA / possible))
+    return replace(test, p_holm=p_holm, verdict="unresolved", seeds=_seeds(test))
 
 
-def _seeds(test: Outcome, alpha: float) -> int | None:
+def _seeds(test: Outcome) -> int | None:
     """To the nearest bound: with a margin, that is the one between inside and outside."""
     claim = test.claim
     distance = abs(abs(test.effect.mean - claim.reference) - claim.margin)
-    return power.seeds_needed(distance, test.sd, POWER, alpha) if test.sd > 0 else None
+    return power.seeds_needed(distance, test.sd, POWER, ALPHA) if test.sd > 0 else None
 
 
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:

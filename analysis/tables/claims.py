@@ -17,15 +17,17 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
 
 CLAIMS = claims.read()
+HOLDS = " (Holm)"
 NOTES = (
     "A test is one claim on one model; on each tier, where the paper claims it of every benchmark. value: mean over "
     "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
     "p Holm: adjusted over all tests of this table.",
-    f"supported, contradicted: p Holm is at most {ALPHA:g} and the effect is on the claim's side, or on the other. "
-    "unresolved: neither; that is no evidence that there is no effect. What is contradicted is the claim on these "
-    "runs, not what the paper measured.",
-    f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the strictest "
-    f"level of the family, {ALPHA:g} / tests. It is as uncertain as the standard deviation it is made from.",
+    f"supported, contradicted: p is at most {ALPHA:g} and the effect is on the claim's side, or on the other;{HOLDS}: "
+    f"p Holm is, too. Of tests with nothing behind them {ALPHA:.0%} get a verdict without{HOLDS} by chance. unresolved: "
+    "neither; that is no evidence that there is no effect. What is contradicted is the claim on these runs, not what "
+    "the paper measured.",
+    f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the level "
+    f"{ALPHA:g}. It is as uncertain as the standard deviation it is made from.",
     "Within a margin, both bounds are tested (two one-sided tests): a wide interval supports nothing.",
 )
 
@@ -36,26 +38,42 @@ def build(data: Mapping[str, Runs]) -> Product:
     spec = next(iter(data.values())).cells[0].spec
     title = f"Claims of the paper (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
     rows = pd.DataFrame(map(_row, found))
-    return Product(title, _sentence(found), rows, [_verdicts(found), _claims()], [*NOTES, *_quotes()])
+    return Product(title, _sentence(found), rows, [_glance(found), _verdicts(found), _claims()], [*NOTES, *_quotes()])
 
 
 def _sentence(found: Sequence[Outcome]) -> str:
     models = dict.fromkeys(one.model for one in found)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
     by_verdict = Counter(one.verdict for one in found)
+    holding = Counter(one.verdict for one in found if one.holds)
     parts = []
     for verdict in VERDICTS:
-        named = ""
-        if verdict in ("supported", "contradicted") and by_verdict[verdict]:
-            ids = Counter(one.claim.id for one in found if one.verdict == verdict)
-            total = Counter(one.claim.id for one in found)
-            named = f" ({', '.join(_share(name, ids[name], total[name]) for name in ids)})"
-        parts.append(f"{by_verdict[verdict]} {verdict}{named}")
+        held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
+        parts.append(f"{by_verdict[verdict]} {verdict}{held}")
     return f"Of {len(found)} tests of {len(CLAIMS)} claims on {on}: {'; '.join(parts)}."
 
 
-def _share(name: str, count: int, total: int) -> str:
-    return name if count == total else f"{name} in {count} of {total}"
+def _glance(found: Sequence[Outcome]) -> Grid:
+    """A row a claim, a column a model: its verdict, or how many of its tests have which."""
+    models = list(dict.fromkeys(one.model for one in found))
+    rows = []
+    for claim in CLAIMS:
+        tests = [[one for one in found if one.claim is claim and one.model == model] for model in models]
+        rows.append([claim.claim, claim.where, *map(_together, tests)])
+    return Grid("At a glance", ["the paper says", "where", *models], rows, labels=2 + len(models))
+
+
+def _together(tests: Sequence[Outcome]) -> str:
+    counts = Counter(_verdict(one) for one in tests)
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{verdict} {count}/{len(tests)}" for verdict, count in counts.items()) or "-"
+
+
+def _verdict(one: Outcome) -> str:
+    if one.why:
+        return f"{one.verdict}: {one.why}"
+    return one.verdict + (HOLDS if one.holds else "")
 
 
 def _verdicts(found: Iterable[Outcome]) -> Grid:
@@ -63,7 +81,7 @@ def _verdicts(found: Iterable[Outcome]) -> Grid:
     rows = [
         [
             *(one.claim.id, one.model, one.part or "-"),
-            f"{one.verdict}: {one.why}" if one.why else one.verdict,
+            _verdict(one),
             str(one.effect.n),
             _number(one.effect.mean, one.claim),
             _interval(one),

@@ -23,7 +23,7 @@ NOTES = (
     "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
     "p Holm: adjusted over all tests of this table.",
     f"supported, contradicted: p is at most {ALPHA:g} and the effect is on the claim's side, or on the other;{HOLDS}: "
-    f"p Holm is, too. Of tests with nothing behind them {ALPHA:.0%} get a verdict without{HOLDS} by chance. unresolved: "
+    f"p Holm is, too. With nothing behind it, a test in {1 / ALPHA:.0f} gets a verdict without{HOLDS}. unresolved: "
     "neither; that is no evidence that there is no effect. What is contradicted is the claim on these runs, not what "
     "the paper measured.",
     f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the level "

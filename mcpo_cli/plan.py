@@ -1,11 +1,13 @@
 """From overrides or a suite to the list of runs. Everything that starts runs goes through here."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli.config import load
+from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -32,6 +34,17 @@ class Plan:
         return digest(sorted(cell.spec.run_id for cell in self.cells))
 
 
+@dataclass(frozen=True)
+class Suite:
+    """A file of `experiments/suites`. arms: settings by name; sweep: values by key, or what a scale has instead."""
+
+    arms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    title: str = ""
+    question: str = ""
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
+
+
 def from_overrides(overrides: Sequence[str]) -> Plan:
     """The plan of `mcpo train OVERRIDES`: one run, or the product of the sweeps.
 
@@ -48,22 +61,16 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: no such suite, or overrides that are bad or fix what the suite's arms vary.
     """
-    path = suites().get(name)
-    if path is None:
-        fix = f"mcpo plan {closest(name, suites())}"
-        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=fix)
-    suite = load.read_yaml(path)
+    suite = read(name)
     given = {load.override_key(text) for text in overrides}
-    varied = {load.override_key(text) for arm in suite["arms"].values() for text in arm}
+    varied = {load.override_key(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
         raise ConfigError(f"{key} is what the arms of {name} differ in: it cannot be set for all", fix="mcpo train")
     scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
-    swept = {**suite["sweep"], **suite["sweep_at_scale"].get(scale, {})}
+    swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
     cells = [
-        Cell(arm, spec)
-        for arm, settings in suite["arms"].items()
-        for spec in load.load([*settings, *sweep, *overrides])
+        Cell(arm, spec) for arm, settings in suite.arms.items() for spec in load.load([*settings, *sweep, *overrides])
     ]
     return Plan(name, f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
 
@@ -79,11 +86,29 @@ def suites() -> dict[str, Path]:
     return {path.stem: path for path in sorted((load.EXPERIMENTS / "suites").glob("*.yaml"))}
 
 
+def read(name: str) -> Suite:
+    """The suite `name`.
+
+    Raises:
+        ConfigError: there is none, or its file is not one.
+    """
+    path = suites().get(name)
+    if path is None:
+        fix = f"mcpo plan {closest(name, suites())}"
+        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=fix)
+    try:
+        suite = convert(Suite, load.read_yaml(path), "")
+        if not suite.arms:
+            raise ConfigError("arms: names none", fix="arms: {NAME: [method=mcpo]}")
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
+    return suite
+
+
 def about(suite: str) -> tuple[str, str]:
     """Title and question of a suite; both empty for what is none, as the runs of `mcpo train`."""
-    path = suites().get(suite)
-    content = load.read_yaml(path) if path else {}
-    return content.get("title", ""), content.get("question", "")
+    content = read(suite) if suite in suites() else Suite()
+    return content.title, content.question
 
 
 def _unique(cells: Sequence[Cell]) -> tuple[Cell, ...]:

@@ -3,9 +3,9 @@
 import dataclasses
 import math
 import operator
-import sys
 import types
 import typing
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
@@ -14,6 +14,8 @@ from mcpo_cli.errors import ConfigError, closest, nearest
 T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
 """What Hydra's grammar reads as text, and YAML as true or false."""
+LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
+"""What 32 bits hold: the arithmetic that settings end up in."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": (">=", operator.ge),
     "gt": (">", operator.gt),
@@ -66,28 +68,38 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
                 f"{path}={value}: {nearest(str(value), choices)}", fix=f"{path}={closest(str(value), choices)}"
             )
         return value
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise _wrong_type(path, value, "a list")
-        inner = get_args(hint)
-        kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
-        if len(kinds) != len(value):
-            raise _wrong_type(path, value, f"a list of {len(kinds)} values")
-        return tuple(
-            _typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))
-        )
-    return _scalar(hint, value, path)
+    if origin in (Mapping, tuple):
+        return _several(get_args(hint), value, path, named=origin is Mapping)
+    return value if hint is Any else _scalar(hint, value, path)
+
+
+def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> Any:
+    """A mapping of names, or a list, as the types `inner`."""
+    if named:
+        if not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
+            raise _wrong_type(path, value, "names with values")
+        return {name: _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
+    if not isinstance(value, list | tuple):
+        raise _wrong_type(path, value, "a list")
+    kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
+    if len(kinds) != len(value):
+        raise _wrong_type(path, value, f"a list of {len(kinds)} values")
+    return tuple(_typed(kind, item, f"{path}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True)))
 
 
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not -sys.float_info.max <= value <= sys.float_info.max:
-            raise ConfigError(f"{path}={value}: must be a finite number")
+        if not abs(value) <= LARGEST_FLOAT:
+            raise ConfigError(f"{path}={value}: must be a finite number of 32 bits")
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
     if hint is bool and str(value).lower() in SWITCH:
         return SWITCH[str(value).lower()]
+    if hint is int and type(value) is int and abs(value) > LARGEST_INT:
+        raise ConfigError(f"{path}={value}: must be an integer of 32 bits", fix=f"{path}={LARGEST_INT}")
+    if hint is str and isinstance(value, str) and any(unicodedata.category(sign) in ("Cc", "Cs") for sign in value):
+        raise ConfigError(f"{path}={value!r}: must be text without control characters")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}

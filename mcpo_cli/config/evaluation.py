@@ -42,7 +42,7 @@ class Evaluation:
 
     engine: Literal["hf", "vllm"] = identity("hf")
     n: int = identity(8, ge=1, le=4096)
-    temperature: float = identity(0.7, ge=0)
+    temperature: float = identity(0.7, ge=0, le=100)
     top_p: float = identity(1.0, gt=0, le=1)
     max_tokens: int = identity(20480, ge=1)
     seed: int = identity(0, ge=0)

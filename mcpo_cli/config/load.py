@@ -215,10 +215,18 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping, safe-loaded."""
-    with path.open(encoding="utf-8") as file:
-        data = yaml.safe_load(file)
-    return dict(data or {})
+    """A YAML mapping, safe-loaded.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise ConfigError(f"{path}: must be names with values, not {type(data).__name__}")
+    return data
 
 
 def _base_node() -> dict[str, Any]:
@@ -270,7 +278,10 @@ def _parse(text: str) -> tuple[str, list[str]]:
     with _reading(text):
         override = _override(text)
         if override.is_sweep_override():
-            return override.key_or_group, list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
+            values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
+            if not values:
+                raise ValueError("its sweep is empty")
+            return override.key_or_group, values
         return override.key_or_group, [override.get_value_element_as_str()]
 
 
@@ -342,7 +353,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
             if (key := override_key(text)) not in options:
                 OmegaConf.update(config, key, _value(text), merge=True)
         data = OmegaConf.to_container(config, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     assert isinstance(data, dict)
     composed = {str(key): value for key, value in data.items()}

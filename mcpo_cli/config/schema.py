@@ -108,7 +108,7 @@ class Train:
     -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
     """
 
-    steps: int = identity(20, ge=1)
+    steps: int = identity(20, ge=1, le=1_000_000)
     prompts: int = identity(128, ge=1)
     rollouts: int = identity(16, ge=2)
     mini_batch: int = identity(64, ge=1)
@@ -117,7 +117,7 @@ class Train:
     betas: tuple[float, float] = identity((0.9, 0.999))
     weight_decay: float = identity(0.0, ge=0)
     grad_clip: float = identity(1.0, gt=0)
-    temperature: float = identity(1.0, gt=0)
+    temperature: float = identity(1.0, ge=0.01, le=100)
     max_prompt: int = identity(32, ge=1)
     max_response: int = identity(20, ge=2)
     overlong_cache: int = identity(4, ge=0)
@@ -134,7 +134,7 @@ class Eval:
 
     problems: int = identity(200, ge=1, le=1000)
     samples: int = identity(8, ge=1)
-    temperature: float = identity(0.7, gt=0)
+    temperature: float = identity(0.7, ge=0.01, le=100)
     every: int = identity(10, ge=1)
 
 
@@ -169,6 +169,9 @@ class Compute:
     parallel: runs at a time, 0 for one a core. tracking_uri: MLflow store, empty for the environment's
     MLFLOW_TRACKING_URI or else MCPO_HOME/mlflow.db; `offline` writes journals only (`mcpo runs sync`
     brings them to a store later).
+    time_limit: minutes that a worker may take; stall_limit: minutes without a new step or phase; memory_limit: GiB
+    that it may use with all processes that it starts; 0 for none. A worker that passes one is killed, its run fails,
+    and the same command continues it from its last checkpoint.
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
@@ -177,6 +180,9 @@ class Compute:
     micro_batch: int = runtime(16, ge=1)
     checkpoint_every: int = runtime(5, ge=1)
     sample_groups: int = runtime(2, ge=0)
+    time_limit: float = runtime(0.0, ge=0)
+    stall_limit: float = runtime(0.0, ge=0)
+    memory_limit: float = runtime(0.0, ge=0)
     tracking_uri: str = runtime("")
 
 

@@ -21,7 +21,10 @@ PAGE = "#/experiments?workflowType=machine_learning"
 SEE_WHY = "mcpo ui --debug shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
-Host = Annotated[str, typer.Option(help="Address to listen on; the default lets nobody else in.")]
+LOOPBACK = ("127.0.0.1", "localhost")
+Host = Annotated[
+    str, typer.Option(help="Address to listen on; the default lets nobody else in, others whoever reaches them.")
+]
 
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
@@ -44,6 +47,11 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     if not _is_free(host, port):
         raise ConfigError(f"port {port} of {host} is taken", fix=f"mcpo ui --port {_nearest_free(host, port)}")
     store.check()
+    if host not in LOOPBACK:
+        console.talk(
+            f"warning: --host {host} lets everybody who reaches this machine read, change and delete what is in the store: "
+            "there is no password"
+        )
     # A session of its own: Ctrl-C comes to us alone, and ends the server with all its processes.
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     environment = os.environ | {

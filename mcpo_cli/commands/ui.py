@@ -49,8 +49,8 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     store.check()
     if host not in LOOPBACK:
         console.talk(
-            f"warning: --host {host} lets everybody who reaches this machine read, change and delete what is in the store: "
-            "there is no password"
+            f"warning: --host {host} lets everybody who reaches this machine read, change and delete what is in the "
+            "store: there is no password"
         )
     # A session of its own: Ctrl-C comes to us alone, and ends the server with all its processes.
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]

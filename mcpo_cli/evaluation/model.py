@@ -76,9 +76,9 @@ def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
     """The config.json of a model, see `resolve`; nothing else is fetched.
 
     Raises:
-        ConfigError: there is no such model, or its config.json cannot be fetched or read.
+        ConfigError: there is no such model, its config.json cannot be fetched or read, or it asks for code of its own.
     """
-    return _json(model, _folder(model, revision, ("config.json",)) / "config.json")
+    return _config(model, _folder(model, revision, ("config.json",)))
 
 
 def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
@@ -115,13 +115,8 @@ def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
 
 
 def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
-    config = _json(name, folder / "config.json")
+    config = _config(name, folder)
     generation = _json(name, folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
-    if "auto_map" in config:
-        raise ConfigError(
-            f"{name}: its config.json asks for code of the model's own (auto_map), which is never run",
-            fix="a model whose architecture transformers knows, without auto_map",
-        )
     weights = _weights(name, folder)
     tensors = [entry for path in weights for entry in _header(name, path)]
     words = _tokenizer(name, folder)
@@ -139,6 +134,16 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
         stop_tokens=tuple(words.convert_ids_to_tokens(list(stop_ids))),
         chat_template=words.chat_template is not None,
     )
+
+
+def _config(name: str, folder: Path) -> dict[str, Any]:
+    config = _json(name, folder / "config.json")
+    if "auto_map" in config:
+        raise ConfigError(
+            f"{name}: its config.json asks for code of the model's own (auto_map), which is never run",
+            fix="a model whose architecture transformers knows, without auto_map",
+        )
+    return config
 
 
 def _window(name: str, config: Mapping[str, Any], words: Any) -> int:
@@ -170,7 +175,7 @@ def _tokenizer(name: str, folder: Path) -> Any:
     if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
         raise ConfigError(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{name}: its tokenizer cannot be loaded: {_first_line(error)}") from error
 
@@ -178,7 +183,12 @@ def _tokenizer(name: str, folder: Path) -> Any:
 def _weights(name: str, folder: Path) -> list[Path]:
     """The files that hold the weights: one, or the shards that the index names."""
     index = folder / "model.safetensors.index.json"
-    names = sorted(set(_json(name, index)["weight_map"].values())) if index.exists() else ["model.safetensors"]
+    named = _json(name, index).get("weight_map") if index.exists() else {"": "model.safetensors"}
+    if not isinstance(named, dict) or not named:
+        raise ConfigError(f"{name}: {index.name} has no weight_map")
+    names = sorted({str(file) for file in named.values()})
+    if outside := [file for file in names if Path(file).name != file]:
+        raise ConfigError(f"{name}: {index.name} names a file outside of the folder: {outside[0]}")
     if absent := [file for file in names if not (folder / file).exists()]:
         pickled = sorted(path.name for pattern in ("*.bin", "*.pth", "*.pt") for path in folder.glob(pattern))
         why = f"; {pickled[0]} is a pickle, which can run code and is never loaded" if pickled else ""
@@ -197,8 +207,14 @@ def _header(name: str, path: Path) -> list[dict[str, Any]]:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length < path.stat().st_size:
             raise ConfigError(f"{name}: {path.name} is not a safetensors file, or cut short")
-        header = json.loads(file.read(length))
-    return [entry for key, entry in header.items() if key != "__metadata__"]
+        try:
+            header = json.loads(file.read(length))
+            tensors = [entry for key, entry in header.items() if key != "__metadata__"]
+            if all(math.prod(entry["shape"]) >= 0 and isinstance(entry["dtype"], str) for entry in tensors) and tensors:
+                return tensors
+        except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+            pass
+    raise ConfigError(f"{name}: the header of {path.name} is damaged")
 
 
 def _digest(folder: Path) -> str:
@@ -216,8 +232,10 @@ def _json(name: str, path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: {path.name} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
     return content
 
 

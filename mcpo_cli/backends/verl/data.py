@@ -144,7 +144,7 @@ def fits(spec: RunSpec, folder: Path) -> Fits:
         return lambda _: True
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
     def answer(text: str) -> bool:
         turns = [{"role": "user", "content": text}]

@@ -98,7 +98,7 @@ def _load(facts: ModelFacts) -> Any:
     try:
         # Two values, against what the annotation says.
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            facts.folder, dtype=facts.dtype, local_files_only=True, output_loading_info=True
+            facts.folder, dtype=facts.dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]

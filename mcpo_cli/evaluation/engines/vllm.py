@@ -95,6 +95,7 @@ class Vllm:
             return LLM(
                 model=str(self.facts.folder),
                 dtype=self.facts.dtype,
+                trust_remote_code=False,
                 max_model_len=longest,
                 enforce_eager=self.on_processor,
                 # A prompt in two parts makes vLLM rewind its request's generator, which a processor's cannot.

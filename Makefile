@@ -16,7 +16,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check test test-all test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,10 +30,15 @@ check: setup ## Lint, format check and strict types
 	$(BIN)/mypy
 
 test: setup ## Quick tests, under three minutes
-	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
 
-test-all: setup ## All tests but those of test-vllm and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl" $(ARGS)
+test-all: setup ## All tests but those of test-browser, test-vllm and test-verl
+	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser" $(ARGS)
+
+test-browser: setup ## Tests of MLflow's UI in a headless Chromium; installs Debian's where there is none
+	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
+		{ echo "chromium is not here, and could not be installed; as root: apt-get install chromium"; exit 1; }
+	$(BIN)/pytest -n 0 -m browser tests/browser $(ARGS)
 
 setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM and verl on a processor (5 GB)
 

@@ -16,8 +16,7 @@ from mcpo_cli.commands.options import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 START_SECONDS = 60.0
-PAGE = "#/experiments?workflowType=machine_learning"
-"""What to open: MLflow's front page, and the menu it begins with, are for applications of language models."""
+HINT = 'choose "Model training" on the left: MLflow begins with its pages for applications of language models'
 SEE_WHY = "mcpo ui --debug shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
@@ -64,8 +63,8 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     server = subprocess.Popen(command, env=environment, start_new_session=True, stdout=output, stderr=output)
     try:
         _wait_until_up(server, host, port)
-        url = f"http://{host}:{port}/{PAGE}"
-        console.talk(f"MLflow UI over {store.shown}: {url} (Ctrl-C ends it)")
+        url = f"http://{host}:{port}/#/experiments"
+        console.talk(f"MLflow UI over {store.shown}: {url} (Ctrl-C ends it)\n{HINT}")
         if as_json:
             console.print_json({"url": url, "store": store.shown})
             sys.stdout.flush()

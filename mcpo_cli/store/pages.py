@@ -72,7 +72,8 @@ def plan_note(plan: Plan, command: str, view: str) -> str:
     """
     _, question = about(plan.suite)
     compare = f"**[Compare the arms]({view})**: the mean over seeds, with a band from the lowest to the highest."
-    parts = [question, compare if view else "", f"Start or continue it:\n\n```\n{command}\n```", READING]
+    # The link first: where the UI folds a long note, nothing but its first lines can be clicked.
+    parts = [compare if view else "", question, f"Start or continue it:\n\n```\n{command}\n```", READING]
     return "\n\n".join(part for part in parts if part)
 
 

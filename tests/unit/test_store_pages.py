@@ -98,7 +98,7 @@ def test_runs_have_names_tags_to_filter_by_notes_and_a_view(store: Store, home: 
     experiment = client.get_experiment(parent.info.experiment_id)
     assert experiment.tags[NOTE] == f"{title}. {question}"
     note = parent.data.tags[NOTE]
-    assert note.startswith(question)
+    assert f"\n{question}\n" in note
     assert "\nmcpo reproduce table1\n" in note
     assert pages.fragment(experiment.experiment_id, BOTH.plan_id) in note
     view = json.loads(experiment.tags[f"mlflow.sharedViewState.{BOTH.plan_id}"])

@@ -1,0 +1,89 @@
+"""A store with made-up runs and built results, `mcpo ui` over it, and a headless Chromium of the system's."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from mcpo_cli import plan as plans
+from mcpo_cli.plan import Plan
+from mcpo_cli.store.connection import resolve
+from mcpo_cli.store.mlflow import Store
+from mcpo_cli.store.reports import publish
+from tests import fakes
+from tests.store_runs import free_port, made_up
+
+CHROMIUM = shutil.which("chromium")
+WAIT = 60_000
+"""Milliseconds that a page may take to show something, on a machine that is busy."""
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """MCPO_HOME, and nothing else in the environment that names a store."""
+    path = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(path))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        yield path
+
+
+@pytest.fixture(scope="session")
+def plan(home: Path) -> Plan:
+    """A small Table 1, its runs and its results in the store."""
+    table = plans.from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
+    made_up(table)
+    built = [fakes.build(name, table, home) for name in ("table1", "fig5a")]
+    uri = resolve("")
+    assert uri
+    Store(uri).ingest(table)
+    publish({"table1": table}, {"table1": [path for one in built for path in one.paths]})
+    return table
+
+
+@pytest.fixture(scope="session")
+def ui(plan: Plan) -> Iterator[str]:
+    """The address that `mcpo ui` prints."""
+    command = [sys.executable, "-m", "mcpo_cli.main", "ui", "--json", "--port", str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as server:
+        assert server.stdout
+        document = b""
+        while not document.endswith(b"}\n"):
+            line = server.stdout.readline()
+            if not line:
+                pytest.fail(f"mcpo ui did not start: {server.communicate()[1].decode()}")
+            document += line
+        yield json.loads(document)["url"]
+        server.send_signal(signal.SIGINT)
+        server.communicate(timeout=120)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.fail("these tests look at MLflow through Chromium, which is not here: make test-browser installs it")
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=CHROMIUM)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser: Browser, ui: str, tmp_path: Path) -> Iterator[Page]:
+    """The list of experiments as `mcpo ui` says to open it; what it shows at the end is `page.png` in `tmp_path`."""
+    context = browser.new_context(viewport={"width": 1600, "height": 1200})
+    context.set_default_timeout(WAIT)
+    opened = context.new_page()
+    opened.goto(ui)
+    opened.get_by_text("Model training", exact=True).click()
+    yield opened
+    for number, shown in enumerate(context.pages):
+        shown.screenshot(path=tmp_path / f"page{number}.png")
+    context.close()

@@ -1,0 +1,107 @@
+"""What a person sees of runs, curves and results in MLflow's UI."""
+
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from mcpo_cli import plan as plans
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs.attempts import eval_steps
+from mcpo_cli.store import pages
+from mcpo_cli.store.connection import MlflowClient, resolve
+
+pytestmark = pytest.mark.browser
+
+WAIT = 60_000
+
+
+@pytest.fixture
+def runs(page: Page) -> Page:
+    """The runs of the experiment, reached from the list of experiments."""
+    page.get_by_role("link", name="table1", exact=True).click()
+    expect(page.get_by_role("heading", name="Runs")).to_be_visible(timeout=WAIT)
+    return page
+
+
+@pytest.fixture
+def parent(runs: Page, plan: Plan) -> Page:
+    """The page of the plan's parent run."""
+    runs.get_by_role("link", name=pages.plan_name(plan)).click()
+    expect(runs.get_by_role("heading", name=pages.plan_name(plan))).to_be_visible(timeout=WAIT)
+    return runs
+
+
+def points(chart: Locator) -> int:
+    """Points drawn in a chart, once there are any."""
+    expect(chart.locator("path.point").first).to_be_visible(timeout=WAIT)
+    return chart.locator("path.point").count()
+
+
+def test_the_experiments_say_what_they_ask(page: Page, plan: Plan) -> None:
+    title, question = plans.about("table1")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="table1", exact=True))
+    expect(row).to_contain_text(title, timeout=WAIT)
+    row.get_by_role("link", name="table1", exact=True).click()
+    expect(page.get_by_text(question)).to_be_visible(timeout=WAIT)
+
+
+def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, plan: Plan) -> None:
+    names = [
+        f"{series} seed {cell.spec.seed}" for cell, series in zip(plan.cells, pages.series(plan).values(), strict=True)
+    ]
+    assert Counter(names) == Counter(f"{arm} toy-s seed {seed}" for arm in ("DAPO", "MCPO") for seed in (0, 1))
+    for name in names:
+        expect(parent.get_by_role("link", name=name)).to_be_visible(timeout=WAIT)
+    expect(parent.get_by_text(plans.about("table1")[1])).to_be_visible()
+    parent.get_by_text("Show more").click()
+    expect(parent.get_by_text(plan.command, exact=True)).to_be_visible()
+    expect(parent.get_by_text("Artifacts, folder reports")).to_be_visible()
+    parent.get_by_role("link", name="MCPO toy-s seed 1").click()
+    expect(parent.get_by_role("heading", name="MCPO toy-s seed 1")).to_be_visible(timeout=WAIT)
+
+
+def test_filters_find_runs_by_what_they_are(runs: Page) -> None:
+    runs.get_by_placeholder("metrics.rmse").fill("tags.method = 'mcpo' and tags.seed = '0'")
+    runs.keyboard.press("Enter")
+    # The UI counts the parent with its children.
+    expect(runs.get_by_text("2 matching runs")).to_be_visible(timeout=WAIT)
+
+
+def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, plan: Plan) -> None:
+    parent.get_by_role("link", name="MCPO toy-s seed 0").click()
+    parent.get_by_role("tab", name="Model metrics").click()
+    for section in ("eval/easy", "eval/middle", "eval/hard"):
+        expect(parent.get_by_text(section, exact=False).first).to_be_visible(timeout=WAIT)
+    assert points(parent.locator(".js-plotly-plot").first) == len(eval_steps(plan.cells[0].spec))
+
+
+def test_the_saved_view_compares_arms_over_their_seeds(parent: Page, plan: Plan) -> None:
+    with parent.expect_popup() as popup:
+        parent.get_by_role("link", name="Compare the arms").click()
+    compared = popup.value
+    uri = resolve("")
+    assert uri
+    experiment = MlflowClient(uri).get_experiment_by_name("table1")
+    assert experiment
+    linked = pages.fragment(experiment.experiment_id, plan.plan_id).lstrip("#")
+    assert urlsplit(compared.url).fragment.startswith(linked)
+    for arm in ("DAPO", "MCPO"):
+        group = compared.get_by_role("row").filter(has_text=f"Group: {arm} toy-s")
+        expect(group.first).to_contain_text("2", timeout=WAIT)
+        # A line an arm, not one a run.
+        expect(compared.get_by_text(f"{arm} toy-s (eval/easy/pass_at_1)")).to_be_visible(timeout=WAIT)
+    expect(compared.get_by_text("seed 0 (eval/easy")).to_have_count(0)
+    assert points(compared.locator(".js-plotly-plot").first) >= 2 * len(eval_steps(plan.cells[0].spec))
+
+
+def test_a_figure_is_displayed_beside_its_runs(parent: Page) -> None:
+    parent.get_by_role("tab", name="Artifacts").click()
+    parent.get_by_text("reports", exact=True).click()
+    parent.get_by_text("fig5a.png", exact=True).click()
+    image = parent.locator("img[src*='fig5a'], img[src^='blob:']").first
+    expect(image).to_be_visible(timeout=WAIT)
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 500
+    parent.get_by_text("table1.md", exact=True).click()
+    expect(parent.get_by_text("MCPO").first).to_be_visible()

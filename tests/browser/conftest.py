@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from mcpo_cli import plan as plans
+from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.plan import Plan
 from mcpo_cli.store.connection import resolve
 from mcpo_cli.store.mlflow import Store
@@ -37,20 +38,26 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def plan(home: Path) -> Plan:
-    """A small Table 1, its runs and its results in the store."""
+    """A small Table 1, its runs in the store."""
     table = plans.from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
     made_up(table)
-    built = [fakes.build(name, table, home) for name in ("table1", "fig5a")]
     uri = resolve("")
     assert uri
     Store(uri).ingest(table)
-    publish({"table1": table}, {"table1": [path for one in built for path in one.paths]})
     return table
 
 
 @pytest.fixture(scope="session")
-def ui(plan: Plan) -> Iterator[str]:
-    """The address that `mcpo ui` prints."""
+def built(plan: Plan, home: Path) -> dict[str, Built]:
+    """The table and a figure of it, in the store."""
+    found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
+    publish({"table1": plan}, {"table1": [path for one in found.values() for path in one.paths]})
+    return found
+
+
+@pytest.fixture(scope="session")
+def ui(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
+    """The address that `mcpo ui` prints, over the store with `plan` and `built` in it."""
     command = [sys.executable, "-m", "mcpo_cli.main", "ui", "--json", "--port", str(free_port())]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as server:
         assert server.stdout

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from mcpo_cli import plan as plans
+from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.store import pages
@@ -62,11 +63,12 @@ def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, pla
     expect(parent.get_by_role("heading", name="MCPO toy-s seed 1")).to_be_visible(timeout=WAIT)
 
 
-def test_filters_find_runs_by_what_they_are(runs: Page) -> None:
+def test_filters_find_runs_by_what_they_are(runs: Page, plan: Plan) -> None:
     runs.get_by_placeholder("metrics.rmse").fill("tags.method = 'mcpo' and tags.seed = '0'")
     runs.keyboard.press("Enter")
     # The UI counts the parent with its children.
     expect(runs.get_by_text("2 matching runs")).to_be_visible(timeout=WAIT)
+    expect(runs.get_by_role("link", name=pages.plan_name(plan))).to_be_visible(timeout=WAIT)
 
 
 def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, plan: Plan) -> None:
@@ -96,12 +98,12 @@ def test_the_saved_view_compares_arms_over_their_seeds(parent: Page, plan: Plan)
     assert points(compared.locator(".js-plotly-plot").first) >= 2 * len(eval_steps(plan.cells[0].spec))
 
 
-def test_a_figure_is_displayed_beside_its_runs(parent: Page) -> None:
+def test_results_are_displayed_beside_their_runs(parent: Page, built: dict[str, Built]) -> None:
     parent.get_by_role("tab", name="Artifacts").click()
     parent.get_by_text("reports", exact=True).click()
+    parent.get_by_text("table1.md", exact=True).click()
+    expect(parent.get_by_text(built["table1"].record["sentence"])).to_be_visible(timeout=WAIT)
     parent.get_by_text("fig5a.png", exact=True).click()
     image = parent.locator("img[src*='fig5a'], img[src^='blob:']").first
     expect(image).to_be_visible(timeout=WAIT)
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 500
-    parent.get_by_text("table1.md", exact=True).click()
-    expect(parent.get_by_text("MCPO").first).to_be_visible()

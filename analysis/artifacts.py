@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.analysis import render
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
@@ -152,6 +152,7 @@ class Workshop:
         self.scale = scale
         self.folder = reports / scale
         self._overrides = overrides
+        self._shelf = Shelf()
         self._runs: dict[str, Runs] = {}
         self._missing: dict[str, MissingCells] = {}
         self._digests: dict[str, str] = {}
@@ -209,7 +210,7 @@ class Workshop:
         """What keeps the runs of a suite from being read, if anything; looked up once."""
         if suite not in self._runs and suite not in self._missing:
             try:
-                self._runs[suite] = Runs(self.plans[suite])
+                self._runs[suite] = Runs(self.plans[suite], self._shelf)
             except MissingCells as error:
                 self._missing[suite] = error
         return self._missing.get(suite)
@@ -241,8 +242,8 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
     if product.figure is not None:
         from mcpo_cli.analysis.figures import base
 
-        yield f"{name}.png", base.save(product.figure, "png")
-        yield f"{name}.pdf", base.save(product.figure, "pdf")
+        for kind, content in base.save(product.figure).items():
+            yield f"{name}.{kind}", content
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:

@@ -163,5 +163,10 @@ def _difference(table: pd.DataFrame, baseline: pd.DataFrame, plan: Plan) -> Floa
 
 
 def _bootstrap(diff_SQ: Floats) -> Effect:
-    # A generator each: a number does not change when another tier or arm joins the table.
-    return stats.paired_bootstrap(diff_SQ, np.random.default_rng(BOOTSTRAP_SEED), draws=DRAWS)
+    return stats.bootstrapped(diff_SQ, _draws(*diff_SQ.shape))
+
+
+@functools.cache
+def _draws(seeds: int, problems: int) -> stats.Weights:
+    # The same for all of one shape: a number does not change when another tier or arm joins the table.
+    return stats.resampled(seeds, problems, np.random.default_rng(BOOTSTRAP_SEED), DRAWS)

@@ -47,7 +47,7 @@ def mean(
     Raises:
         ValueError: no strata, an empty one, or NaN.
     """
-    return _estimate(_task_mean, [strata], generator, draws, level)
+    return _estimate(_task_mean, strata, generator, draws, level)
 
 
 def interquartile_mean(
@@ -57,7 +57,7 @@ def interquartile_mean(
 
     Arguments, errors and the caveat about few seeds as in `mean`.
     """
-    return _estimate(_middle_half, [strata], generator, draws, level)
+    return _estimate(_middle_half, strata, generator, draws, level)
 
 
 def probability_of_improvement(
@@ -89,31 +89,59 @@ def probability_of_improvement(
     """
     if [x.shape[1:] for x in arm] != [y.shape[1:] for y in baseline]:
         raise ValueError("arm and baseline must have the same strata and tasks")
-    return _estimate(_wins, [arm, baseline], generator, draws, level)
+    _check(arm)
+    _check(baseline)
+    win_MSSN = [
+        (x_SN[:, None] > y_SN[None]) + 0.5 * (x_SN[:, None] == y_SN[None])
+        for x_SN, y_SN in zip(arm, baseline, strict=True)
+    ]
+    value = float(np.concatenate([win_SSN.mean(axis=(0, 1)) for win_SSN in win_MSSN]).mean())
+    if any(len(score_SN) == 1 for score_SN in (*arm, *baseline)):
+        return Estimate(value, math.nan, math.nan)
+    # How often a draw takes each run: a pair of runs is compared once, not once a draw.
+    shares = ([_shares(len(score_SN), generator, draws) for score_SN in strata] for strata in (arm, baseline))
+    won_BN = np.concatenate(
+        [
+            np.einsum("bi,ijn,bj->bn", x_BS, win_SSN, y_BS, optimize=True)
+            for x_BS, win_SSN, y_BS in zip(next(shares), win_MSSN, next(shares), strict=True)
+        ],
+        axis=-1,
+    )
+    return _between(value, won_BN.mean(axis=-1), level)
 
 
 def _estimate(
-    statistic: Callable[..., Floats],
-    samples: Sequence[Sequence[Floats]],
+    statistic: Callable[[Sequence[Floats]], Floats],
+    strata: Sequence[Floats],
     generator: np.random.Generator,
     draws: int,
     level: float,
 ) -> Estimate:
-    """`statistic` of the samples as they are, and the percentiles of what it is of their resamples.
+    """`statistic` of the strata as they are, and the percentiles of what it is of their resamples.
 
-    statistic: of lists of draws x runs x tasks, one list a sample, to one number a draw.
+    statistic: of a list of draws x runs x tasks to one number a draw.
     """
-    for strata in samples:
-        if not strata or any(
-            score_SN.ndim != 2 or not score_SN.size or np.isnan(score_SN).any() for score_SN in strata
-        ):
-            raise ValueError("strata must be non-empty matrices of runs x tasks without NaN")
-    value = float(statistic(*([score_SN[None] for score_SN in strata] for strata in samples))[0])
-    if any(len(score_SN) == 1 for strata in samples for score_SN in strata):
+    _check(strata)
+    value = float(statistic([score_SN[None] for score_SN in strata])[0])
+    if any(len(score_SN) == 1 for score_SN in strata):
         return Estimate(value, math.nan, math.nan)
-    drawn = ([_resampled(score_SN, generator, draws) for score_SN in strata] for strata in samples)
-    low, high = np.quantile(statistic(*drawn), [0.5 - level / 2, 0.5 + level / 2])
+    return _between(value, statistic([_resampled(score_SN, generator, draws) for score_SN in strata]), level)
+
+
+def _check(strata: Sequence[Floats]) -> None:
+    if not strata or any(score_SN.ndim != 2 or not score_SN.size or np.isnan(score_SN).any() for score_SN in strata):
+        raise ValueError("strata must be non-empty matrices of runs x tasks without NaN")
+
+
+def _between(value: float, drawn_B: Floats, level: float) -> Estimate:
+    low, high = np.quantile(drawn_B, [0.5 - level / 2, 0.5 + level / 2])
     return Estimate(value, float(low), float(high))
+
+
+def _shares(runs: int, generator: np.random.Generator, draws: int) -> Floats:
+    index_BS = generator.integers(runs, size=(draws, runs))
+    shares: Floats = np.stack([(index_BS == run).mean(axis=1) for run in range(runs)], axis=1)
+    return shares
 
 
 def _resampled(score_SN: Floats, generator: np.random.Generator, draws: int) -> Floats:
@@ -131,12 +159,3 @@ def _middle_half(strata: Sequence[Floats]) -> Floats:
     cut = score_BK.shape[-1] // 4
     middle: Floats = score_BK[:, cut : score_BK.shape[-1] - cut].mean(axis=-1)
     return middle
-
-
-def _wins(arm: Sequence[Floats], baseline: Sequence[Floats]) -> Floats:
-    shares = []
-    for x_BSN, y_BSN in zip(arm, baseline, strict=True):
-        x_BS1N, y_B1SN = x_BSN[:, :, None], y_BSN[:, None]
-        shares.append(((x_BS1N > y_B1SN) + 0.5 * (x_BS1N == y_B1SN)).mean(axis=(1, 2)))
-    won: Floats = np.concatenate(shares, axis=-1).mean(axis=-1)
-    return won

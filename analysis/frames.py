@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -81,8 +81,24 @@ class LoadedJournal(Journal):
         return self._rows[kind]
 
 
+class Shelf:
+    """Keeps what was made of runs, for whoever asks again: plans share runs, and artifacts ask the same of them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, Any] = {}
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What `make` gave the first time that somebody asked for `key`."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Made = self._kept[key]
+        return kept
+
+
 class Runs:
     """The runs of a plan, all of them done; whatever is asked of them is read once.
+
+    shelf: keeps what is read of single runs; one for several plans reads what they share once.
 
     Every frame has the columns arm, method, regime, model, seed and run_id first, and its rows in the order of the plan
     and of the journal, so that tiers appear from easy to hard.
@@ -91,15 +107,15 @@ class Runs:
         MissingCells: a run is not done; the message names each, what it lacks, and the command that fills it.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, shelf: Shelf | None = None) -> None:
         self.plan = plan
-        self.cells = done(plan)
-        self._kept: dict[Any, Any] = {}
+        self._shelf, self._own = shelf or Shelf(), Shelf()
+        self.cells = done(plan, self._shelf)
 
     def journal(self, cell: Cell) -> LoadedJournal:
         """The journal of one run."""
         run_id = cell.spec.run_id
-        return self._once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
+        return self._shelf.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
 
     def rows(self, kind: Kind) -> pd.DataFrame:
         """The rows of one kind of all runs, with the columns and dtypes of `dtypes(kind)`; a kind may have none."""
@@ -111,7 +127,7 @@ class Runs:
                 found += ({**about, **row} for row in self.journal(cell).rows(kind))
             return pd.DataFrame(found, columns=list(dtypes(kind))).astype(dtypes(kind))
 
-        return self._once(("rows", kind), read)
+        return self._own.once(("rows", kind), read)
 
     def eval(self, step: Literal["last", "all"] = "last") -> pd.DataFrame:
         """One row a held-out problem and evaluation, the columns of `EvalRow`: c of n samples were right.
@@ -131,18 +147,22 @@ class Runs:
         NaN where a metric was not defined at a step (no mastered prompt, say), does not exist for a method, or was
         recorded as NaN (which `marks` says).
         """
-        return self._once("steps", self._read_steps)
+        return self._own.once("steps", self._read_steps)
 
     def _read_steps(self) -> pd.DataFrame:
-        steps = {cell.spec.run_id: self.journal(cell).steps() for cell in self.cells}
-        names = sorted({name for rows in steps.values() for row in rows for name in row["metrics"]})
-        blocks = []
-        for cell in self.cells:
-            rows = steps[cell.spec.run_id]
-            columns: dict[str, Any] = {**_about(cell), "step": np.array([row["step"] for row in rows], dtype=np.int64)}
-            columns |= {name: np.array([row["metrics"].get(name, math.nan) for row in rows]) for name in names}
-            blocks.append(pd.DataFrame(columns, index=range(len(rows))))
-        return pd.concat(blocks, ignore_index=True).astype(RUN)
+        blocks = [self._shelf.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
+        found = pd.concat(blocks, ignore_index=True)
+        sizes = [len(block) for block in blocks]
+        about = pd.DataFrame([_about(cell) for cell in self.cells]).astype(RUN)
+        named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
+        return pd.concat([named, found[["step", *sorted(found.columns.drop("step"))]]], axis=1)
+
+    def _block(self, cell: Cell) -> pd.DataFrame:
+        """The steps of one run."""
+        rows = self.journal(cell).steps()
+        metrics = pd.DataFrame.from_records([row["metrics"] for row in rows]).astype(np.float64)
+        metrics.insert(0, "step", np.array([row["step"] for row in rows], dtype=np.int64))
+        return metrics
 
     def finding(self, probe: str, cell: Cell) -> Finding:
         """What the probe `probe` of `mcpo_cli/probes` says of the records of one run.
@@ -150,7 +170,7 @@ class Runs:
         Raises:
             RunFailed: the run has none of the rows that the probe reads.
         """
-        return self._once(
+        return self._shelf.once(
             ("finding", probe, cell.spec.run_id),
             lambda: study.measure(probes.get(probe), cell, self.journal(cell)).finding,
         )
@@ -177,30 +197,35 @@ class Runs:
 
     def trees(self) -> dict[str, Tree]:
         """The working tree each run was trained from, by run id."""
-        return self._once("trees", lambda: {cell.spec.run_id: tree(cell) for cell in self.cells})
+        return self._own.once("trees", lambda: {cell.spec.run_id: tree(cell) for cell in self.cells})
 
     def marks(self) -> list[str]:
         """What a reader must know of these runs: uncommitted changes, several commits, values that are no number."""
-        return [*code_marks(self.cells), *self.not_finite()]
+        return self._own.once("marks", lambda: [*code_marks(self.cells), *self.not_finite()])
 
     def not_finite(self) -> list[str]:
         """The metrics of each run that were recorded as no finite number."""
-        return self._once("not finite", lambda: list(_not_finite(self)))
+        return [
+            mark
+            for cell in self.cells
+            for mark in self._shelf.once(
+                ("not finite", cell.spec.run_id), partial(_not_finite, cell, self.journal(cell))
+            )
+        ]
 
-    def _once(self, key: Any, make: Callable[[], Made]) -> Made:
-        if key not in self._kept:
-            self._kept[key] = make()
-        kept: Made = self._kept[key]
-        return kept
 
-
-def done(plan: Plan) -> tuple[Cell, ...]:
+def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
     """The cells of `plan`, all of them done.
 
     Raises:
         MissingCells: naming each cell that is not, what it lacks, and the command that fills it.
     """
-    gaps = [line for cell in plan.cells if (line := _gap(cell))]
+    found = ((cell, shelf.once(("gap", cell.spec.run_id), partial(_gap, cell))) for cell in plan.cells)
+    gaps = [
+        f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {gap}"
+        for cell, gap in found
+        if gap
+    ]
     if gaps:
         head = f"{plan.suite}: {len(gaps)} of {len(plan.cells)} runs are not done"
         raise MissingCells("\n  ".join([head, *gaps]), fix=plan.command)
@@ -216,12 +241,12 @@ def tree(cell: Cell) -> Tree:
 
 
 def _gap(cell: Cell) -> str | None:
+    """Why a run is not done."""
     folder = run_dir(cell.spec.run_id)
     state = attempts.state(folder, cell.spec)
     if state == "done":
         return None
-    lost = "" if state == "planned" else "; ".join(["", *attempts.missing(folder, cell.spec)])
-    return f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {state}{lost}"
+    return "; ".join([state, *([] if state == "planned" else attempts.missing(folder, cell.spec))])
 
 
 def _about(cell: Cell) -> dict[str, Any]:
@@ -255,12 +280,14 @@ def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
         yield "runs of several commits: " + ", ".join(f"{commit} ({n})" for commit, n in sorted(commits.items()))
 
 
-def _not_finite(runs: Runs) -> Iterator[str]:
-    for cell in runs.cells:
-        lost: dict[str, list[int]] = {}
-        for row in runs.journal(cell).steps():
+def _not_finite(cell: Cell, journal: Journal) -> list[str]:
+    lost: dict[str, list[int]] = {}
+    for row in journal.steps():
+        if not all(map(math.isfinite, row["metrics"].values())):
             for name, value in row["metrics"].items():
                 if not math.isfinite(value):
                     lost.setdefault(name, []).append(row["step"])
-        for name, steps in lost.items():
-            yield f"{cell.spec.run_id}: {name} was no finite number at {len(steps)} steps (first: {steps[0]})"
+    return [
+        f"{cell.spec.run_id}: {name} was no finite number at {len(steps)} steps (first: {steps[0]})"
+        for name, steps in lost.items()
+    ]

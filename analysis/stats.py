@@ -210,13 +210,28 @@ def paired_bootstrap(
     if diff_SQ.ndim != 2 or not diff_SQ.size or np.isnan(diff_SQ).any():
         raise ValueError("diff_SQ must be a non-empty matrix of seeds x problems without NaN")
     seeds, problems = diff_SQ.shape
-    mean = float(diff_SQ.mean())
-    if seeds == 1:
-        return Effect(mean, math.nan, math.nan, math.nan)
-    # How often a draw takes each seed and each problem, as weights that sum to 1.
+    return bootstrapped(diff_SQ, resampled(seeds, problems, generator, draws), level)
+
+
+Weights = tuple[Floats, Floats]
+"""weight_BS and weight_BQ: how often each draw takes each seed and each problem, as shares that sum to 1."""
+
+
+def resampled(seeds: int, problems: int, generator: np.random.Generator, draws: int) -> Weights:
+    """The draws of `paired_bootstrap`, for several differences of one shape: making them takes most of the time."""
     weight_BS = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
     weight_BQ = generator.multinomial(problems, np.full(problems, 1 / problems), size=draws) / problems
-    means_B = ((weight_BS @ diff_SQ) * weight_BQ).sum(axis=1)
+    return weight_BS, weight_BQ
+
+
+def bootstrapped(diff_SQ: Floats, weights: Weights, level: float = 0.95) -> Effect:
+    """`paired_bootstrap` of a difference without NaN, by draws that are there."""
+    mean = float(diff_SQ.mean())
+    if len(diff_SQ) == 1:
+        return Effect(mean, math.nan, math.nan, math.nan)
+    weight_BS, weight_BQ = weights
+    draws = len(weight_BS)
+    means_B = np.einsum("bq,bq->b", weight_BS @ diff_SQ, weight_BQ)
     low, high = np.quantile(means_B, [0.5 - level / 2, 0.5 + level / 2])
     # Sums that are zero but for rounding count on both sides, whatever the order of summation.
     fewer = min(int((means_B <= 1e-12).sum()), int((means_B >= -1e-12).sum()))

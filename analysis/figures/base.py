@@ -256,16 +256,23 @@ def whole(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
 
 
-def save(figure: Figure, kind: str) -> bytes:
-    """The figure as a file of `kind` (png, pdf), without date and version: equal figures are equal bytes."""
-    metadata: Mapping[str, Any] = {
-        "png": {"Software": None},
-        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }[kind]
-    file = io.BytesIO()
+METADATA: Mapping[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+"""By kind of file: without date and version, so that equal figures are equal bytes."""
+
+
+def save(figure: Figure) -> dict[str, bytes]:
+    """The figure as a file of each kind; laid out once, which takes most of the time."""
+    files = {}
     with drawing():
-        figure.savefig(file, format=kind, metadata=dict(metadata))
-    return file.getvalue()
+        for kind, metadata in METADATA.items():
+            file = io.BytesIO()
+            figure.savefig(file, format=kind, metadata=metadata)
+            figure.set_layout_engine("none")
+            files[kind] = file.getvalue()
+    return files
 
 
 def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:

@@ -1,10 +1,12 @@
 """Hydra composes; this module checks, suggests, and hands out frozen dataclasses. No DictConfig leaves it."""
 
+import copy
 import dataclasses
 import difflib
 import functools
 import itertools
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -67,6 +69,7 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
     return convert(cls, data, "")
 
 
+@functools.cache
 def groups() -> dict[str, list[str]]:
     """The named presets of each group: what may stand right of `method=`, `model=`, `regime=`, `scale=`."""
     found = {"method": sorted(methods.registry())}
@@ -348,18 +351,21 @@ def _load_one(overrides: list[str]) -> RunSpec:
     options = groups()
     try:
         # Presets first, then single settings, as Hydra does it: the runs of a sweep share the first part, which costs.
-        config = OmegaConf.create(_composed(tuple(text for text in overrides if override_key(text) in options)))
+        data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if override_key(text) in options)))
         for text in overrides:
             if (key := override_key(text)) not in options:
-                OmegaConf.update(config, key, _value(text), merge=True)
-        data = OmegaConf.to_container(config, resolve=True)
+                *path, name = key.split(".")
+                functools.reduce(operator.getitem, path, data)[name] = _value(text)
+        if "${" in str(data):
+            data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
-    assert isinstance(data, dict)
     composed = {str(key): value for key, value in data.items()}
     # Once more, because a preset may hold one, and ${oc.env:...} takes one from the environment.
-    for key, value in _flatten(composed):
-        _refuse_secrets(f"{key}={value}")
+    listed = [f"{key}={value}" for key, value in _flatten(composed)]
+    if redact("\n".join(listed)) != "\n".join(listed):
+        for setting in listed:
+            _refuse_secrets(setting)
     return from_dict(composed)
 
 

@@ -5,6 +5,7 @@ named preset changes.
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -237,7 +238,7 @@ class RunSpec:
     compute: Compute = runtime(Compute())
     cluster: Cluster = runtime(Cluster())
 
-    @property
+    @functools.cached_property
     def run_id(self) -> str:
         """`<method>-<model>-s<seed>-<hash>`; only the hash decides, the rest is for reading."""
         return f"{self.method.label}-{self.model.name}-s{self.seed}-{digest(self.identity())}"

@@ -1,5 +1,7 @@
 """`mcpo runs`: what the home holds."""
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +11,8 @@ from mcpo_cli.store.records import State
 
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
+
+STEP = re.compile(r"step_\d+\.jsonl$")
 
 app = typer.Typer(help="List, show and synchronise runs; bring them back from the store.", no_args_is_help=True)
 
@@ -32,7 +36,9 @@ def list_runs(
 
     wanted = {key: value for key, value in {"state": state, "method": method, "suite": suite}.items() if value}
     rows = [
-        row for row in map(_row, catalog.runs(location())) if all(row[key] == value for key, value in wanted.items())
+        row
+        for row in map(_row, catalog.runs(location(), console.talk))
+        if all(row[key] == value for key, value in wanted.items())
     ]
     if as_json:
         console.print_json({"home": str(location()), "runs": rows})
@@ -63,7 +69,7 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
         "attempts": attempts,
         "warnings": sanity.warnings(journal.steps()),
         "metrics": final_metrics(run.folder),
-        "files": [str(path.relative_to(run.folder)) for path in sorted(run.folder.glob("**/*")) if path.is_file()],
+        "files": _files(run.folder),
     }
     if as_json:
         console.print_json(document)
@@ -136,6 +142,15 @@ def _row(run: "Run") -> dict[str, Any]:
     }
 
 
+def _files(folder: Path) -> list[str]:
+    """The files below `folder` as relative paths; those of many steps as one line."""
+    steps: dict[str, int] = {}
+    for path in sorted(path for path in folder.glob("**/*") if path.is_file()):
+        name = STEP.sub("step_*.jsonl", path.relative_to(folder).as_posix())
+        steps[name] = steps.get(name, 0) + 1
+    return [f"{name} ({count})" if name.endswith("step_*.jsonl") else name for name, count in steps.items()]
+
+
 def _text(document: dict[str, Any]) -> str:
     from mcpo_cli.console import duration
     from mcpo_cli.runs.sanity import line
@@ -150,7 +165,8 @@ def _text(document: dict[str, Any]) -> str:
         "attempts",
     ]
     for attempt in document["attempts"]:
-        seconds = duration(attempt["updated"] - attempt["started"])
+        # A clock that was set back meanwhile knows nothing.
+        seconds = duration(max(0.0, attempt["updated"] - attempt["started"]))
         error = f": {attempt['error']}" if "error" in attempt else ""
         lines.append(f"  {attempt['attempt']}  {attempt['state']}, from step {attempt['start_step']}, {seconds}{error}")
     if document["warnings"]:

@@ -1,6 +1,6 @@
 """Attempts and states of a run. `done` is proven from the records, never taken from a file that says so."""
 
-import json
+import fcntl
 import os
 import time
 from collections.abc import Iterator
@@ -13,21 +13,39 @@ from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import Journal, JournalWriter, read_json, write_atomic
+from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal, write_json, writing
 from mcpo_cli.store.records import State, Status
 
 TIERS = 3
 """Held-out tiers of the arithmetic task."""
+RESERVE = ".reserve"
+RESERVE_BYTES = 1 << 16
+"""Room that a disk keeps for the last words of an attempt: a row begun, the checksums, why it failed."""
+
+
+class Busy(RunFailed):
+    """Another process is at work on this run or evaluation."""
 
 
 class Attempt:
-    """One try at one run, from `start_step` on: its folder, its journal and its status."""
+    """One try at one run, from `start_step` on: its folder, its journal and its status.
+
+    Raises:
+        RunFailed: the disk takes no more; so does every method that writes.
+    """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
+        for earlier in Journal(run_dir).attempts():
+            # It was killed: nobody writes there any more.
+            if not (earlier / SUMS).exists():
+                seal(earlier)
         number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
         self.folder = run_dir / f"attempt_{number}"
-        self.folder.mkdir(parents=True)
-        write_atomic(self.folder / "spec.json", json.dumps(spec.to_dict(), indent=2))
+        with writing(self.folder):
+            self.folder.mkdir(parents=True)
+            # Random, so that no disk stores it in less.
+            (self.folder / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))
+        write_json(self.folder / "spec.json", spec.to_dict())
         now = time.time()
         self.status = Status(
             state="running", start_step=start_step, durable_step=start_step, pid=os.getpid(), started=now, updated=now
@@ -47,7 +65,14 @@ class Attempt:
 
     def end(self, state: State, error: str | None = None) -> None:
         """Close the attempt. `error`: the reason in one line."""
-        self.journal.close()
+        (self.folder / RESERVE).unlink(missing_ok=True)
+        try:
+            self.journal.close()
+            seal(self.folder)
+        except RunFailed:
+            # Of a run that is done nothing may be missing; another one computes again what its disk did not take.
+            if state == "done":
+                raise
         self.status["state"] = state
         if error is not None:
             self.status["error"] = redact(error)
@@ -55,7 +80,15 @@ class Attempt:
 
     def _write_status(self) -> None:
         self.status["updated"] = time.time()
-        write_atomic(self.folder / "status.json", json.dumps(self.status, indent=2))
+        write_json(self.folder / "status.json", self.status)
+
+
+def give_up(run_dir: Path, pid: int, error: str) -> None:
+    """Mark the attempt of a process that was killed as failed; nothing, where it had opened none."""
+    for attempt in Journal(run_dir).attempts()[-1:]:
+        status: Status = read_json(attempt / "status.json")
+        if status["pid"] == pid and status["state"] == "running":
+            write_json(attempt / "status.json", {**status, "state": "failed", "error": error})
 
 
 @contextmanager
@@ -63,15 +96,17 @@ def owned(run_dir: Path) -> Iterator[None]:
     """Hold the lock of a run or an evaluation: two processes never work on the same one.
 
     Raises:
-        RunFailed: another process works on it now.
+        Busy: another process works on it now.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
+    with writing(run_dir):
+        run_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run_dir / "lock")
     try:
         # Not 0: a reader of the state holds the lock for an instant.
-        lock.acquire(timeout=2)
+        with writing(run_dir / "lock"):
+            lock.acquire(timeout=2)
     except Timeout as error:
-        raise RunFailed(f"another process is at work on {run_dir.name}", fix="wait for it, or stop it") from error
+        raise Busy(f"another process is at work on {run_dir.name}", fix="wait for it, or stop it") from error
     try:
         yield
     finally:
@@ -79,24 +114,29 @@ def owned(run_dir: Path) -> Iterator[None]:
 
 
 def is_owned(run_dir: Path) -> bool:
-    """Whether a living process holds the run's lock."""
-    if not (run_dir / "lock").exists():
-        return False
+    """Whether a living process holds the run's lock. Changes nothing, and can be asked on a disk that is read-only."""
     try:
-        with FileLock(run_dir / "lock").acquire(timeout=0):
-            return False
-    except Timeout:
+        with (run_dir / "lock").open("rb") as file:
+            # Shared: two that ask at once must not take each other for an owner.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
         return True
+    return False
 
 
 def state(run_dir: Path, spec: RunSpec) -> State:
-    """The run's state, from its lock and its records."""
+    """The run's state, from its lock and its records; `failed` where they are damaged, `missing` says how."""
     attempts = Journal(run_dir).attempts()
     if is_owned(run_dir):
         return "running"
     if not attempts:
         return "planned"
-    last: Status = read_json(attempts[-1] / "status.json")
+    try:
+        last: Status = read_json(attempts[-1] / "status.json")
+    except RunFailed:
+        return "failed"
     if last["state"] == "done":
         return "done" if not missing(run_dir, spec) else "failed"
     # Still "running", yet nobody holds the lock: it was killed.
@@ -104,12 +144,17 @@ def state(run_dir: Path, spec: RunSpec) -> State:
 
 
 def missing(run_dir: Path, spec: RunSpec) -> list[str]:
-    """What keeps the run from being done: steps, evaluations or samples that are not there."""
-    journal = Journal(run_dir)
-    gaps = []
+    """What keeps the run from being done: steps, evaluations or samples that are not there, or damage to them."""
+    try:
+        return list(_missing(Journal(run_dir), spec))
+    except RunFailed as damage:
+        return [damage.message]
+
+
+def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
     steps = {row["step"] for row in journal.steps()}
     if lost := set(range(1, spec.train.steps + 1)) - steps:
-        gaps.append(f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})")
+        yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
     expected = eval_problems(spec)
     problems: dict[int, int] = {}
     for row in journal.eval():
@@ -117,8 +162,7 @@ def missing(run_dir: Path, spec: RunSpec) -> list[str]:
         problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
     for step in eval_steps(spec):
         if problems.get(step, 0) != expected:
-            gaps.append(f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems")
-    return gaps
+            yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
 
 
 def eval_problems(spec: RunSpec) -> int:

@@ -1,13 +1,13 @@
 """The runs that a home holds."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, nearest
+from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.store.records import State
@@ -27,13 +27,13 @@ class Run:
         return attempts.state(self.folder, self.spec)
 
 
-def runs(home: Path) -> Iterator[Run]:
-    """All runs below `home`, by name. Runs whose settings this version cannot read are left out."""
+def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[Run]:
+    """All runs below `home`, by name, but those whose settings are damaged or another version's: `note` is told why."""
     for folder in folders(home):
         try:
             yield _read(folder)
-        except McpoError:
-            continue
+        except McpoError as error:
+            note(f"{folder.name} is left out: {error}")
 
 
 def folders(home: Path) -> list[Path]:
@@ -58,7 +58,21 @@ def find(home: Path, wanted: str) -> Run:
     return _read(known[matches[0]])
 
 
+def spec(folder: Path) -> RunSpec:
+    """The settings of the run in `folder`, which is named by what decides its result.
+
+    Raises:
+        RunFailed: spec.json is damaged, or another run's. ConfigError: another version wrote it.
+    """
+    found = load.from_dict(read_json(folder / "spec.json"))
+    if found.run_id != folder.name:
+        raise RunFailed(
+            f"{folder / 'spec.json'} holds the settings of {found.run_id}: it is damaged, or of another version",
+            fix="start the run by the command that trained it (origin.json), which writes it again",
+        )
+    return found
+
+
 def _read(folder: Path) -> Run:
     origin = folder / "origin.json"
-    spec = load.from_dict(read_json(folder / "spec.json"))
-    return Run(folder, spec, read_json(origin) if origin.exists() else {})
+    return Run(folder, spec(folder), read_json(origin) if origin.exists() else {})

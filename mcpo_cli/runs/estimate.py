@@ -2,11 +2,14 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli.benchmarks.arithmetic import prompt_length
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog, cost
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
 from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
@@ -35,12 +38,11 @@ class Estimator:
         modelled: dict[tuple[str, str], float] = defaultdict(float)
         counted: dict[tuple[str, str], int] = defaultdict(int)
         for run in catalog.runs(home):
-            for attempt in Journal(run.folder).attempts():
-                first, last = next(read_lines(attempt / "metrics.jsonl"), None), last_row(attempt / "metrics.jsonl")
-                # The file's word is enough for an estimate; the proof would read every record.
-                if first and last and first != last and read_json(attempt / "status.json")["state"] == "done":
+            for first, last in _timed(run.folder):
+                # Clocks are set back at times.
+                if (taken := last["time"] - first["time"]) > 0:
                     share = (last["step"] - first["step"]) / run.spec.train.steps
-                    seconds[_kind(run.spec)] += last["time"] - first["time"]
+                    seconds[_kind(run.spec)] += taken
                     modelled[_kind(run.spec)] += share * training_seconds(run.spec)
                     counted[_kind(run.spec)] += 1
         self._counted = counted
@@ -66,6 +68,16 @@ class Estimator:
             return "from the cost model"
         basis = f"from {sum(self._counted[kind] for kind in measured)} done run(s) here"
         return basis if measured == kinds else f"{basis}, and from the cost model for other models"
+
+
+def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """First and last row of each attempt that says that it is done; of none, where one is damaged."""
+    # The file's word is enough for an estimate; the proof would read every record.
+    with suppress(RunFailed):
+        for attempt in Journal(run_dir).attempts():
+            first, last = next(read_lines(attempt / "metrics.jsonl"), None), last_row(attempt / "metrics.jsonl")
+            if first and last and first != last and read_json(attempt / "status.json")["state"] == "done":
+                yield first, last
 
 
 def training_seconds(spec: RunSpec) -> float:

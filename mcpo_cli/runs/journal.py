@@ -2,23 +2,36 @@
 
 Writing belongs to one attempt. Reading merges the attempts of a run: rows that a later attempt computed
 again, because no checkpoint covered them, count once.
+
+What reads a file says so where it is not what was written: a JSON document may hold a checksum of itself, and the
+files of an attempt that has ended have theirs in `sums.json`. Rows that nobody has sealed yet are parsed, no more.
 """
 
 import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
 
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
+NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
+"""What `finite` makes of a number that is none."""
 TAIL_BYTES = 1 << 16
 """More than two rows of metrics."""
+SUMS = "sums.json"
+CHECKSUM = "checksum"
+"""The key under which a JSON document has its own."""
+SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How libraries in Rust (safetensors) say an errno."""
 
 
 class JournalWriter:
@@ -30,25 +43,33 @@ class JournalWriter:
 
     def step(self, row: StepRow) -> None:
         """Append one global step; on disk (flushed) when this returns."""
-        self._metrics.write(dumps(row) + "\n")
-        self._metrics.flush()
+        with writing(Path(self._metrics.name)):
+            self._metrics.write(dumps(row) + "\n")
+            self._metrics.flush()
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write all rows of `kind` for one step as a file that is there whole or not at all."""
         write_atomic(self.folder / kind / f"step_{step:06d}.jsonl", "".join(dumps(row) + "\n" for row in rows))
 
     def close(self) -> None:
-        """Flush to the disk itself."""
-        self._metrics.flush()
-        os.fsync(self._metrics.fileno())
-        self._metrics.close()
+        """Flush to the disk itself; a second time does nothing."""
+        if self._metrics.closed:
+            return
+        with writing(Path(self._metrics.name)), self._metrics:
+            self._metrics.flush()
+            os.fsync(self._metrics.fileno())
 
 
 class Journal:
-    """Reads one run: all its attempts, merged. An empty or absent folder is an empty journal."""
+    """Reads one run: all its attempts, merged. An empty or absent folder is an empty journal.
+
+    Raises:
+        RunFailed: a file is damaged; the message names it. Every method that reads raises it.
+    """
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
+        self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
         """The attempts' folders, oldest first."""
@@ -58,7 +79,7 @@ class Journal:
     def steps(self) -> list[StepRow]:
         """One row a global step, in order."""
         files = ((attempt / "metrics.jsonl", last) for attempt, last in self.spans())
-        rows = (row for path, last in files for row in read_lines(path) if row["step"] <= last)
+        rows = (row for path, last in files for row in self.read(path) if row["step"] <= last)
         return sorted(cast("Iterable[StepRow]", rows), key=lambda row: row["step"])
 
     def groups(self) -> list[GroupRow]:
@@ -93,7 +114,9 @@ class Journal:
         """The file of each step, in order."""
         files: dict[int, Path] = {}
         for attempt, last in self.spans():
-            for path in (attempt / kind).glob("step_*.jsonl"):
+            # Of a sealed attempt those that were there: one that is gone since is missed when it is read.
+            sealed = [attempt / name for name in self._sums(attempt) if name.startswith(f"{kind}/")]
+            for path in sealed or (attempt / kind).glob("step_*.jsonl"):
                 step = int(path.stem.removeprefix("step_"))
                 if step <= last:
                     files[step] = path
@@ -121,7 +144,39 @@ class Journal:
 
     def rows(self, kind: Kind) -> list[dict[str, Any]]:
         """The rows of `kind` of all steps, as plain data."""
-        return [row for path in self.files(kind).values() for row in read_lines(path)]
+        return [row for path in self.files(kind).values() for row in self.read(path)]
+
+    def read(self, path: Path) -> Iterator[dict[str, Any]]:
+        """The rows of one file of an attempt."""
+        self.check(path)
+        return read_lines(path)
+
+    def check(self, path: Path) -> None:
+        """Hold a file of rows of an attempt that has ended against the checksum that it had then.
+
+        Raises:
+            RunFailed: it is another, or gone.
+        """
+        attempt = self.run_dir / path.relative_to(self.run_dir).parts[0]
+        written = self._sums(attempt).get(path.relative_to(attempt).as_posix())
+        if written is None:
+            return
+        if not path.exists():
+            raise damaged(path, "gone")
+        if checksum(path) != written:
+            raise damaged(path, "damaged: its checksum is not the one that it was written with")
+
+    def check_all(self) -> None:
+        """`check` every file of rows; raises as it does."""
+        for attempt in self.attempts():
+            for name in self._sums(attempt):
+                self.check(attempt / name)
+
+    def _sums(self, attempt: Path) -> dict[str, str]:
+        """The checksums of an attempt's files by name; empty while it goes on, and where no attempt sealed it since."""
+        if attempt not in self._seals and (attempt / SUMS).exists():
+            self._seals[attempt] = read_json(attempt / SUMS)
+        return self._seals.get(attempt, {})
 
 
 class FinalSteps:
@@ -137,6 +192,8 @@ class FinalSteps:
         final = self._journal.final_step()
         for attempt, last in self._journal.spans():
             path = attempt / "metrics.jsonl"
+            if path not in self._offsets:
+                self._journal.check(path)
             for row, end in lines_from(path, self._offsets.get(path, 0)):
                 if row["step"] > min(last, final):
                     break
@@ -176,7 +233,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
         for line in file:
             if line.endswith(b"\n"):
                 offset += len(line)
-                yield _row(line), offset
+                yield _row(path, line), offset
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
@@ -186,29 +243,100 @@ def last_row(path: Path) -> dict[str, Any] | None:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL_BYTES))
         *whole, _ = file.read().split(b"\n")
-    return _row(whole[-1]) if whole else None
+    return _row(path, whole[-1]) if whole else None
 
 
-def _row(line: bytes) -> dict[str, Any]:
-    row: dict[str, Any] = orjson.loads(line)
-    if "metrics" in row:
-        row["metrics"] = {
-            key: value if type(value) is float else float(value) for key, value in row["metrics"].items()
-        }
+def _row(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        row: dict[str, Any] = orjson.loads(line)
+    except ValueError as error:
+        raise damaged(path, f"damaged: a line of it is no JSON ({line[:60]!r})") from error
+    if "metrics" in row and NOT_FINITE.search(line):
+        row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
 
 
+def seal(attempt: Path) -> None:
+    """Note the checksums of all files of rows of an attempt that has ended: from now on readers see a changed one."""
+    files = sorted([*attempt.glob("*.jsonl"), *attempt.glob("*/step_*.jsonl")])
+    write_json(attempt / SUMS, {path.relative_to(attempt).as_posix(): checksum(path) for path in files})
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def damaged(path: Path, what: str) -> RunFailed:
+    """That a file is not what was written to it; what: is wrong with it."""
+    return RunFailed(
+        f"{path} is {what}",
+        fix="put a copy of that file back, or remove the run's folder: mcpo runs pull brings back one that was done "
+        "and is in the store, and the command that trained it trains it again",
+    )
+
+
 def read_json(path: Path) -> Any:
-    """One JSON document."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """One JSON document, without its checksum where it has one.
+
+    Raises:
+        RunFailed: it is damaged.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise damaged(path, f"damaged: it is no JSON ({error})") from error
+    if isinstance(data, dict) and data.pop(CHECKSUM, None) not in (None, _sum(data)):
+        raise damaged(path, "damaged: its checksum is not that of its content")
+    return data
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON document with its checksum; whole or not at all."""
+    write_atomic(path, json.dumps({**data, CHECKSUM: _sum(data)}, indent=2))
+
+
+def _sum(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power cut. Text is UTF-8."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file that is there whole or not at all, also after a power cut. Text is UTF-8.
+
+    Raises:
+        RunFailed: the disk takes no more, or nothing.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("wb") as file:
-        file.write(content if isinstance(content, bytes) else content.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with part.open("wb") as file:
+                file.write(content if isinstance(content, bytes) else content.encode())
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except OSError:
+            # Half a file takes the room that others need.
+            part.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what the system says about writing `path` into an error that says what to do.
+
+    Raises:
+        RunFailed: it could not be written.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = SYSTEM_ERROR.search(str(error))
+        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        if number is None:
+            raise
+        raise RunFailed(
+            f"{path} cannot be written: {os.strerror(number)}",
+            fix="make room on that disk, or make it writable; the same command goes on from the last checkpoint",
+        ) from error

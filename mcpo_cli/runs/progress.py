@@ -2,16 +2,18 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.plan import Cell
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
 from mcpo_cli.store.points import evaluated
-from mcpo_cli.store.records import State
+from mcpo_cli.store.records import EvalRow, State
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,13 @@ class Tracker:
         self._warned: set[str] = set()
 
     def read(self) -> Progress:
-        """The run's progress now."""
+        """The run's progress now; a damaged file stops nobody who only watches."""
+        try:
+            return self._read()
+        except RunFailed:
+            return Progress(phase="damaged records")
+
+    def _read(self) -> Progress:
         attempts = self._journal.attempts()
         if not attempts:
             return Progress()
@@ -86,9 +94,11 @@ class Tracker:
         rows: list[Any] = []
         for attempt in self._journal.attempts()[-1:]:
             path = attempt / "metrics.jsonl"
-            for row, end in lines_from(path, self._offsets.get(path, 0)):
-                self._offsets[path] = end
-                rows.append(row)
+            # A damaged line: whoever needs its numbers says so.
+            with suppress(RunFailed):
+                for row, end in lines_from(path, self._offsets.get(path, 0)):
+                    self._offsets[path] = end
+                    rows.append(row)
         new = [warned for warned in sanity.warnings(rows) if warned["metric"] not in self._warned]
         self._warned |= {warned["metric"] for warned in new}
         return new
@@ -116,7 +126,7 @@ class Tracker:
 def final_metrics(run_dir: Path) -> dict[str, float]:
     """The last step's metrics, and those of the last evaluation."""
     journal = Journal(run_dir)
-    steps, rows = journal.steps(), journal.eval()
+    steps, evaluations = journal.steps(), journal.files("eval")
     metrics = dict(steps[-1]["metrics"]) if steps else {}
-    last = max((row["step"] for row in rows), default=0)
-    return metrics | evaluated(row for row in rows if row["step"] == last)
+    last = journal.read(max(evaluations.items())[1]) if evaluations else iter(())
+    return metrics | evaluated(cast(EvalRow, row) for row in last)

@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -15,7 +14,7 @@ import psutil
 
 from mcpo_cli import __version__
 from mcpo_cli.redaction import masked, redact
-from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.journal import write_atomic, write_json
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
 ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
@@ -39,13 +38,13 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
         "python": platform.python_version(),
         "machine": {
             "platform": platform.platform(),
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
             "gpus": _gpus(),
         },
     }
-    write_atomic(attempt_dir / "provenance.json", json.dumps(record, indent=2))
+    write_json(attempt_dir / "provenance.json", record)
 
 
 def parent_command() -> list[str]:
@@ -80,7 +79,8 @@ def _git(*arguments: str) -> str:
     return done.stdout
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

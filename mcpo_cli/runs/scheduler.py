@@ -1,6 +1,7 @@
 """Runs a plan: one worker process a run, a few at a time. Everything is checked before anything starts."""
 
-import json
+import os
+import shutil
 import signal
 import sys
 import time
@@ -14,18 +15,20 @@ from mcpo_cli import backends, machine
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs import attempts, sanity
+from mcpo_cli.runs import attempts, limits, sanity
 from mcpo_cli.runs.estimate import Estimator, makespan
 from mcpo_cli.runs.feed import feeding
 from mcpo_cli.runs.home import home
-from mcpo_cli.runs.journal import Journal, read_json, write_atomic
+from mcpo_cli.runs.journal import Journal, read_json, write_json, writing
 from mcpo_cli.runs.progress import CellView, Progress, Tracker, View, final_metrics
+from mcpo_cli.runs.worker import BUSY
 from mcpo_cli.runs.workers import LocalWorker, Worker
 from mcpo_cli.store.records import State
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.runs.worker")
 """-P: a file in the user's folder must not shadow a module."""
 TICK_SECONDS = 0.25
+LITTLE_BYTES = 1 << 20
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -69,7 +72,8 @@ class Outcome:
 class _Job:
     """One cell while the scheduler is at work.
 
-    tried: this scheduler started a worker for it. told: stop signals passed on to that worker.
+    tried: this scheduler started a worker for it. told: stop signals passed on to that worker. broke: the limit that
+    it was killed for.
     """
 
     cell: Cell
@@ -77,6 +81,8 @@ class _Job:
     state: State
     tracker: Tracker
     process: Worker | None = None
+    watch: limits.Watch | None = None
+    broke: str | None = None
     tried: bool = False
     told: int = 0
     error: str | None = None
@@ -101,6 +107,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     for spec in unfinished:
         backends.check(spec)
+        limits.check(spec)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         from mcpo_cli.runs import slurm
 
@@ -175,13 +182,24 @@ class _Scheduler:
         return next(iter(ready or waiting), None)
 
     def _start(self, job: _Job) -> None:
+        # Another scheduler may have begun it since, or brought it to its end.
+        job.state = attempts.state(job.folder, job.cell.spec)
+        if job.state in ("running", "done"):
+            return
         spec = _placed(job.cell.spec)
-        write_atomic(job.folder / "spec.json", json.dumps(spec.to_dict(), indent=2))
-        if not (job.folder / "origin.json").exists():
-            origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
-            write_atomic(job.folder / "origin.json", json.dumps(origin, indent=2))
-        job.process = self._worker(job)
-        job.tried, job.state = True, "running"
+        job.tried = True
+        try:
+            write_json(job.folder / "spec.json", spec.to_dict())
+            if not (job.folder / "origin.json").exists():
+                origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
+                write_json(job.folder / "origin.json", origin)
+            with writing(job.folder / "worker.log"):
+                job.process = self._worker(job)
+        except RunFailed as error:
+            job.state, job.error = "failed", _line(str(error))
+            return
+        job.watch = limits.Watch(spec.compute, job.process.pid)
+        job.state = "running"
 
     def _worker(self, job: _Job) -> Worker:
         """A process here, or a job of SLURM."""
@@ -200,9 +218,10 @@ class _Scheduler:
         if job.process:
             job.progress = job.tracker.read()
             if (code := job.process.poll()) is not None:
-                job.state, job.error = _ending(job, job.process.pid, code)
-                job.process = None
-                self._estimate()
+                self._end(job, job.process.pid, code)
+            elif job.watch and not job.broke and (broke := job.watch.exceeded(job.progress)):
+                job.broke = broke
+                job.process.kill()
             self._warn(job)
         elif job.state == "running":
             # Another process trains it; once that ends, the cell is done or ours to continue.
@@ -210,6 +229,19 @@ class _Scheduler:
             self._warn(job)
             if not attempts.is_owned(job.folder):
                 job.state = attempts.state(job.folder, job.cell.spec)
+
+    def _end(self, job: _Job, pid: int, code: int) -> None:
+        """Take note that the worker, process `pid`, has ended with exit code `code`."""
+        job.process = None
+        if code == BUSY:
+            # Another scheduler's worker was faster: ours is to wait for it.
+            job.tried, job.state = False, "running"
+        elif code < 0 and job.broke:
+            attempts.give_up(job.folder, pid, job.broke)
+            job.state, job.error = "failed", _line(job.broke)
+        else:
+            job.state, job.error = _ending(job, pid, code)
+        self._estimate()
 
     def _warn(self, job: _Job) -> None:
         for warned in job.tracker.warnings():
@@ -278,7 +310,7 @@ def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
         return "interrupted", None
     if code < 0:
         return "interrupted", f"killed by {signal.Signals(-code).name}"
-    return "failed", _error_line(job.folder, pid) or f"the worker ended with exit code {code}"
+    return "failed", _error_line(job.folder, pid) or f"the worker ended with exit code {code}{_disk(job.folder)}"
 
 
 def _error_line(folder: Path, pid: int) -> str | None:
@@ -286,9 +318,22 @@ def _error_line(folder: Path, pid: int) -> str | None:
     for attempt in Journal(folder).attempts()[-1:]:
         status = read_json(attempt / "status.json")
         if status["pid"] == pid and "error" in status:
-            return "; ".join(line.strip() for line in str(status["error"]).splitlines())
+            return _line(str(status["error"]))
     lines = (folder / "worker.log").read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
+
+
+def _line(text: str) -> str:
+    """A text of several lines as one."""
+    return "; ".join(line.strip() for line in text.splitlines())
+
+
+def _disk(folder: Path) -> str:
+    """What may have kept a worker from leaving a word: no room on the disk, or no leave to write there."""
+    free = shutil.disk_usage(folder).free
+    if free < LITTLE_BYTES:
+        return f"; {free // 1024} KiB are left on the disk of {folder}"
+    return "" if os.access(folder, os.W_OK) else f"; {folder} cannot be written"
 
 
 def _outcome(job: _Job) -> Outcome:

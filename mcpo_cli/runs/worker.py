@@ -1,22 +1,27 @@
 """The process that trains one run: `python -m mcpo_cli.runs.worker RUN_ID`.
 
 Reads runs/<run_id>/spec.json, holds the run's lock, opens an attempt and calls the backend. Ends with 0
-(done), 130 (asked to stop; a checkpoint was written) or 1 (failed; the reason is in status.json).
+(done), 130 (asked to stop; a checkpoint was written), 75 (another process is at work on the run) or 1 (failed; the
+reason is in status.json, or at the end of the log where no attempt was opened).
 """
 
 import os
 import signal
 import sys
 import traceback
+from contextlib import ExitStack
+from pathlib import Path
 
 from mcpo_cli import backends
-from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import provenance
-from mcpo_cli.runs.attempts import Attempt, missing, owned
+from mcpo_cli.runs import catalog, provenance
+from mcpo_cli.runs.attempts import Attempt, Busy, missing, owned
 from mcpo_cli.runs.home import run_dir
-from mcpo_cli.runs.journal import read_json
+from mcpo_cli.runs.journal import Journal
+
+BUSY = 75
+"""EX_TEMPFAIL of sysexits.h: another process is at work on the run."""
 
 
 class StopRequest:
@@ -38,31 +43,48 @@ class StopRequest:
 def work(run_id: str) -> int:
     """Train one run; returns the exit code."""
     stop = StopRequest()
-    folder = run_dir(run_id)
-    spec = from_dict(read_json(folder / "spec.json"))
-    backend = backends.get(spec.backend)
     try:
-        with owned(folder):
-            attempt = Attempt(folder, spec, backend.resume_step(folder))
-            provenance.write(attempt.folder, provenance.parent_command())
+        folder = run_dir(run_id)
+        with ExitStack() as stack:
             try:
-                backend.run(spec, attempt, stop)
-                if gaps := missing(folder, spec):
-                    raise RunFailed("the run ended but its records are not whole: " + "; ".join(gaps))
-                attempt.end("done")
-            except Interrupted as error:
-                attempt.end("interrupted", str(error))
-                return error.exit_code
-            except Exception as error:
-                attempt.end(
-                    "failed", str(error) if isinstance(error, McpoError) else f"{type(error).__name__}: {error}"
-                )
-                sys.stderr.write(redact(traceback.format_exc()))
-                return 1
-    except RunFailed as error:
-        print(error, file=sys.stderr)
+                stack.enter_context(owned(folder))
+            except Busy as error:
+                return _said(error, BUSY)
+            return _attempt(folder, stop)
+    except McpoError as error:
+        return _said(error, error.exit_code)
+
+
+def _attempt(folder: Path, stop: StopRequest) -> int:
+    """Go on with a run that is ours."""
+    spec = catalog.spec(folder)
+    # Now, rather than after hours of training on top of records that are worth nothing.
+    Journal(folder).check_all()
+    backend = backends.get(spec.backend)
+    attempt = Attempt(folder, spec, backend.resume_step(folder))
+    try:
+        provenance.write(attempt.folder, provenance.parent_command())
+        backend.run(spec, attempt, stop)
+        if gaps := missing(folder, spec):
+            raise RunFailed("the run ended but its records are not whole: " + "; ".join(gaps))
+        attempt.end("done")
+    except Interrupted as error:
+        attempt.end("interrupted", str(error))
         return error.exit_code
+    except McpoError as error:
+        attempt.end("failed", str(error))
+        return _said(error, 1)
+    except Exception as error:
+        attempt.end("failed", f"{type(error).__name__}: {error}")
+        sys.stderr.write(redact(traceback.format_exc()))
+        return 1
     return 0
+
+
+def _said(error: McpoError, code: int) -> int:
+    """Leave the reason as the last line of the log; returns `code`."""
+    print(redact("; ".join(line.strip() for line in str(error).splitlines())), file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

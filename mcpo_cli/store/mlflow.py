@@ -22,7 +22,7 @@ from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, read_lines
+from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.store import archive, pages
 from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
@@ -241,7 +241,7 @@ class Store(Connection):
             started = _status(journal.attempts()[0])["started"]
             times = {row["step"]: row["time"] for row in journal.steps()}
             for step, path in files.items():
-                points += eval_points(step, times.get(step, started), read_lines(path))
+                points += eval_points(step, times.get(step, started), journal.read(path))
             child.evaluated = max(files)
         cursor = {"mcpo.step": str(child.steps.last), "mcpo.eval_step": str(child.evaluated)}
         if points:

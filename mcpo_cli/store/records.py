@@ -1,6 +1,9 @@
 """Schemas of the journal: what each file of an attempt holds. Writers and readers both import these.
 
+JSON documents have a checksum of their own (`journal.write_json`).
+
 runs/<run_id>/
+  worker.log                      what the process printed
   lock                            held (flock) by the process that trains; the kernel frees it when that dies
   data.json                       a DataSource a published data set, by name, where the task uses any
   attempt_<n>/
@@ -15,8 +18,8 @@ runs/<run_id>/
     gradients/step_<s>.jsonl      a GradientRow a prompt whose gradient was measured
     samples/step_<s>.jsonl        a SampleRow a response, for a few groups
     checkpoints/step_<s>/         weights, optimizer, manifest with checksums
-    policy/                       the final policy in Hugging Face format, with its tokenizer
-    log.txt                       what the process printed
+    policy/                       the final policy in Hugging Face format, with its tokenizer and a manifest
+    sums.json                     checksums of all .jsonl files, written when the attempt ended or the next one begins
 
 evals/<eval_id>/
   lock                            held by the process that evaluates

@@ -140,8 +140,7 @@ def test_json_holds_the_error_too(cli: Cli) -> None:
 
 def test_an_unexpected_error_is_one_line(cli: Cli) -> None:
     folder = cli.home / "runs" / "mcpo-toy-s-s0-000000000000"
-    folder.mkdir(parents=True)
-    (folder / "spec.json").write_text("not json")
+    (folder / "spec.json").mkdir(parents=True)
     result = cli("runs", "list")
     assert result.returncode == 70
     assert "run again with --debug" in result.stderr

@@ -18,7 +18,7 @@ POINTS = {
     "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
     "evaluation": ("mcpo_cli.backends.local.evaluate", "sample"),
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
-    "checkpoint rename": ("mcpo_cli.backends.local.checkpoint", "write_atomic"),
+    "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
 }
 
 

@@ -1,11 +1,7 @@
 """The same spec gives the same numbers bit for bit: twice in a row, after SIGKILL at any moment, and without probes."""
 
-import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +9,12 @@ from typing import Any
 import pytest
 
 from mcpo_cli.backends.local import checkpoint
-from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs.attempts import missing, state
-from mcpo_cli.runs.journal import Journal, Kind, read_lines, write_atomic
+from mcpo_cli.runs.attempts import state
+from mcpo_cli.runs.journal import Journal
+from tests.engine import METHODS, NO_PROBES, records, spec_of, work
 
 pytestmark = pytest.mark.slow
 
-METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previous_step", "method.delta=0"]}
 KILLS = [
     ("mcpo", "warm-up", 20),
     ("dapo", "sampling", 4),
@@ -33,49 +27,6 @@ KILLS = [
     ("mcpo", "checkpoint write", 5),
     ("dapo", "checkpoint rename", 2),
 ]
-
-
-PROBES = ["probe.gradients_every=1", "probe.gradient_prompts=2", "probe.panel=4", "probe.panel_every=2"]
-NO_PROBES = ["probe.every=0", "probe.gradients_every=0", "probe.panel_every=0"]
-KINDS: tuple[Kind, ...] = ("groups", "eval", "rerolls", "mini_batches", "gradients")
-
-
-def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
-    # Two rollouts at a low temperature: some prompts are mastered even by a policy this weak.
-    shape = [
-        "train.prompts=32",
-        "train.mini_batch=8",
-        "train.rollouts=2",
-        "train.temperature=0.3",
-        "train.max_refills=200",
-    ]
-    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
-    return load([*quick, *shape, *METHODS[method], *probes])[0]
-
-
-def work(home: Path, spec: RunSpec, *killer: str) -> int:
-    """Run the worker, or the one that kills itself; returns its exit code."""
-    folder = home / "runs" / spec.run_id
-    if not (folder / "spec.json").exists():
-        write_atomic(folder / "spec.json", json.dumps(spec.to_dict()))
-    module = "tests.e2e.killer" if killer else "mcpo_cli.runs.worker"
-    environment = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", module, spec.run_id, *killer]
-    return subprocess.run(command, env=environment, check=False, capture_output=True).returncode
-
-
-def records(home: Path, spec: RunSpec) -> dict[str, Any]:
-    """Everything that must not differ: metrics without the clock's, rows of every kind, final weights."""
-    folder = home / "runs" / spec.run_id
-    journal = Journal(folder)
-    assert not missing(folder, spec)
-    steps = [
-        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith("perf/")})
-        for row in journal.steps()
-    ]
-    policy = journal.attempts()[-1] / "policy" / "model.safetensors"
-    rows = {kind: {step: list(read_lines(path)) for step, path in journal.files(kind).items()} for kind in KINDS}
-    return {"steps": steps, **rows, "policy": checkpoint.checksum(policy)}
 
 
 @pytest.fixture(scope="module")

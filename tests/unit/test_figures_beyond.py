@@ -18,6 +18,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Plan, from_suite
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import seal
 
 N = 8
 BASE = {"easy": [0, 2, 4, 6, 7, 8], "middle": [8, 8, 8, 0, 0, 0], "hard": [0, 0, 0, 0, 0, 0]}
@@ -199,6 +200,7 @@ def test_a_prompt_that_the_panel_holds_twice_has_two_lines(mcpo_home: Path) -> N
         path = mcpo_home / "runs" / cell.spec.run_id / "attempt_1" / "rerolls"
         for file in path.glob("*.jsonl"):
             file.write_text(file.read_text().replace('"prompt": "b"', '"prompt": "a"'))
+        seal(path.parent)
     data = _of(_product("trajectories", Runs(plan)).data, arm="MCPO")
     assert data.pivot(index="row", columns="step", values="p").to_numpy().tolist() == [[1, 0.5, 1], [1, 1, 1]]
 

@@ -10,6 +10,7 @@ from mcpo_cli.analysis import frames
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.plan import Plan, from_suite
+from mcpo_cli.runs.journal import seal
 from tests.fakes import TIERS, write_run, write_runs
 
 
@@ -84,7 +85,8 @@ def test_a_lost_evaluation_is_named(plan: Plan, mcpo_home: Path) -> None:
     with pytest.raises(MissingCells) as caught:
         Runs(plan).eval()
     assert "1 of 4 runs are not done" in caught.value.message
-    assert f"MCPO, toy-s, seed 0 ({broken}): failed; evaluation at step 3: 0 of 18 problems" in caught.value.message
+    lost = mcpo_home / "runs" / broken / "attempt_1" / "eval" / "step_000003.jsonl"
+    assert f"MCPO, toy-s, seed 0 ({broken}): failed; {lost} is gone" in caught.value.message
 
 
 @pytest.mark.parametrize(("dirty", "expected"), [(True, "dirty"), (False, "clean"), (None, "unknown")])
@@ -136,6 +138,7 @@ def test_marks_say_what_a_reader_must_know(plan: Plan, mcpo_home: Path) -> None:
     rows = [json.loads(line) for line in lines]
     rows[1]["metrics"]["train/entropy"] = "nan"
     metrics.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    seal(folders[2])
     dirty, unknown, commits, nan = Runs(plan).marks()
     assert dirty == f"1 of 4 runs: trained from a working tree with uncommitted changes ({ids[0]})"
     assert unknown == f"1 of 4 runs: no record of the working tree ({ids[1]})"

@@ -29,7 +29,7 @@ from mcpo_cli.plan import from_suite
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.home import run_dir
-from mcpo_cli.runs.journal import Journal, dumps, read_lines
+from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json
 from mcpo_cli.store import points
 from tests.fakes import write_run, write_runs
 from tests.models import untrained
@@ -114,6 +114,7 @@ def lose(home: Path, spec: RunSpec, problem: int, lost: int, kept: str = "ungrad
     found = list(read_lines(path))
     found[problem] |= {"n": spec.eval.samples - lost, "c": 0, kept: lost}
     path.write_text("".join(dumps(row) + "\n" for row in found))
+    seal(path.parents[1])
 
 
 def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_samples(mcpo_home: Path) -> None:
@@ -247,7 +248,7 @@ def test_a_run_that_was_killed_before_its_final_policy_only_writes_that(
     folder, steps = run_dir(spec.run_id), spec.train.steps
     write_run(spec)
     killed = folder / "attempt_1" / "status.json"
-    killed.write_text(killed.read_text().replace('"done"', '"running"'))
+    write_json(killed, {**read_json(killed), "state": "running"})
     actor = checkpoint.folder(folder / "checkpoints", steps) / "actor"
     model = AutoModelForCausalLM.from_pretrained(untrained(actor / "huggingface"))
     torch.save(model.state_dict(), actor / "model_world_size_1_rank_0.pt")

@@ -1,14 +1,11 @@
 """Checkpoints: whole or absent, with checksums, and no pickle.
 
-A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as safetensors and a
-manifest. It is written under another name and renamed, so a folder of this name is complete; a file that
-was damaged later fails its checksum and the one before it is taken.
+A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as safetensors and a manifest. One that
+was damaged after it was written is passed over, and the one before it is taken.
 """
 
-import hashlib
-import json
-import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +13,8 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mcpo_cli.runs.journal import Journal, read_json, write_atomic
+from mcpo_cli.runs import folders
+from mcpo_cli.runs.journal import Journal, read_json
 
 KEPT = 2
 """Checkpoints kept in an attempt: the newest, and one to fall back on."""
@@ -32,18 +30,16 @@ class Checkpoint:
 
 
 def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` and drop all but the newest `KEPT` of this attempt."""
+    """Write `checkpoint` and drop all but the newest `KEPT` of this attempt.
+
+    Raises:
+        RunFailed: the disk takes no more; the checkpoints that were there still are.
+    """
     folder = attempt_dir / "checkpoints"
-    final, part = folder / f"step_{checkpoint.step:06d}", folder / f".part_{checkpoint.step:06d}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    for name, tensors in checkpoint.tensors.items():
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
-    sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
-    manifest = {"step": checkpoint.step, "cursor": checkpoint.cursor, "sha256": sums}
-    write_atomic(part / "manifest.json", json.dumps(manifest))
-    shutil.rmtree(final, ignore_errors=True)
-    part.rename(final)
+    about = {"step": checkpoint.step, "cursor": checkpoint.cursor}
+    with folders.whole(folder / f"step_{checkpoint.step:06d}", about) as part:
+        for name, tensors in checkpoint.tensors.items():
+            save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
     for old in sorted(folder.glob("step_*"))[:-KEPT]:
         shutil.rmtree(old)
 
@@ -67,32 +63,22 @@ def _whole(run_dir: Path) -> Iterator[Path]:
     found = [path for attempt in attempts for path in (attempt / "checkpoints").glob("step_*")]
     # A later attempt computed the same step again: its checkpoint continues the journal that counts.
     by_step = sorted(found, key=lambda path: (path.name, attempts.index(path.parent.parent)), reverse=True)
-    return filter(is_whole, by_step)
+    return filter(_is_whole, by_step)
 
 
 def load(folder: Path) -> Checkpoint:
     """Read a checkpoint that `newest` found."""
-    manifest = read_json(folder / "manifest.json")
+    manifest = read_json(folder / folders.MANIFEST)
     tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
 def step_of(folder: Path) -> int:
     """The global step that a checkpoint was written after."""
-    return int(read_json(folder / "manifest.json")["step"])
+    return int(read_json(folder / folders.MANIFEST)["step"])
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether every file that the manifest names is there with the checksum it was written with."""
-    try:
-        sums = read_json(folder / "manifest.json")["sha256"]
-        return all(checksum(folder / name) == value for name, value in sums.items())
-    except (OSError, ValueError, KeyError):
-        return False
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file, which is on the disk itself when this returns."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _is_whole(folder: Path) -> bool:
+    if damage := folders.damage(folder):
+        print(f"{damage}; this checkpoint is passed over", file=sys.stderr)
+    return not damage

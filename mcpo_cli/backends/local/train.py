@@ -28,6 +28,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
 from mcpo_cli.methods import Method
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.runs.seeds import stream
@@ -282,4 +283,5 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     if saved := checkpoint.newest(attempt.folder.parent):
         trainer.restore(saved)
     trainer.train(stop)
-    policy.save(attempt.folder / "policy", tokenizer)
+    with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
+        policy.save(part, tokenizer)

@@ -3,8 +3,7 @@
 All arms of one model and seed start from the same file, so they differ in the method alone.
 """
 
-import json
-import shutil
+import sys
 from pathlib import Path
 
 import torch
@@ -16,15 +15,15 @@ from mcpo_cli import benchmarks
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.checkpoint import checksum, is_whole
 from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tasks import Encoded, encode
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.home import home
-from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.journal import writing
 from mcpo_cli.runs.seeds import stream
 
 
@@ -39,14 +38,18 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     """The Hugging Face folder of the base policy of `spec`, made now or taken from the cache.
 
     Raises:
-        RunFailed: the target accuracy was not reached. Interrupted: `stop` said so.
+        RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
     """
     folder = home() / "cache" / "base" / spec.base_id
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
     with FileLock(folder.with_suffix(".lock")):
-        if not is_whole(folder):
+        damage = folders.damage(folder)
+        if damage and folder.exists():
+            print(f"{damage}; the base policy is made again", file=sys.stderr)
+        if damage:
             _make(spec, folder, attempt, stop)
     return folder
 
@@ -56,13 +59,8 @@ def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
     model = policies.build(spec.model, tokenizer, spec.seed)
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
-    part = folder.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
-    policy.save(part, tokenizer)
-    sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
-    write_atomic(part / "manifest.json", json.dumps({"steps": steps, "accuracy": accuracy, "sha256": sums}))
-    part.rename(folder)
+    with folders.whole(folder, {"steps": steps, "accuracy": accuracy}) as part:
+        policy.save(part, tokenizer)
 
 
 def _train(

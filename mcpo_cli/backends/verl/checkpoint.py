@@ -68,7 +68,7 @@ def _is_whole(found: Path) -> bool:
     try:
         sizes = read_json(found / SEAL)["bytes"]
         return all((found / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, ValueError, KeyError):
+    except (OSError, RunFailed, KeyError):
         return False
 
 

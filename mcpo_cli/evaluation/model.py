@@ -136,11 +136,11 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
     )
 
 
-def _config(name: str, folder: Path) -> dict[str, Any]:
-    config = _json(name, folder / "config.json")
+def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any]:
+    config = _json(name, folder / file)
     if "auto_map" in config:
         raise ConfigError(
-            f"{name}: its config.json asks for code of the model's own (auto_map), which is never run",
+            f"{name}: its {file} asks for code of the model's own (auto_map), which is never run",
             fix="a model whose architecture transformers knows, without auto_map",
         )
     return config
@@ -174,6 +174,8 @@ def _tokenizer(name: str, folder: Path) -> Any:
 
     if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
         raise ConfigError(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
+    if (folder / "tokenizer_config.json").exists():
+        _config(name, folder, "tokenizer_config.json")
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 from mcpo_cli.backends.verl import checkpoint
@@ -31,16 +32,16 @@ def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
         raise ConfigError(f"no whole checkpoint of step {step} in {root} ({known})")
     actor = checkpoint.folder(root, step) / "actor"
     dtype = torch.float32 if spec.compute.device == "cpu" else torch.bfloat16
-    config = AutoConfig.from_pretrained(actor / "huggingface")
+    config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
     model.load_state_dict({name: value.to(dtype) for name, value in _weights(actor).items()}, assign=True)
     model.tie_weights()
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     model.save_pretrained(part)
-    AutoTokenizer.from_pretrained(actor / "huggingface").save_pretrained(part)
+    AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(part)
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
 
@@ -54,8 +55,7 @@ def _weights(actor: Path) -> dict[str, torch.Tensor]:
         return int(path.stem.rpartition("_")[2])
 
     paths = sorted(actor.glob("model_world_size_*_rank_*.pt"), key=rank)
-    # Pickles, but of our own making: verl has no other format.
-    shards = [torch.load(path, map_location="cpu", weights_only=False) for path in paths]
+    shards = [_shard(path) for path in paths]
     weights = {}
     for name, first in shards[0].items():
         if not isinstance(first, DTensor):
@@ -65,3 +65,14 @@ def _weights(actor: Path) -> dict[str, torch.Tensor]:
         (placement,) = first.placements
         weights[name] = torch.cat(local, placement.dim) if isinstance(placement, Shard) else local[0]
     return weights
+
+
+def _shard(path: Path) -> dict[str, torch.Tensor]:
+    """One rank's part: a pickle, as verl has no other format, of which nothing is taken but tensors."""
+    import torch
+
+    try:
+        shard: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ConfigError(f"{path} holds something that is no weights, and is not loaded") from error
+    return shard

@@ -21,6 +21,7 @@ TRAINER = "mcpo"
 """The name under which our trainer registers with verl."""
 AGENT, AGENT_MODULE = "mcpo", "mcpo_cli.backends.verl.agent"
 """What makes prompts of problems and asks the rollout engine; verl's own wants a tokenizer with a chat template."""
+PICKLES = "mcpo_cli.backends.verl.pickles"
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Text that Hydra's grammar reads as text without quotes."""
 
@@ -84,8 +85,10 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
 
 def environment(spec: RunSpec) -> dict[str, str]:
     """The variables that are set for the process; those of `_workers` reach every process of Ray."""
-    address = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else {}
-    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **address, **_workers(spec)}
+    # Ray's way to say that there is no other machine: all its processes, and verl's servers, listen on loopback alone.
+    alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    place = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else alone
+    return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **place, **_workers(spec)}
 
 
 def overrides(spec: RunSpec, paths: Paths) -> list[str]:
@@ -362,9 +365,14 @@ def _method(spec: RunSpec) -> Table:
 
 def _workers(spec: RunSpec) -> dict[str, str]:
     """What every process of verl must see, also those that Ray starts on other machines."""
-    variables = {"VLLM_NO_USAGE_STATS": "1"}
-    if spec.cluster.plugin:
-        variables["VERL_USE_EXTERNAL_MODULES"] = spec.cluster.plugin
+    modules = [PICKLES, spec.cluster.plugin] if spec.cluster.plugin else [PICKLES]
+    variables = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1",
+        # Otherwise messages between verl's processes are what this refuses to load.
+        "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
+        "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
+    }
     if not _on_gpu(spec):
         # FSDP is registered for cuda and npu only: VERL_ENGINE_DEVICE is verl's own way to ask for it.
         variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}

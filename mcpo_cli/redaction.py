@@ -1,7 +1,7 @@
 """Secrets in text: what must never be written down, printed or sent, and how it is taken out.
 
-Three marks give a secret away: the environment keeps the value under a secret's name (`HF_TOKEN`), it has the
-shape of a well-known token (`hf_...`), or its place says so (a URL's password, `token=...`).
+Three marks give a secret away: the environment keeps the value under a secret's name (`HF_TOKEN`) or as a password in
+a URL, it has the shape of a well-known token (`hf_...`), or its place says so (a URL's password, `token=...`).
 """
 
 import os
@@ -20,6 +20,7 @@ SHAPES = re.compile(
 )
 USER = re.compile(r"(?<=://)(?:[^\s\"'<>/:@]*:[^\s\"'<>]*|[^\s\"'<>/]*)@")
 """User and password of a URL; a password may hold slashes, as SQLAlchemy takes them."""
+PASSWORD = re.compile(r"://[^\s/:@]*:([^\s@]+)@")
 NAMED = re.compile(
     r"((?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
     r"(?:=|[\"']\s*:\s*)[\"']?|authorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[^\s\"'&,;]+",
@@ -34,7 +35,13 @@ def redact(text: str) -> str:
 
 def masked(text: str) -> str:
     """`text` without values that are secrets wherever they stand; nothing else is changed, so that code stays code."""
-    values = {value for name, value in os.environ.items() if VARIABLE.search(name) and len(value) >= LEAST}
-    for value in sorted(values, key=len, reverse=True):
+    for value in sorted(_environment(), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return SHAPES.sub(HIDDEN, text)
+
+
+def _environment() -> set[str]:
+    """The values that the environment gives away: those under a secret's name, and the passwords of URLs."""
+    named = {value for name, value in os.environ.items() if VARIABLE.search(name)}
+    in_urls = {match[1] for value in os.environ.values() for match in PASSWORD.finditer(value)}
+    return {value for value in named | in_urls if len(value) >= LEAST}

@@ -1,0 +1,217 @@
+"""Passwords and tokens, planted in the environment, in settings and in errors: no byte of them is found again."""
+
+import base64
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli.config.evaluation import Evaluation
+from mcpo_cli.config.load import load, settings
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.redaction import masked, redact
+from mcpo_cli.runs import provenance
+from tests.cli.conftest import Cli, InProcess
+from tests.store_runs import free_port
+from tests.unit.test_store_servers import answer, process
+
+PLANTED = {
+    "HF_TOKEN": "hf_" + "PlantedFaceToken" * 2,
+    "WANDB_API_KEY": "planted-wandb-0123456789abcdef",
+    "MLFLOW_TRACKING_USERNAME": "somebody",
+    "MLFLOW_TRACKING_PASSWORD": "planted/mlflow pass",
+    "MLFLOW_TRACKING_TOKEN": "planted-mlflow-token",
+    "AWS_SECRET_ACCESS_KEY": "planted+aws/secret",
+    "AWS_SESSION_TOKEN": "planted-aws-session",
+    "GOOGLE_API_KEY": "planted-google-key",
+}
+IN_A_URL = "planted-url-password"
+SECRETS = {*(value for name, value in PLANTED.items() if not name.endswith("USERNAME")), IN_A_URL}
+"""A user's name is no secret; in a URL it goes with the password."""
+
+
+def leaks(files: Iterable[Path]) -> set[str]:
+    """`file: secret` for every secret in any of the files, compressed ones too, as text, in JSON and in base 64."""
+    forms = {form: secret for secret in SECRETS for form in _forms(secret)}
+    return {f"{path}: {secret}" for path in files for form, secret in forms.items() if form in _content(path)}
+
+
+def _forms(secret: str) -> set[bytes]:
+    whole = {base64.b64encode(f"{user}:{secret}".encode()) for user in ("somebody", "me")}
+    return {secret.encode(), json.dumps(secret)[1:-1].encode(), *whole}
+
+
+def _content(path: Path) -> bytes:
+    content = path.read_bytes()
+    return content + gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
+
+
+def files(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+
+
+def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
+    secret = PLANTED["HF_TOKEN"]
+    (tmp_path / "plain.log").write_text(f"token {secret}.")
+    (tmp_path / "in.json").write_text(json.dumps({"x": PLANTED["MLFLOW_TRACKING_PASSWORD"]}))
+    with tarfile.open(tmp_path / "journal.tar.gz", "w:gz") as tar:
+        tar.add(tmp_path / "plain.log", "plain.log")
+    (tmp_path / "header").write_bytes(base64.b64encode(f"me:{IN_A_URL}".encode()))
+    (tmp_path / "clean").write_text("nothing")
+    assert {line.partition(": ")[0] for line in leaks(files(tmp_path))} == {
+        str(tmp_path / name) for name in ("plain.log", "in.json", "journal.tar.gz", "header")
+    }
+
+
+@pytest.mark.slow
+def test_runs_and_reports_hold_no_secret(tmp_path: Path) -> None:
+    """Two runs, their table and report, and a run that fails, all logged to a server behind a password."""
+    port, server = free_port(), tmp_path / "server"
+    server.mkdir()
+    places = {
+        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{server}/mlflow.db",
+        "MLFLOW_ARTIFACTS_DESTINATION": str(server / "artifacts"),
+    }
+    cli = Cli(tmp_path / "home")
+    cli.env |= PLANTED | {"MLFLOW_TRACKING_URI": f"http://me:{IN_A_URL}@127.0.0.1:{port}"}
+    with process(["-m", "mlflow", "server", "--port", str(port), "--workers", "1"], places):
+        answer(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search", {"max_results": 1})
+        made = cli("reproduce", "table1", "scale=smoke", "model=toy-s", "seed=0", "--debug")
+        assert made.returncode == 0, made.stderr
+        unreachable = ("warmup.target_accuracy=1", "warmup.max_steps=1", "seed=1")
+        failed = cli("train", "scale=smoke", "method=grpo", *unreachable, "--debug")
+        assert failed.returncode == 1, failed.stderr
+        shown = cli("runs", "show", "grpo", "--json").stdout + cli("runs", "sync").stdout
+    assert len(list((cli.home / "runs").iterdir())) == 3
+    assert len(list(server.rglob("journal.tar.gz"))) == 3
+    assert leaks(files(tmp_path)) == set()
+    said = made.stdout + made.stderr + failed.stdout + failed.stderr + shown
+    assert [line for line in said.splitlines() if any(secret in line for secret in SECRETS)] == []
+
+
+FAILING = """
+import sys
+from types import SimpleNamespace
+from mcpo_cli.runs import worker
+
+def run(spec, attempt, stop):
+    raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])
+
+worker.backends.get = lambda name: SimpleNamespace(resume_step=lambda folder: 0, run=run)
+sys.exit(worker.work(sys.argv[1]))
+"""
+
+
+def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path) -> None:
+    (spec,) = load(["scale=smoke"])
+    folder = tmp_path / "runs" / spec.run_id
+    folder.mkdir(parents=True)
+    (folder / "spec.json").write_text(json.dumps(spec.to_dict()))
+    environment = {**os.environ, **PLANTED, "MCPO_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", FAILING, spec.run_id, PLANTED["HF_TOKEN"]]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    (folder / "worker.log").write_text(ended.stdout + ended.stderr)
+    assert "RuntimeError: 401 of http://***@127.0.0.1/x with ***" in ended.stderr
+    status = json.loads((folder / "attempt_1" / "status.json").read_text())
+    assert status["error"] == "RuntimeError: 401 of http://***@127.0.0.1/x with ***"
+    assert leaks(files(tmp_path)) == set()
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+
+
+SETTINGS = [
+    f"compute.tracking_uri=http://me:{IN_A_URL}@127.0.0.1:5000",
+    f"compute.tracking_uri=postgresql://me:{IN_A_URL}@127.0.0.1/mlflow",
+    f"compute.tracking_uri='http://127.0.0.1:5000?token={IN_A_URL}'",
+    f"model.path=https://{PLANTED['HF_TOKEN']}@huggingface.co/a/b",
+    f"model.revision={PLANTED['HF_TOKEN']}",
+    f"hf_token={PLANTED['HF_TOKEN']}",
+    f"task.data_path=/data/{PLANTED['WANDB_API_KEY']}",
+    "task.data_path=${oc.env:AWS_SECRET_ACCESS_KEY}",
+    f"seed={PLANTED['GOOGLE_API_KEY']}",
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.usefixtures("planted")
+def test_a_secret_is_no_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str
+) -> None:
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path / "home"))
+    here = InProcess(tmp_path / "home", monkeypatch, capsys)
+    for verb in (("train", "--json"), ("train", "--debug"), ("plan", "table1", "seed=0"), ("reproduce", "table1")):
+        result = here(*verb, setting)
+        assert result.returncode == 2
+        assert "a password or a token cannot be a setting" in result.stderr
+        assert "the environment" in result.stderr
+        assert [secret for secret in SECRETS if secret in result.stdout + result.stderr] == []
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_secret_is_no_setting_of_an_evaluation() -> None:
+    with pytest.raises(ConfigError, match="cannot be a setting") as caught:
+        settings(Evaluation, [f"compute.tracking_uri=http://me:{IN_A_URL}@127.0.0.1:5000"])
+    assert IN_A_URL not in str(caught.value)
+
+
+@pytest.mark.usefixtures("planted")
+def test_provenance_holds_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:{IN_A_URL}@127.0.0.1")
+    monkeypatch.setattr(provenance, "_git", lambda *words: f"{SECRETS} key = tokenizer.eos_token\n")
+    provenance.write(tmp_path, ["mcpo", "train", f"wandb_api_key={IN_A_URL}", "max_tokens=4096", *SECRETS])
+    assert leaks(files(tmp_path)) == set()
+    record = json.loads((tmp_path / "provenance.json").read_text())
+    assert record["command"][:4] == ["mcpo", "train", "wandb_api_key=***", "max_tokens=4096"]
+    assert record["environment"]["MLFLOW_TRACKING_URI"] == "http://***@127.0.0.1"
+
+
+CASES = {
+    "http://u:p@h:5000/x": "http://***@h:5000/x",
+    "http://u:p@q@h": "http://***@h",
+    "mysql+pymysql://u:p/q@h/db": "mysql+pymysql://***@h/db",
+    "https://token-of-mine@huggingface.co": "https://***@huggingface.co",
+    "see http://host:5000/path, or me@example.org": "see http://host:5000/path, or me@example.org",
+    "sqlite:////home/a@b/mlflow.db": "sqlite:////home/a@b/mlflow.db",
+    "token=abc&page=2": "token=***&page=2",
+    "--password=abc next": "--password=*** next",
+    "{'api_key': 'abc', 'n': 1}": "{'api_key': '***', 'n': 1}",
+    "Authorization: Bearer abc.def": "Authorization: Bearer ***",
+    "aws_secret_access_key=a/b+c==": "aws_secret_access_key=***",
+    "at hf_" + "aB3" * 8 + ".": "at ***.",
+    "AKIA" + "ABCD1234" * 2: "***",
+    "max_tokens=4096 cluster.max_tokens_per_gpu=32768": "max_tokens=4096 cluster.max_tokens_per_gpu=32768",
+    "tokens a second: 12, key=value, the token is gone": "tokens a second: 12, key=value, the token is gone",
+}
+
+
+@pytest.mark.parametrize(("text", "clean"), CASES.items())
+def test_what_is_taken_out(text: str, clean: str) -> None:
+    assert redact(text) == clean
+    assert redact(clean) == clean
+
+
+def test_code_stays_code() -> None:
+    assert masked("token = tokenizer.eos; password=getpass()") == "token = tokenizer.eos; password=getpass()"
+
+
+@given(st.text(), st.sampled_from(sorted(SECRETS - {IN_A_URL})), st.text())
+def test_a_value_of_the_environment_is_hidden_wherever_it_stands(before: str, secret: str, after: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in PLANTED.items():
+            patch.setenv(name, value)
+        assert secret not in redact(before + secret + after)
+        assert masked(masked(before + secret + after)) == masked(before + secret + after)

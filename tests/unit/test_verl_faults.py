@@ -11,7 +11,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.analysis import comparison, frames
+from mcpo_cli.analysis import comparison
+from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.verl import checkpoint, diagnosis, groups, launch
@@ -130,12 +131,12 @@ def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_sa
 def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
     write_runs(plan)
-    whole = comparison.compare(plan, "DAPO")
+    whole = comparison.compare(Runs(plan), "DAPO")
     lose(mcpo_home, plan.cells[0].spec, 0, lost=3)
-    found = comparison.compare(plan, "DAPO")
+    found = comparison.compare(Runs(plan), "DAPO")
     assert (whole.k, whole.ungraded) == (8, 0)
     assert (found.k, found.ungraded) == (5, 3)
-    assert "ungraded" not in frames.eval_frame(plan)
+    assert Runs(plan).eval()["ungraded"].dropna().tolist() == [3]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,125 @@
+"""Settings that contradict each other: what is wrong with a spec as a whole, and the override that mends it."""
+
+import math
+import re
+from collections.abc import Iterator
+
+from mcpo_cli import data as datasets
+from mcpo_cli.benchmarks import arithmetic
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import nearest
+
+
+def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """A message and an override for each contradiction in `spec`."""
+    yield from _batch(spec)
+    yield from _probe(spec)
+    yield from _arithmetic(spec) if spec.task.name == "arithmetic" else _math(spec)
+    yield from _model(spec)
+    if spec.backend == "verl":
+        yield from _cluster(spec)
+
+
+def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    train = spec.train
+    batch = f"train.mini_batch={train.mini_batch}"
+    if train.mini_batch > train.prompts:
+        yield f"{batch} is larger than train.prompts={train.prompts}", f"train.mini_batch={train.prompts}"
+    if train.prompts % train.mini_batch:
+        fits = max(n for n in range(1, train.mini_batch + 1) if train.prompts % n == 0)
+        yield f"{batch} does not divide train.prompts={train.prompts}", f"train.mini_batch={fits}"
+    if train.overlong_cache >= train.max_response:
+        yield (
+            f"train.overlong_cache={train.overlong_cache} must be below train.max_response={train.max_response}",
+            f"train.overlong_cache={train.max_response - 1}",
+        )
+    if not all(0 <= beta < 1 for beta in train.betas):
+        yield f"train.betas={list(train.betas)}: both must be in [0, 1)", "train.betas=[0.9,0.999]"
+
+
+def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    lags = list(spec.probe.lags)
+    meant = sorted({0, *(lag for lag in lags if lag >= 0)})
+    if lags != meant:
+        yield (
+            f"probe.lags={lags}: must begin with 0, the control, and rise",
+            f"probe.lags=[{','.join(map(str, meant))}]",
+        )
+
+
+def _arithmetic(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    task, train = spec.task, spec.train
+    if task.min_ops > task.max_ops:
+        yield f"task.min_ops={task.min_ops} is larger than task.max_ops={task.max_ops}", f"task.min_ops={task.max_ops}"
+    # One skill is evaluated on up to 8 operators, whatever it trains on.
+    answer = 2 * (task.max_ops if task.skills > 1 else 8)
+    if train.max_response < answer:
+        yield (
+            f"train.max_response={train.max_response} cannot hold an answer of {answer} tokens",
+            f"train.max_response={answer}",
+        )
+    prompt = arithmetic.prompt_length(task)
+    if train.max_prompt < prompt:
+        yield (
+            f"train.max_prompt={train.max_prompt} cannot hold a prompt of {prompt} tokens",
+            f"train.max_prompt={prompt}",
+        )
+    if 0 < task.pool < train.prompts:
+        yield (
+            f"task.pool={task.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
+            f"task.pool={train.prompts}  (or 0: fresh prompts)",
+        )
+
+
+def _math(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    task = spec.task
+    sets = datasets.names("train")
+    if task.data not in sets:
+        yield f"task.data={task.data} is no training set: {nearest(task.data, sets)}", f"task.data={sets[0]}"
+    known = datasets.names("benchmark")
+    for name in task.benchmarks:
+        if name not in known:
+            yield f"task.benchmarks: '{name}' is no benchmark: {nearest(name, known)}", "mcpo data list"
+    if len(set(task.benchmarks)) < max(1, len(task.benchmarks)):
+        named = "names none" if not task.benchmarks else "names one twice"
+        yield f"task.benchmarks={list(task.benchmarks)} {named}", "task.benchmarks=[aime24,aime25,amc23]"
+
+
+def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    model = spec.model
+    for name, size in (("hidden", model.hidden), ("head_dim", model.head_dim)):
+        if size % 2:
+            yield f"model.{name}={size}: must be even (rotary embedding)", f"model.{name}={size + 1}"
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", model.name):
+        yield f"model.name={model.name}: it names folders (letters, digits, '.', '_' and '-' only)", "model.name=mine"
+    if model.kv_heads and model.heads % model.kv_heads:
+        fits = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
+        yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={fits}"
+    if not model.path:
+        for name, value in (("kv_heads", 0), ("vocabulary", 0), ("tied", True), ("revision", "")):
+            if getattr(model, name) != value:
+                given = f"model.{name}={getattr(model, name)}"
+                yield f"{given} says something of a model that exists, but model.path is empty", "model.path=FOLDER"
+
+
+def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    cluster, train = spec.cluster, spec.train
+    if cluster.gpus % cluster.tensor_parallel:
+        yield (
+            f"cluster.tensor_parallel={cluster.tensor_parallel} does not divide cluster.gpus={cluster.gpus}",
+            f"cluster.tensor_parallel={math.gcd(cluster.tensor_parallel, cluster.gpus)}",
+        )
+    longest = train.max_prompt + train.max_response
+    if cluster.max_tokens_per_gpu < longest:
+        yield (
+            f"cluster.max_tokens_per_gpu={cluster.max_tokens_per_gpu} cannot hold one sequence of {longest} tokens "
+            "(train.max_prompt + train.max_response)",
+            f"cluster.max_tokens_per_gpu={longest}",
+        )
+    ranks, sequences = cluster.nodes * cluster.gpus, train.mini_batch * train.rollouts
+    if sequences % ranks:
+        yield (
+            f"a mini-batch of {sequences} sequences (train.mini_batch x train.rollouts) cannot be divided among "
+            f"{ranks} GPUs (cluster.nodes x cluster.gpus)",
+            f"cluster.nodes=1 cluster.gpus={max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
+        )

@@ -6,6 +6,9 @@ https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
 
 import gzip
 import json
+import math
+import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -18,6 +21,8 @@ from mcpo_cli.errors import ConfigError, nearest
 FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 VERL = ("prompt", "reward_model")
 PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half of a pair: JSON can spell it, but no file can hold it."""
 BATCH = 8192
 """Rows of a parquet file that are in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
@@ -99,7 +104,7 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
                 yield number, _text(row[problem]), _text(row[answer])
         except KeyError as missing:
             raise ConfigError(f"{path}, row {number}: no column {missing}; it has {_listed(row)}", fix=USE) from missing
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}, row {number}: {error}", fix=USE) from error
 
 
@@ -144,12 +149,14 @@ def _text(value: Any) -> str:
     """A cell as text: `27.0` is `27`, a list is joined by commas, nothing is the empty text."""
     if value is None:
         return ""
-    if isinstance(value, str):
+    if isinstance(value, str) and not SURROGATE.search(value):
         return value
     if isinstance(value, list):
         return ", ".join(map(_text, value))
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(int(value)) if float(value).is_integer() else repr(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value.is_integer() else repr(value)
     raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither a text nor a number")
 
 
@@ -159,15 +166,17 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        # Pages have checksums where their writer gave them some.
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = _columns(path, file.schema_arrow.names, dataset)
             number = 0
             for batch in file.iter_batches(batch_size=BATCH, columns=list(columns)):
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except (pa.ArrowException, OSError) as error:
-        raise ConfigError(f"{path} is no readable parquet file: {str(error).splitlines()[0]}", fix=USE) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last two: a cell Python cannot hold
+        said = str(error).partition("\n")[0]
+        raise ConfigError(f"{path} is no readable parquet file: {said}", fix=USE) from error
 
 
 def objects(path: Path) -> Iterator[Row]:
@@ -183,7 +192,7 @@ def objects(path: Path) -> Iterator[Row]:
         else:
             with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
                 yield from _lines(path, file)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {error}", fix=USE) from error
 
 
@@ -207,7 +216,7 @@ def _parse(content: bytes, where: str) -> Any:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # broken, too deep, or a number of thousands of digits
         raise ConfigError(f"{where}: broken JSON: {error}", fix=USE) from error
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from mcpo_cli.config.evaluation import Grading
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.samples import Drawn
 from mcpo_cli.grading import Pool, Verdict, tally
+from mcpo_cli.runs.home import is_plain
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
 from mcpo_cli.store.records import GradeRow, Results
 
@@ -76,10 +78,16 @@ def write(folder: Path, results: Results, rows: Mapping[str, Sequence[GradeRow]]
 
 
 def all_of(folder: Path) -> list[Results]:
-    """All whole gradings of the evaluation in `folder`, oldest first."""
+    """All whole gradings of the evaluation in `folder`, oldest first.
+
+    Raises:
+        ConfigError: one says that it is another, or of benchmarks whose names are no names.
+    """
     numbers = sorted(int(path.parent.name) for path in folder.glob("gradings/*/results.json"))
     found = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
-    for results in found:
+    for number, results in zip(numbers, found, strict=True):
+        if results["grading"] != number or not all(map(is_plain, results["benchmarks"])):
+            raise ConfigError(f"{folder / 'gradings' / str(number) / 'results.json'} is not the record of that grading")
         for benchmark in results["benchmarks"].values():
             # JSON has no NaN: it is kept as text.
             benchmark["metrics"] = {key: float(value) for key, value in benchmark["metrics"].items()}

@@ -1,5 +1,6 @@
 """Grading again: stored samples of an evaluation, or a file of answers; and graders against each other."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -43,8 +44,11 @@ def read(path: Path) -> list[Answer]:
             raise ConfigError(f"{path}, line {number}: no '{missing}'; it has {', '.join(row) or 'nothing'}", fix=FORM)
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
-            if not isinstance(row[key], str | int | float):
-                raise ConfigError(f"{path}, line {number}: {key} is {type(row[key]).__name__}, not text", fix=FORM)
+            value = row[key]
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                raise ConfigError(f"{path}, line {number}: {key} is {type(value).__name__}, not text", fix=FORM)
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"{path}, line {number}: {key} is {value}, which is no answer", fix=FORM)
         name = str(row.get("id", f"line {number}"))
         found.append(Answer(name, str(row["gold"]), str(row[kind]), kind == "prediction"))
     if not found:

@@ -1,5 +1,6 @@
 """What `mcpo probe` is asked about: runs to be started, the records of one that is there, or its checkpoints."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -41,9 +42,11 @@ def target(words: Sequence[str]) -> Target | None:
         fix = f"mcpo probe PROBE {' '.join(words[1:])}  (a run of its own)"
         raise ConfigError(f"{words[0]} is a run that is there: its settings cannot be changed", fix=fix)
     folder = Path(words[0])
-    if folder.is_dir() and folder.name.startswith("step_"):
-        run_id = folder.resolve().parents[2].name
-        return Target(catalog.find(location(), run_id), int(folder.name.removeprefix("step_")))
+    step = re.fullmatch(r"step_(\d+)", folder.name)
+    if folder.is_dir() and step:
+        # RUN_ID/attempt_N/checkpoints/step_N
+        run_id = folder.resolve().parent.parent.parent.name
+        return Target(catalog.find(location(), run_id), int(step[1]))
     return Target(catalog.find(location(), words[0]), None)
 
 

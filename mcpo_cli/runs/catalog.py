@@ -9,6 +9,7 @@ from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.runs import attempts
+from mcpo_cli.runs.home import is_plain
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.store.records import State
 
@@ -74,5 +75,9 @@ def spec(folder: Path) -> RunSpec:
 
 
 def _read(folder: Path) -> Run:
-    origin = folder / "origin.json"
-    return Run(folder, spec(folder), read_json(origin) if origin.exists() else {})
+    path = folder / "origin.json"
+    origin = read_json(path) if path.exists() else {}
+    # The store keeps the files of a suite in a folder of its name.
+    if not is_plain(origin.get("suite", "train")):
+        raise RunFailed(f"{path} names a suite that leads elsewhere: {origin['suite']!r}", fix=f"rm {path}")
+    return Run(folder, spec(folder), origin)

@@ -29,6 +29,11 @@ def home() -> Path:
     return path
 
 
+def is_plain(name: str) -> bool:
+    """Whether `name`, read from a file that somebody else may have written, leads to no other folder."""
+    return Path(name).name == name and name not in ("", "..")
+
+
 def run_dir(run_id: str) -> Path:
     """The folder of one run, whether it exists or not."""
     return home() / "runs" / run_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.config.schema import RunSpec
@@ -67,12 +67,12 @@ def _weights(actor: Path) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _shard(path: Path) -> dict[str, torch.Tensor]:
+def _shard(path: Path) -> dict[str, Any]:
     """One rank's part: a pickle, as verl has no other format, of which nothing is taken but tensors."""
     import torch
 
     try:
-        shard: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True)
+        shard: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
         raise ConfigError(f"{path} holds something that is no weights, and is not loaded") from error
     return shard

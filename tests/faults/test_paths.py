@@ -1,0 +1,150 @@
+"""Names lead to no other folder: what stands on a command line, in a record, in an archive or in a model's index."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError, McpoError, RunFailed, StoreError
+from mcpo_cli.evaluation import gradings
+from mcpo_cli.evaluation.model import resolve
+from mcpo_cli.runs import catalog
+from mcpo_cli.runs.home import is_plain, run_dir
+from mcpo_cli.runs.journal import write_json
+from mcpo_cli.store import archive
+from tests.cli.conftest import InProcess
+from tests.fakes import write_run
+from tests.models import untrained
+
+OUTSIDE = ("../../outside", "/etc", "..", ".", "", "a/../../outside", "runs/../..")
+
+
+@pytest.fixture
+def spec(mcpo_home: Path) -> RunSpec:
+    """A run that is done, and beside its home a folder that looks like one."""
+    (found,) = load(["scale=smoke", "compute.tracking_uri=offline"])
+    write_run(found)
+    write_json(run_dir(found.run_id) / "spec.json", found.to_dict())
+    return found
+
+
+VERBS = {
+    "runs show": ["runs", "show", "{}"],
+    "export": ["export", "{}"],
+    "probe": ["probe", "sanity", "{}"],
+    "grade": ["grade", "{}"],
+    "plan": ["plan", "{}"],
+    "ablate": ["ablate", "{}"],
+    "probe of a suite": ["probe", "sanity", "{}", "seed=0"],
+    "reproduce": ["reproduce", "{}"],
+    "data audit": ["data", "audit", "{}/x"],
+    "benchmarks": ["evaluate", "{run}", "--benchmarks", "{}"],
+    "benchmarks of a plan": ["plan", "scale=paper", "task.benchmarks=['{}']"],
+    "a model's name": ["plan", "model.name='{}'"],
+    "a preset": ["plan", "scale='{}'"],
+}
+
+
+@pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
+@pytest.mark.parametrize("name", ["../../outside", "../runs", "/etc/passwd"])
+def test_no_name_on_the_command_line_leads_elsewhere(
+    spec: RunSpec,
+    mcpo_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    name: str,
+) -> None:
+    before = present(mcpo_home)
+    here = InProcess(mcpo_home, monkeypatch, capsys)
+    result = here(*(word.replace("{run}", spec.run_id).replace("{}", name) for word in words))
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count("error:") == 1
+    assert present(mcpo_home) == before
+
+
+def present(home: Path) -> list[Path]:
+    """What stands in the home and beside it."""
+    return sorted([*home.rglob("*"), *home.parent.iterdir(), *home.parent.parent.iterdir()])
+
+
+def test_plain_names() -> None:
+    assert all(map(is_plain, ("train", "table1", "why-reweight", "a b", "ö", "...", "k2-3")))
+    assert not any(map(is_plain, OUTSIDE))
+
+
+@pytest.mark.parametrize("suite", OUTSIDE)
+def test_a_suite_of_a_record_leads_nowhere(spec: RunSpec, mcpo_home: Path, suite: str) -> None:
+    write_json(run_dir(spec.run_id) / "origin.json", {"suite": suite, "arm": "mcpo", "command": "mcpo train"})
+    said: list[str] = []
+    assert list(catalog.runs(mcpo_home, said.append)) == []
+    assert "names a suite that leads elsewhere" in said[0]
+    with pytest.raises(RunFailed, match="leads elsewhere"):
+        catalog.find(mcpo_home, spec.run_id)
+
+
+@pytest.mark.parametrize("change", [{"grading": "../../../secret"}, {"benchmarks": {"../../outside": {}}}])
+def test_a_grading_from_elsewhere_names_no_other_folder(tmp_path: Path, change: dict[str, object]) -> None:
+    folder = tmp_path / "evals" / "foreign"
+    (folder / "gradings" / "1").mkdir(parents=True)
+    results = {"grading": 1, "benchmarks": {"aime24": {"metrics": {}}}}
+    path = folder / "gradings" / "1" / "results.json"
+    path.write_text(json.dumps(results))
+    assert gradings.all_of(folder)[0]["benchmarks"].keys() == {"aime24"}
+    path.write_text(json.dumps({**results, **change}))
+    with pytest.raises(ConfigError, match="is not the record of that grading"):
+        gradings.all_of(folder)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
+    """An archive with one member."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as tar:
+        one = tarfile.TarInfo(name)
+        one.type, one.linkname = kind, target
+        tar.addfile(one, io.BytesIO())
+    return content.getvalue()
+
+
+STRANGE = [
+    member("../spec.json"),
+    member("/tmp/spec.json"),
+    member("attempt_1/../../../spec.json"),
+    member("spec.json", tarfile.SYMTYPE, "/etc/passwd"),
+    member("spec.json", tarfile.LNKTYPE, "../../outside.json"),
+    member("attempt_1", tarfile.SYMTYPE, ".."),
+    member("spec.json", tarfile.FIFOTYPE),
+    member("attempt_1/checkpoints/step_1/weights.pt"),
+    member("run.sh"),
+]
+
+
+@pytest.mark.parametrize("content", STRANGE)
+def test_an_archive_writes_nothing_beside_its_folder(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(StoreError, match="none of a journal"):
+        archive.unpack(content, tmp_path / "home" / "run")
+    assert [path for path in tmp_path.rglob("*") if path.name != "home"] == []
+
+
+def test_an_index_of_weights_names_no_other_folder(tmp_path: Path) -> None:
+    folder = untrained(tmp_path / "model")
+    (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
+    index = {"weight_map": {"a": "../model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ConfigError, match=r"names a file outside of the folder: \.\./model\.safetensors"):
+        resolve(str(folder))
+
+
+def test_a_name_in_an_archive_that_was_pulled_is_no_way_out(spec: RunSpec, mcpo_home: Path, tmp_path: Path) -> None:
+    """What a store holds may be anybody's: the suite of a pulled run is looked at when the run is read."""
+    source = run_dir(spec.run_id)
+    write_json(source / "origin.json", {"suite": "../../../outside", "arm": "x", "command": "mcpo train"})
+    packed = archive.pack(source)
+    restored = tmp_path / "other" / "runs" / spec.run_id
+    archive.unpack(packed, restored)
+    with pytest.raises(McpoError, match="leads elsewhere"):
+        catalog.find(tmp_path / "other", spec.run_id)

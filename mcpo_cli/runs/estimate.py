@@ -12,7 +12,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog, cost
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
-from mcpo_cli.runs.journal import Journal, last_row, read_json, read_lines
+from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
 
 SECONDS_A_TOKEN = 9.7e-6
 SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
@@ -75,7 +75,8 @@ def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     # The file's word is enough for an estimate; the proof would read every record.
     with suppress(RunFailed):
         for attempt in Journal(run_dir).attempts():
-            first, last = next(read_lines(attempt / "metrics.jsonl"), None), last_row(attempt / "metrics.jsonl")
+            path = attempt / "metrics.jsonl"
+            first, last = next((row for row, _ in lines_from(path, 0)), None), last_row(path)
             if first and last and first != last and read_json(attempt / "status.json")["state"] == "done":
                 yield first, last
 

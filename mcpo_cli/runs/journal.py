@@ -126,13 +126,10 @@ class Journal:
         """A hash of every row and of what made it: equal digests mean equal results of whatever reads them."""
         found = hashlib.sha256()
         for attempt, last in self.spans():
-            found.update(f"{attempt.name} {last}".encode())
-            for path in sorted(
-                [*attempt.glob("*.jsonl"), *attempt.glob("*/step_*.jsonl"), attempt / "provenance.json"]
-            ):
-                if path.exists():
-                    found.update(path.relative_to(attempt).as_posix().encode())
-                    found.update(hashlib.sha256(path.read_bytes()).digest())
+            sums = self._sums(attempt) or _checksums(attempt)
+            about = attempt / "provenance.json"
+            made = checksum(about) if about.exists() else ""
+            found.update(json.dumps([attempt.name, str(last), made, sums], sort_keys=True).encode())
         return found.hexdigest()
 
     def spans(self) -> Iterator[tuple[Path, float]]:
@@ -146,25 +143,26 @@ class Journal:
         """The rows of `kind` of all steps, as plain data."""
         return [row for path in self.files(kind).values() for row in self.read(path)]
 
-    def read(self, path: Path) -> Iterator[dict[str, Any]]:
-        """The rows of one file of an attempt."""
-        self.check(path)
-        return read_lines(path)
+    def read(self, path: Path) -> list[dict[str, Any]]:
+        """The rows of one file of an attempt; none where there is no such file."""
+        return _rows(path, self.check(path))
 
-    def check(self, path: Path) -> None:
-        """Hold a file of rows of an attempt that has ended against the checksum that it had then.
+    def check(self, path: Path) -> bytes:
+        """The content of a file of rows, held against the checksum that it had when its attempt ended.
 
         Raises:
             RunFailed: it is another, or gone.
         """
         attempt = self.run_dir / path.relative_to(self.run_dir).parts[0]
         written = self._sums(attempt).get(path.relative_to(attempt).as_posix())
-        if written is None:
-            return
         if not path.exists():
-            raise damaged(path, "gone")
-        if checksum(path) != written:
+            if written is not None:
+                raise damaged(path, "gone")
+            return b""
+        content = path.read_bytes()
+        if written not in (None, hashlib.sha256(content).hexdigest()):
             raise damaged(path, "damaged: its checksum is not the one that it was written with")
+        return content
 
     def check_all(self) -> None:
         """`check` every file of rows; raises as it does."""
@@ -219,9 +217,14 @@ def finite(data: Any) -> Any:
     return data
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     """The rows of a JSON lines file; a last line that a crash cut short is left out."""
-    return (row for row, _ in lines_from(path, 0))
+    return _rows(path, path.read_bytes()) if path.exists() else []
+
+
+def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
+    *whole, _ = content.split(b"\n")
+    return [_row(path, line) for line in whole]
 
 
 def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
@@ -258,8 +261,13 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
 
 def seal(attempt: Path) -> None:
     """Note the checksums of all files of rows of an attempt that has ended: from now on readers see a changed one."""
+    write_json(attempt / SUMS, _checksums(attempt))
+
+
+def _checksums(attempt: Path) -> dict[str, str]:
+    """The checksum of each file of rows, by name."""
     files = sorted([*attempt.glob("*.jsonl"), *attempt.glob("*/step_*.jsonl")])
-    write_json(attempt / SUMS, {path.relative_to(attempt).as_posix(): checksum(path) for path in files})
+    return {path.relative_to(attempt).as_posix(): checksum(path) for path in files}
 
 
 def checksum(path: Path) -> str:

@@ -16,7 +16,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.plan import Plan, from_suite
 from mcpo_cli.runs.attempts import eval_steps
-from mcpo_cli.runs.journal import Journal, dumps, read_json
+from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
 
 STEPS = 1000
 METRICS = 60
@@ -79,6 +79,7 @@ def _write(run_dir: Path, spec: RunSpec, template: Journal) -> None:
     status = read_json(template.attempts()[-1] / "status.json") | {"start_step": 0, "durable_step": STEPS}
     (attempt / "status.json").write_text(json.dumps(status))
     (attempt / "provenance.json").write_text(json.dumps({"commit": "0" * 40, "dirty": False}))
+    seal(attempt)
 
 
 def _metrics(template: Journal, rng: random.Random) -> Iterator[str]:

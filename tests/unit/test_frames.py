@@ -121,7 +121,7 @@ def test_a_journal_is_read_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> 
     write_runs(plan)
     runs = Runs(plan)
     first = runs.steps(), runs.rows("groups"), runs.eval()
-    monkeypatch.setattr("mcpo_cli.runs.journal.lines_from", None)
+    monkeypatch.setattr("mcpo_cli.runs.journal.Journal.check", None)
     again = runs.steps(), runs.rows("groups"), runs.eval()
     assert all(one.equals(two) for one, two in zip(first, again, strict=True))
 

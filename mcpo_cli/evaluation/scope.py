@@ -11,7 +11,7 @@ from mcpo_cli.config.schema import Eval, Task, Warmup
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.evaluation.model import ModelFacts, resolve
-from mcpo_cli.runs import catalog
+from mcpo_cli.runs import catalog, folders
 from mcpo_cli.runs.home import location
 from mcpo_cli.runs.journal import Journal, read_json
 
@@ -45,13 +45,24 @@ def subject(model: str, revision: str) -> Subject:
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
             return Subject(facts, Task())
+        _check(facts.folder)
         spec = from_dict(read_json(spec_file))
         return Subject(replace(facts, name=spec.run_id), spec.task)
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
     if not policies:
         raise ConfigError(f"run {run.spec.run_id} is {run.state}: it has no final policy yet", fix="mcpo runs list")
+    _check(policies[-1])
     return Subject(replace(resolve(str(policies[-1])), name=run.spec.run_id), run.spec.task)
+
+
+def _check(policy: Path) -> None:
+    """Hold a run's final policy against the checksums that it was written with, where it has any."""
+    if (policy / folders.MANIFEST).exists() and (damage := folders.damage(policy)):
+        raise ConfigError(
+            f"{damage}; a policy that is not what was trained is not evaluated",
+            fix=f"rm -r {policy.parent.parent}, and the command that trained the run trains it again",
+        )
 
 
 def benchmarks(names: Sequence[str], path: str, task: Task, limit: int | None) -> list[Loaded]:

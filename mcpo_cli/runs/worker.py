@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from mcpo_cli import backends
@@ -83,7 +83,9 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
 
 def _said(error: McpoError, code: int) -> int:
     """Leave the reason as the last line of the log; returns `code`."""
-    print(redact("; ".join(line.strip() for line in str(error).splitlines())), file=sys.stderr)
+    # The log may be on a disk that is full.
+    with suppress(OSError):
+        print(redact("; ".join(line.strip() for line in str(error).splitlines())), file=sys.stderr)
     return code
 
 

@@ -34,7 +34,7 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
     """That the checkpoint of `step` could not be written; what there is of it makes room for the records."""
     free = shutil.disk_usage(root).free
     shutil.rmtree(folder(root, step), ignore_errors=True)
-    said = str(error).strip().splitlines()
+    said = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
     return RunFailed(
         f"the checkpoint of step {step} could not be written to {root} ({free / 2**20:.0f} MiB were left on that "
         f"disk): {said[-1] if said else type(error).__name__}; the newest whole one is of step {newest(root)}"

@@ -198,7 +198,8 @@ class Trainer(PPOTrainerSync):
         try:
             self._save_checkpoint()
             checkpoint.seal(root, step)
-        except (OSError, RuntimeError) as error:  # torch says RuntimeError of a full disk, also from another process
+        # torch says RuntimeError of a full disk, also from another process; the seal is written by us.
+        except (OSError, RuntimeError, RunFailed) as error:
             raise checkpoint.failed(root, step, error) from error
         self.records.durable(step)
 

@@ -128,7 +128,8 @@ class Task:
             return 0, 0
         if place.num_nodes == 1:
             return self._work()
-        with subprocess.Popen([ray, "start", "--head", f"--port={RAY_PORT}", "--block"], env=environment) as head:
+        started = [ray, "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
+        with subprocess.Popen(started, env=environment) as head:
             try:
                 return self._work()
             finally:

@@ -206,7 +206,7 @@ def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monk
     code, pid = task()
     calls = (cluster / "calls").read_text().splitlines()
     if rank == 0:
-        assert calls == [f"start --head --port=6379 --block {access}"]
+        assert calls == [f"start --head --port=6379 --include-dashboard=false --block {access}"]
         assert code == 3
         assert pid > 0
         assert (tmp_path / "worker.log").read_text() == f"hello {access}\n"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ def test_mcpo_on_two_ranks_is_killed_resumed_exported_and_evaluated(runs: Runs) 
     folder = runs.folder("mcpo")
     wait(lambda: status(folder)["durable_step"] == 2)
     wait(lambda: "step 3 of" in phase(folder))
+    assert listening(folder) <= {"127.0.0.1", "::ffff:127.0.0.1"}
     os.kill(status(folder)["pid"], signal.SIGKILL)
     assert first.wait(60) != 0
     wait(lambda: nobody_is_left(folder), 30)
@@ -121,6 +123,18 @@ def test_mcpo_on_two_ranks_is_killed_resumed_exported_and_evaluated(runs: Runs) 
         result = runs.json("evaluate", model, *benchmark)
         assert result["benchmarks"].keys() == {"k2-3", "k5-6", "k7-8"}
     assert (newest / "model.safetensors").stat().st_size == (Path(exported) / "model.safetensors").stat().st_size
+
+
+def listening(folder: Path) -> set[str]:
+    """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
+    found = set()
+    for process in processes.marked(str(folder)):
+        with suppress(psutil.Error):
+            if "WorkerDict" not in process.name():
+                connections = process.net_connections("tcp")
+                found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    assert found
+    return found
 
 
 def _prompts(folder: Path) -> list[str]:

@@ -148,6 +148,7 @@ class Workshop:
         """
         for plan in plans.values():
             check_axes(plan)
+        self.made_of = plans, reports, scale, overrides
         self.plans = plans
         self.scale = scale
         self.folder = reports / scale
@@ -165,12 +166,11 @@ class Workshop:
         """
         artifact = registry()[name]
         runs = {suite: self.runs(suite) for suite in artifact.needs}
-        inputs = self._hash(artifact)
-        path = self.folder / f"{name}.json"
-        if (record := _fresh(path, inputs)) is not None:
-            return Built(name, self.folder, record, fresh=True)
+        if (built := self.fresh(name)) is not None:
+            return built
         product = artifact.build(runs)
         notes = [*product.notes, *self._provenance(name, runs)]
+        inputs, path = self._hash(artifact), self.folder / f"{name}.json"
         files = dict(_files(name, product, notes))
         for file, content in files.items():
             write_atomic(self.folder / file, content)
@@ -181,6 +181,7 @@ class Workshop:
             "section": artifact.section,
             "sentence": product.sentence,
             "notes": notes,
+            "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
             "command": self.command(name),
             "runs": list(_runs(runs)),
@@ -191,6 +192,11 @@ class Workshop:
         write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         # As a later start reads it: tuples are lists there.
         return Built(name, self.folder, read_json(path), fresh=False)
+
+    def fresh(self, name: str) -> Built | None:
+        """The artifact `name`, if it lies on the disk as it was made of runs that are as they were."""
+        record = _fresh(self.folder / f"{name}.json", self._hash(registry()[name]))
+        return Built(name, self.folder, record, fresh=True) if record is not None else None
 
     def command(self, name: str) -> str:
         """What makes the artifact `name` again, from nothing."""

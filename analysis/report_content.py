@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import artifacts, frames, report_settings
+from mcpo_cli.analysis import artifacts, frames, parallel, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
@@ -96,6 +96,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
 
     Diagnostic ones whose runs are not done are left out: nobody asked for them.
     """
+    parallel.prepare(workshop, names)
     pieces = [piece for name in names if (piece := _piece(workshop, name))]
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
     done = [suite for suite in plans if workshop.missing(suite) is None]
@@ -106,7 +107,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
         scale=workshop.scale,
         statement=_statement(workshop.scale, plans),
         facts=_facts(runs, settings),
-        marks=[*_marks(workshop, done, runs), *_marks_of_pieces(pieces)],
+        marks=[*frames.code_marks(runs), *_marks(pieces)],
         sections={
             HEADINGS[section]: here
             for section in artifacts.SECTIONS
@@ -158,13 +159,9 @@ def _listed(values: Iterable[Any]) -> str:
     return ", ".join(map(str, sorted(set(values)))) or "none"
 
 
-def _marks(workshop: Workshop, suites: Sequence[str], runs: Sequence[Cell]) -> Iterator[str]:
-    """Of the runs: code that is no commit, several commits, values that are no number."""
-    yield from frames.code_marks(runs)
-    yield from dict.fromkeys(mark for suite in suites for mark in workshop.runs(suite).not_finite())
-
-
-def _marks_of_pieces(pieces: Sequence[Piece]) -> Iterator[str]:
+def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
+    """Values of runs that are no number, what is not built, and code that is no commit."""
+    yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
     if lacking := [piece.name for piece in pieces if not piece.built]:
         yield f"not built: {', '.join(lacking)}"
     built = [piece for piece in pieces if piece.built]

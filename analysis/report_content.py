@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import artifacts, frames, parallel, report_settings
+from mcpo_cli.analysis import artifacts, frames, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
@@ -96,7 +96,6 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
 
     Diagnostic ones whose runs are not done are left out: nobody asked for them.
     """
-    parallel.prepare(workshop, names)
     pieces = [piece for name in names if (piece := _piece(workshop, name))]
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
     done = [suite for suite in plans if workshop.missing(suite) is None]

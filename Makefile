@@ -16,7 +16,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check test test-all test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,10 +24,14 @@ help: ## Show this list
 
 setup: $(VENV)/.installed ## Make .venv with mcpo and the tools of development in it
 
-check: setup ## Lint, format check and strict types
+check: setup ## Lint, format check, strict types, and no secret in any file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	git ls-files -z | xargs -0 .ci/secrets
+
+audit: setup ## Look for advisories of the pinned dependencies, where their database can be reached
+	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 test: setup ## Quick tests, under three minutes
 	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)

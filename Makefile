@@ -16,7 +16,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all test-faults test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-browser: setup ## Tests of MLflow's UI in a headless Chromium; installs Deb
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
 		{ echo "chromium is not here, and could not be installed; as root: apt-get install chromium"; exit 1; }
 	$(BIN)/pytest -n 0 -m browser tests/browser $(ARGS)
+
+test-faults: setup ## Tests that injure runs; writes docs/reliability.md
+	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM and verl on a processor (5 GB)
 

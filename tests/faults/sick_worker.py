@@ -1,0 +1,52 @@
+"""A worker that keeps records and trains nothing, until it falls ill at its second step: SICK says how."""
+
+import os
+import subprocess
+import sys
+import time
+
+from mcpo_cli.runs import catalog
+from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, owned
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import Journal
+
+LEAK = "kept = bytes(range(256)) * 3_000_000; import time; time.sleep(600)"
+
+
+def main() -> None:
+    folder = run_dir(sys.argv[1])
+    spec = catalog.spec(folder)
+    with owned(folder):
+        start = max((row["step"] for row in Journal(folder).steps()), default=0)
+        attempt = Attempt(folder, spec, start)
+        for step in range(start, spec.train.steps + 1):
+            attempt.phase(f"step {step}")
+            if step == 2:
+                fall_ill(os.environ.get("SICK", ""))
+            if step > start:
+                attempt.journal.step({"step": step, "time": time.time(), "metrics": {"train/accuracy": step / 10}})
+                attempt.durable(step)
+            if step in eval_steps(spec):
+                rows = [
+                    {"step": step, "tier": f"t{tier}", "problem": str(i), "n": spec.eval.samples, "c": 1}
+                    for tier in range(TIERS)
+                    for i in range(spec.eval.problems)
+                ]
+                attempt.journal.rows("eval", step, rows)
+        attempt.end("done")
+
+
+def fall_ill(how: str) -> None:
+    """Never come back, where there is an illness."""
+    if how == "hangs":
+        time.sleep(600)
+    elif how == "leaks":
+        kept = bytes(range(256)) * 3_000_000
+        time.sleep(600)
+        del kept
+    elif how == "a child leaks":
+        subprocess.run([sys.executable, "-c", LEAK], check=True)
+
+
+if __name__ == "__main__":
+    main()

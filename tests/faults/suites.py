@@ -1,0 +1,91 @@
+"""`mcpo train` with a few small runs in a home of its own, as a real process: what the fault tests disturb."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import state
+from mcpo_cli.runs.journal import Journal
+from tests.faults import lives
+
+SETTINGS = [
+    "scale=smoke",
+    "compute.checkpoint_every=1",
+    "compute.tracking_uri=offline",
+    "method=mcpo",
+    "method.anchor=previous_step",
+    "method.delta=0",
+    "warmup.batch=32",
+    "warmup.target_accuracy=0.03",
+    "train.steps=4",
+    "train.prompts=16",
+    "train.mini_batch=8",
+    "train.rollouts=2",
+    "train.temperature=0.3",
+    "train.lr=1e-3",
+    "probe.gradients_every=2",
+    "probe.gradient_prompts=2",
+    "probe.panel=4",
+    "probe.panel_every=2",
+]
+
+
+def spec_of(*more: str) -> RunSpec:
+    (spec,) = load([*SETTINGS, *more])
+    return spec
+
+
+class Suite:
+    """`mcpo train` with two runs in a home of its own."""
+
+    def __init__(self, home: Path, *more: str) -> None:
+        self.home = home
+        self.specs = load([*SETTINGS, "seed=0,1", *more])
+        self.command = [sys.executable, "-m", "mcpo_cli.main", "train", *SETTINGS, "seed=0,1", *more, "--json"]
+        self.env = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+    def begin(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            self.command,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def folder(self, spec: RunSpec) -> Path:
+        return self.home / "runs" / spec.run_id
+
+    def attempts(self) -> int:
+        return sum(len(Journal(self.folder(spec)).attempts()) for spec in self.specs)
+
+    def processes(self) -> list[psutil.Process]:
+        """All that were started with this home in their environment."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("MCPO_HOME") == str(self.home):
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def nobody_is_left(self) -> bool:
+        """Whether all of them end; a worker notices at a global step that its scheduler is gone."""
+        _, alive = psutil.wait_procs(self.processes(), timeout=120)
+        return not alive
+
+    def wait_for_step(self, step: int) -> None:
+        """Until a run has recorded it; 0 for the begin of an attempt."""
+        while not self.attempts() or lives.last_step(self.home, self.specs[0]) < step:
+            time.sleep(0.02)
+
+    def states(self) -> list[str]:
+        return [state(self.folder(spec), spec) for spec in self.specs]

@@ -1,0 +1,276 @@
+"""Files that are not what was written: seen, named, and the last good one used or a clear error; never a number of it.
+
+Every file of a done run is damaged in turn, by one flipped bit in its middle and by a missing end.
+"""
+
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import plan as plans
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import McpoError
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines
+from mcpo_cli.runs.progress import Tracker
+from tests.engine import differences, records, work
+from tests.fakes import write_run
+from tests.faults import lives
+from tests.faults.conftest import Faults
+from tests.faults.suites import spec_of
+
+Damage = Callable[[bytes], bytes]
+KINDS: tuple[Kind, ...] = ("groups", "eval", "mini_batches")
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit of a number's first digit, nearest to the middle: still JSON, and another number."""
+    digits = [
+        place for place in range(1, len(content)) if chr(content[place]).isdigit() and content[place - 1] in b' "'
+    ]
+    digits = digits or list(range(len(content)))
+    place = min(digits, key=lambda place: abs(place - len(content) // 2))
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def cut(content: bytes) -> bytes:
+    """Without its last third: as on a disk that lost what it said it had."""
+    return content[: 2 * len(content) // 3]
+
+
+def gone(_: bytes) -> bytes:
+    """Nothing is left; the test removes the file."""
+    return b""
+
+
+DAMAGES: dict[str, Damage] = {"a flipped bit": flipped, "a missing end": cut, "no file": gone}
+
+
+def damage(path: Path, how: Damage) -> None:
+    content = path.read_bytes()
+    found = how(content)
+    assert found != content
+    if found:
+        path.write_bytes(found)
+    else:
+        path.unlink()
+
+
+@pytest.fixture
+def plan(mcpo_home: Path) -> Plan:
+    """A done run of every kind of row."""
+    found = plans.from_overrides(["scale=smoke", "compute.tracking_uri=offline"])
+    write_run(found.cells[0].spec, probed=True)
+    return found
+
+
+def everything_read(plan: Plan) -> list[str]:
+    """What of the run is read without an error, by every way there is to read it: kinds of rows, the store, a frame."""
+    spec = plan.cells[0].spec
+    journal = Journal(run_dir(spec.run_id))
+    ways: dict[str, Callable[[], object]] = {
+        "steps": journal.steps,
+        "store": lambda: list(FinalSteps(journal, 0).read()),
+        **{kind: (lambda kind=kind: journal.rows(kind)) for kind in KINDS},
+        "frame": lambda: Runs(plan).steps(),
+    }
+    read = []
+    for name, way in ways.items():
+        if (said := error_of(way)) is None:
+            read.append(name)
+        else:
+            assert "is damaged" in said or "is gone" in said
+            assert str(journal.run_dir) in said
+    return read
+
+
+def error_of(way: Callable[[], object]) -> str | None:
+    """What `way` says about an error, None where there is none."""
+    try:
+        way()
+    except McpoError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_damaged_rows_of_a_done_run_are_read_by_nobody(what: str, plan: Plan, faults: Faults) -> None:
+    spec = plan.cells[0].spec
+    folder = run_dir(spec.run_id)
+    assert everything_read(plan) == ["steps", "store", *KINDS, "frame"]
+    files = {"metrics.jsonl": "steps"} | {f"{kind}/step_000003.jsonl": kind for kind in KINDS}
+    wrong = 0
+    for name, kind in files.items():
+        path = folder / "attempt_1" / name
+        whole = path.read_bytes()
+        damage(path, DAMAGES[what])
+        read = everything_read(plan)
+        wrong += kind in read
+        if kind in ("steps", "eval"):
+            # These decide whether it is done.
+            assert attempts.state(folder, spec) == "failed"
+            assert str(path) in "; ".join(attempts.missing(folder, spec))
+            assert "frame" not in read
+        path.write_bytes(whole)
+        assert everything_read(plan) == ["steps", "store", *KINDS, "frame"]
+    faults(f"{what} in a journal", times=len(files), wrong=wrong)
+
+
+@pytest.mark.parametrize("what", ["a flipped bit", "a missing end"])
+@pytest.mark.parametrize("name", ["attempt_1/status.json", "attempt_1/sums.json", "spec.json"])
+def test_damaged_documents_are_named(name: str, what: str, plan: Plan, faults: Faults) -> None:
+    spec = plan.cells[0].spec
+    folder = run_dir(spec.run_id)
+    shutil.copy(folder / "attempt_1" / "spec.json", folder / "spec.json")
+    assert [run.state for run in catalog.runs(folder.parents[1])] == ["done"]
+    damage(folder / name, DAMAGES[what])
+    notes: list[str] = []
+    states = [run.state for run in catalog.runs(folder.parents[1], notes.append)]
+    if name == "spec.json":
+        assert states == []
+        assert str(folder / name) in notes[0]
+        with pytest.raises(McpoError, match=r"spec\.json"):
+            catalog.find(folder.parents[1], spec.run_id)
+    else:
+        assert states == ["failed"]
+        assert str(folder / name) in "; ".join(attempts.missing(folder, spec))
+        # Who only watches is not stopped.
+        Tracker(folder, spec).read()
+    faults(f"{what} in spec.json, status.json or the list of checksums", wrong=int("done" in states))
+
+
+def test_settings_of_another_run_are_refused(plan: Plan) -> None:
+    """Whole and readable, but not what the folder's name was made of: a copy that went to the wrong place."""
+    spec = plan.cells[0].spec
+    (other,) = load(["scale=smoke", "seed=1"])
+    write_run(other)
+    shutil.copy(run_dir(other.run_id) / "attempt_1" / "spec.json", run_dir(spec.run_id) / "spec.json")
+    with pytest.raises(McpoError, match=f"holds the settings of {other.run_id}"):
+        catalog.find(run_dir(spec.run_id).parents[1], spec.run_id)
+
+
+def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> None:
+    """Nobody has sealed it yet: what is no JSON is an error, a last line without its end is not there yet."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\n{"step": \n{"step": 3}\n{"ste')
+    with pytest.raises(McpoError, match=r"metrics\.jsonl is damaged: a line of it is no JSON"):
+        list(read_lines(path))
+    assert last_row(path) == {"step": 3}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
+    """A real run that was killed while it evaluated after its last step: checkpoints of steps 2 and 3 are there."""
+    home, spec = tmp_path_factory.mktemp("real"), spec_of()
+    assert work(home, spec, "evaluation", "8") == -signal.SIGKILL
+    return home, spec
+
+
+@pytest.mark.slow
+def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+    """Weights, moments or manifest of the newest checkpoint, the base policy: what is good is taken, and it says so."""
+    killed, spec = real
+    shutil.copytree(killed, tmp_path / "expected")
+    assert lives.complete(tmp_path / "expected", spec) == 0
+    expected = records(tmp_path / "expected", spec)
+    run, newest = f"runs/{spec.run_id}", f"runs/{spec.run_id}/attempt_1/checkpoints/step_000003"
+    base = next(path.parent for path in (killed / "cache").rglob("manifest.json")).relative_to(killed)
+    for name, start in {
+        f"{newest}/policy.safetensors": 2,
+        f"{newest}/optimizer.safetensors": 2,
+        f"{newest}/manifest.json": 2,
+        f"{base}/model.safetensors": 3,
+        f"{base}/tokenizer.json": 3,
+        f"{base}/manifest.json": 3,
+    }.items():
+        for how in (flipped, cut):
+            home = tmp_path / f"{name.replace('/', ' ')} {how.__name__}"
+            shutil.copytree(killed, home)
+            damage(home / name, how)
+            began = time.monotonic()
+            assert lives.complete(home, spec) == 0
+            taken = time.monotonic() - began
+            log = (home / run / "worker.log").read_text()
+            assert f"{home / name} is damaged" in log
+            assert read_json(home / run / "attempt_2" / "status.json")["start_step"] == start
+            lost, wrong = differences(expected, records(home, spec))
+            what = "base policy" if str(base) in name else "checkpoint"
+            faults(f"a flipped bit or a missing end in a {what}", lost=lost, wrong=wrong, seconds=[taken])
+
+
+@pytest.mark.slow
+def test_a_run_does_not_go_on_from_damaged_records(real: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+    """An interrupted run whose first rows changed: told before anything is trained on top of them."""
+    killed, spec = real
+    home, run = tmp_path / "home", f"runs/{spec.run_id}"
+    shutil.copytree(killed, home)
+    process = lives.begin(home, spec)
+    while not Journal(home / run).attempts()[1:]:
+        time.sleep(0.01)
+    assert lives.send(process, signal.SIGKILL, 0)
+    lives.end(process)
+    # The second attempt sealed the first.
+    damage(home / run / "attempt_1" / "metrics.jsonl", flipped)
+    assert lives.complete(home, spec) == 1
+    assert f"{home / run / 'attempt_1' / 'metrics.jsonl'} is damaged" in (home / run / "worker.log").read_text()
+    assert len(Journal(home / run).attempts()) == 2
+    faults("a flipped bit in the journal of an interrupted run", wrong=len(Journal(home / run).attempts()) - 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_damaged_policy_is_not_evaluated(
+    name: str, real: tuple[Path, RunSpec], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    from mcpo_cli.evaluation.scope import subject
+
+    killed, spec = real
+    home = tmp_path / "home"
+    shutil.copytree(killed, home)
+    monkeypatch.setenv("MCPO_HOME", str(home))
+    assert lives.complete(home, spec) == 0
+    assert subject(spec.run_id, "").facts.name == spec.run_id
+    policy = home / "runs" / spec.run_id / "attempt_2" / "policy"
+    damage(policy / name, flipped)
+    wrong = 0
+    for model in (spec.run_id, str(policy)):
+        said = error_of(partial(subject, model, ""))
+        wrong += said is None
+        assert f"{policy / name} is damaged" in str(said)
+        assert "fix: rm -r" in str(said)
+    faults("a flipped bit in a final policy or its tokenizer", times=2, wrong=wrong)
+
+
+@pytest.mark.parametrize(("suffix", "what"), [(".jsonl", "cut"), (".parquet", "cut"), (".parquet", "flipped")])
+def test_damaged_data_files_are_named(suffix: str, what: str, tmp_path: Path, faults: Faults) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from mcpo_cli import data
+
+    path = tmp_path / f"aime24{suffix}"
+    if suffix == ".parquet":
+        rows = {"problem": [f"What is {i} + {i}?" for i in range(30)], "answer": [str(2 * i) for i in range(30)]}
+        pq.write_table(pa.table(rows), path, write_page_checksum=True, compression="none", use_dictionary=False)
+        content = path.read_bytes()
+        place = content.index(b"What is 7") + 8
+        damaged = cut(content) if what == "cut" else content[:place] + b"8" + content[place + 1 :]
+    else:
+        lines = "".join(f'{{"problem": "What is {i} + {i}?", "answer": "{2 * i}"}}\n' for i in range(30))
+        path.write_text(lines)
+        damaged = path.read_bytes()[:-20]
+    assert len(data.load("aime24", path).problems) == 30
+    path.write_bytes(damaged)
+    with pytest.raises(McpoError) as caught:
+        data.load("aime24", path)
+    assert str(path) in caught.value.message
+    faults(f"a data file with {'a missing end' if what == 'cut' else 'a flipped bit'}", wrong=0)

@@ -1,0 +1,161 @@
+"""A disk that takes no more: the run fails, says so in a line, and goes on with the same result once there is room.
+
+The disk is a limit on the size of files, which every system can set, and a real one (tmpfs) where it may be mounted.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import missing, state
+from mcpo_cli.runs.journal import Journal, read_json
+from tests.engine import differences, records, torn
+from tests.faults import lives
+from tests.faults.conftest import Faults
+from tests.faults.suites import Suite, spec_of
+
+pytestmark = pytest.mark.slow
+KIB = 1024
+LIMITS = [30 * KIB, 100 * KIB, 500 * KIB, 800 * KIB]
+"""Below the room that an attempt keeps, below a checkpoint's weights, below its moments, below nothing else."""
+ROOMS = [20 * KIB, 100 * KIB, 300 * KIB, 700 * KIB, 1500 * KIB, 2500 * KIB, 3200 * KIB]
+"""Left on the disk beside the base policy: for nothing, for some rows, for one checkpoint, for all but the policy."""
+
+
+def mount(*words: str) -> bool:
+    return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+
+
+@contextmanager
+def tmpfs(folder: Path, size: int) -> Iterator[None]:
+    """A disk of `size` bytes at `folder`."""
+    folder.mkdir(exist_ok=True)
+    assert mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def mountable() -> bool:
+    """Whether disks can be mounted here."""
+    with_root = os.geteuid() == 0 and shutil.which("mount") is not None
+    probe = Path("/tmp") / f"mcpo-mount-{os.getpid()}"
+    if not with_root:
+        return False
+    probe.mkdir()
+    try:
+        if not mount("-t", "tmpfs", "-o", "size=64k", "tmpfs", str(probe)):
+            return False
+        subprocess.run(["umount", str(probe)], check=True)
+        return True
+    finally:
+        probe.rmdir()
+
+
+REAL = [True] if mountable() else []
+"""For tests that need a real disk: each runs as often as there are any."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
+    """A home with a run that had all the room it wanted."""
+    home, spec = tmp_path_factory.mktemp("whole"), spec_of()
+    assert lives.complete(home, spec) == 0
+    return home, spec
+
+
+def said(home: Path, spec: RunSpec) -> str:
+    """What a failed run left as its reason: in its status, or in the log where it came to open no attempt."""
+    folder = home / "runs" / spec.run_id
+    for attempt in Journal(folder).attempts()[-1:]:
+        return str(read_json(attempt / "status.json").get("error", ""))
+    return (folder / "worker.log").read_text()
+
+
+def check(home: Path, spec: RunSpec) -> None:
+    """The run has failed for want of room, and its records are those of a shorter run."""
+    folder = home / "runs" / spec.run_id
+    assert "cannot be written: " in said(home, spec)
+    assert "make room on that disk" in said(home, spec)
+    assert "Traceback" not in (folder / "worker.log").read_text()
+    assert state(folder, spec) == ("failed" if Journal(folder).attempts() else "planned")
+    assert torn(folder) == 0
+
+
+@pytest.mark.parametrize("largest", LIMITS)
+def test_files_cannot_grow(largest: int, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+    home, spec = whole
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    assert lives.complete(tmp_path, spec, largest) == 1
+    check(tmp_path, spec)
+    seconds = lives.recover(tmp_path, spec)
+    lost, wrong = differences(records(home, spec), records(tmp_path, spec))
+    faults("a limit on the size of files", lost=lost, wrong=wrong, seconds=[seconds])
+
+
+@pytest.mark.parametrize("room", ROOMS if REAL else [])
+def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+    home, spec = whole
+    disk = tmp_path / "disk"
+    base = sum(path.stat().st_size for path in (home / "cache").rglob("*"))
+    with tmpfs(disk, base + 64 * KIB + room):
+        shutil.copytree(home / "cache", disk / "cache")
+        assert lives.complete(disk, spec) == 1
+        check(disk, spec)
+        assert mount("-o", f"remount,size={64 << 20}", str(disk))
+        seconds = lives.recover(disk, spec)
+        lost, wrong = differences(records(home, spec), records(disk, spec))
+    faults("a full disk (tmpfs)", lost=lost, wrong=wrong, seconds=[seconds])
+
+
+@pytest.mark.parametrize("_real", REAL)
+def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path, faults: Faults) -> None:
+    """The command itself says which run failed and why, and ends both once there is room."""
+    disk = tmp_path / "disk"
+    with tmpfs(disk, 900 * KIB):
+        suite = Suite(disk)
+        _, err = (process := suite.begin()).communicate(timeout=300)
+        assert process.returncode == 1
+        assert "Traceback" not in err
+        assert "0 of 2 runs are done; these failed:" in err
+        assert "cannot be written: No space left on device" in err
+        assert mount("-o", f"remount,size={64 << 20}", str(disk))
+        began = time.monotonic()
+        _, err = (process := suite.begin()).communicate(timeout=300)
+        assert process.returncode == 0, err
+        lost = sum(len(missing(suite.folder(spec), spec)) for spec in suite.specs)
+    faults("a full disk (tmpfs) under a suite", lost=lost, seconds=[time.monotonic() - began])
+
+
+@pytest.mark.parametrize("_real", REAL)
+def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+    """Nothing starts there, and what is there can be read."""
+    home, spec = whole
+    disk = tmp_path / "disk"
+    with tmpfs(disk, 64 << 20):
+        shutil.copytree(home / "runs", disk / "runs")
+        before = records(disk, spec)
+        assert mount("-o", "remount,ro", str(disk))
+        suite = Suite(disk)
+        _, err = (process := suite.begin()).communicate(timeout=120)
+        assert process.returncode == 2
+        assert f"MCPO_HOME={disk}: cannot be written (Read-only file system)" in err
+        listed = subprocess.run(
+            [sys.executable, "-m", "mcpo_cli.main", "runs", "list"],
+            env=suite.env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "done" in listed.stdout
+        lost, wrong = differences(before, records(disk, spec))
+    faults("a read-only home", lost=lost, wrong=wrong)

@@ -1,0 +1,148 @@
+"""A run, its scheduler and its child ended by signals at random moments: resumable, no orphan, the same bits after."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli.runs.attempts import is_owned, state
+from mcpo_cli.runs.journal import Journal, read_json
+from tests.engine import differences, records, torn
+from tests.faults import lives
+from tests.faults.conftest import Faults
+from tests.faults.suites import Suite, spec_of
+
+pytestmark = pytest.mark.slow
+SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+MOMENTS = 20
+"""Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
+
+
+class Undisturbed:
+    """A run that nobody disturbed: its home, its records, and how long it lived without and with the base policy."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.spec = home, spec_of()
+        began = time.monotonic()
+        assert lives.complete(home, self.spec) == 0
+        self.records = records(home, self.spec)
+        self.seconds = [time.monotonic() - began]
+        shutil.copytree(home / "cache", home / "again" / "cache")
+        began = time.monotonic()
+        assert lives.complete(home / "again", self.spec) == 0
+        self.seconds.append(time.monotonic() - began)
+        assert records(home / "again", self.spec) == self.records
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    # The first life loads the libraries.
+    assert lives.complete(tmp_path_factory.mktemp("first"), spec_of("seed=9")) == 0
+    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_run_signalled_at_random_moments(
+    number: signal.Signals, undisturbed: Undisturbed, tmp_path: Path, faults: Faults
+) -> None:
+    rng, spec = random.Random(number), undisturbed.spec
+    lost, wrong, seconds, phases = 0, 0, list[float](), Counter[str]()
+    while len(seconds) < MOMENTS:
+        home, warm = tmp_path / str(rng.random()), len(seconds) % 5 != 0
+        if warm:
+            shutil.copytree(undisturbed.home / "cache", home / "cache")
+        folder = home / "runs" / spec.run_id
+        process = lives.begin(home, spec)
+        if not lives.send(process, number, rng.uniform(0, undisturbed.seconds[warm])):
+            continue  # it was done before its moment came
+        code = lives.end(process)
+        if number == signal.SIGKILL and code == 0:
+            continue  # it ended just before
+        # Before the worker listens, every signal ends it; SIGKILL always does.
+        assert code == -number or (number != signal.SIGKILL and code in (0, 130))
+        assert not is_owned(folder)
+        assert state(folder, spec) == (
+            "done" if code == 0 else "interrupted" if Journal(folder).attempts() else "planned"
+        )
+        phases[lives.phase(home, spec)] += 1
+        wrong += torn(folder)
+        seconds.append(lives.recover(home, spec))
+        missing, others = differences(undisturbed.records, records(home, spec))
+        lost, wrong = lost + missing, wrong + others
+        shutil.rmtree(home)
+    assert {"warm-up", "step"} <= phases.keys(), phases
+    faults(
+        f"{number.name} of a run, at a random moment of its life",
+        times=MOMENTS,
+        lost=lost,
+        wrong=wrong,
+        seconds=seconds,
+    )
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, dict[str, dict[str, Any]]]:
+    """The two runs that nobody disturbed, and their records."""
+    suite = Suite(tmp_path_factory.mktemp("both"))
+    for spec in suite.specs:
+        assert lives.complete(suite.home, spec) == 0
+    return suite, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
+
+
+def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> tuple[int, int, float]:
+    """Let the same command end what is left: lost and wrong records, and the seconds that it took."""
+    wrong = sum(torn(suite.folder(spec)) for spec in suite.specs)
+    began = time.monotonic()
+    out, err = (process := suite.begin()).communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
+    taken = time.monotonic() - began
+    found = [differences(expected[spec.run_id], records(suite.home, spec)) for spec in suite.specs]
+    return sum(lost for lost, _ in found), wrong + sum(others for _, others in found), taken
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_scheduler_signalled(
+    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults
+) -> None:
+    """While its first worker starts or trains and another run waits: both end, and the same command goes on."""
+    undisturbed, expected = both
+    suite = Suite(tmp_path, "compute.parallel=1")
+    shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
+    process = suite.begin()
+    suite.wait_for_step(SIGNALS.index(number))
+    process.send_signal(number)
+    process.communicate(timeout=120)
+    assert process.returncode in ({-signal.SIGKILL} if number == signal.SIGKILL else {130, -number})
+    assert suite.nobody_is_left()
+    assert set(suite.states()) <= {"interrupted", "planned", "done"}
+    lost, wrong, taken = finish(suite, expected)
+    faults(f"{number.name} of the scheduler of two runs", lost=lost, wrong=wrong, seconds=[taken])
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_child_of_the_scheduler_signalled(
+    number: signal.Signals, both: tuple[Suite, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults
+) -> None:
+    """Its run is interrupted and said to be, the other one ends, and the same command goes on."""
+    undisturbed, expected = both
+    suite = Suite(tmp_path, "compute.parallel=2")
+    shutil.copytree(undisturbed.home / "cache", tmp_path / "cache")
+    process, victim = suite.begin(), suite.specs[0]
+    while not Journal(suite.folder(victim)).attempts():
+        time.sleep(0.02)
+    status = read_json(Journal(suite.folder(victim)).attempts()[-1] / "status.json")
+    os.kill(status["pid"], number)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 1, err
+    assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
+    assert suite.nobody_is_left()
+    lost, wrong, taken = finish(suite, expected)
+    faults(f"{number.name} of a child of the scheduler", lost=lost, wrong=wrong, seconds=[taken])

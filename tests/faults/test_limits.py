@@ -1,0 +1,107 @@
+"""Workers that leak, hang or take too long end as failed runs that say which limit it was, and can be continued."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import plan as plans
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs import limits, scheduler
+from mcpo_cli.runs.attempts import state
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.progress import Progress, View
+from tests.faults.conftest import Faults
+
+WORKER = (sys.executable, "-m", "tests.faults.sick_worker")
+OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "train.steps=3")
+
+
+class Silent:
+    """A display that shows nothing."""
+
+    def update(self, view: View) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+def make(*overrides: str) -> Plan:
+    return plans.from_overrides([*OFFLINE, *overrides])
+
+
+@pytest.mark.parametrize(
+    ("illness", "limit", "what"),
+    [
+        pytest.param(
+            "hangs",
+            "stall_limit=0.2",
+            "nothing happened for compute.stall_limit=0.2 minutes after: step 2",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "hangs",
+            "time_limit=0.2",
+            "it took longer than compute.time_limit=0.2 minutes",
+            marks=pytest.mark.slow,
+        ),
+        ("leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),
+        ("a child leaks", "memory_limit=0.5", "more than compute.memory_limit=0.5"),
+    ],
+)
+def test_a_sick_worker_is_ended(
+    illness: str, limit: str, what: str, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
+) -> None:
+    plan = make(f"compute.{limit}")
+    spec = plan.cells[0].spec
+    folder = run_dir(spec.run_id)
+    monkeypatch.setenv("SICK", illness)
+    with pytest.raises(RunFailed) as caught:
+        scheduler.run(plan, Silent(), WORKER)
+    name = limit.partition("=")[0]
+    assert what in caught.value.message
+    assert f"fix: raise compute.{name} (0: none)" in caught.value.message
+    assert state(folder, spec) == "failed"
+    status = read_json(folder / "attempt_1" / "status.json")
+    assert what in status["error"]
+    kept = Journal(folder).steps()
+    assert [row["step"] for row in kept] == [1]
+    monkeypatch.setenv("SICK", "")
+    began = time.monotonic()
+    (outcome,) = scheduler.run(make(), Silent(), WORKER)
+    assert outcome.state == "done"
+    rows = Journal(folder).steps()
+    lost, wrong = 3 - len(rows), int(rows[0] != kept[0])
+    faults(
+        f"a worker that {illness}" if illness != "a child leaks" else "a worker's child that leaks",
+        lost=lost,
+        wrong=wrong,
+        seconds=[time.monotonic() - began],
+    )
+
+
+def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
+    limits_of_all = ("compute.time_limit=10", "compute.stall_limit=10", "compute.memory_limit=64")
+    (outcome,) = scheduler.run(make(*limits_of_all), Silent(), WORKER)
+    assert outcome.state == "done"
+
+
+def test_a_phase_or_a_step_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first is when it begins to look.
+    clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
+    monkeypatch.setattr(limits.time, "monotonic", lambda: next(clock))
+    watch = limits.Watch(make("compute.stall_limit=1").cells[0].spec.compute, 0)
+    for progress in (Progress(1, "a"), Progress(2, "a"), Progress(2, "b"), Progress(2, "b")):
+        assert watch.exceeded(progress) is None
+    said = watch.exceeded(Progress(2, "b"))
+    assert said is not None
+    assert said.startswith("nothing happened for compute.stall_limit=1 minutes after: b")
+
+
+def test_limits_are_not_for_jobs_of_a_cluster() -> None:
+    (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
+    with pytest.raises(ConfigError, match=r"compute\.time_limit=5 is for workers on this machine") as caught:
+        limits.check(cell.spec)
+    assert "cluster.hours" in str(caught.value.fix)

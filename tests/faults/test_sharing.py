@@ -1,0 +1,85 @@
+"""Two `mcpo` processes told to do the same suite at once: no run trained twice, none lost when one of them dies."""
+
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli.runs.journal import Journal, read_json
+from tests.engine import differences, records, torn
+from tests.faults import lives
+from tests.faults.conftest import Faults
+from tests.faults.suites import Suite
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, Any]]]:
+    """The home of the two runs when nobody disturbs them, and their records."""
+    suite = Suite(tmp_path_factory.mktemp("alone"))
+    for spec in suite.specs:
+        assert lives.complete(suite.home, spec) == 0
+    return suite.home, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
+
+
+def compare(suite: Suite, expected: dict[str, dict[str, Any]]) -> tuple[int, int]:
+    """Lost and wrong records of both runs."""
+    found = [differences(expected[spec.run_id], records(suite.home, spec)) for spec in suite.specs]
+    return sum(lost for lost, _ in found), sum(wrong for _, wrong in found) + sum(
+        torn(suite.folder(spec)) for spec in suite.specs
+    )
+
+
+def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults) -> None:
+    home, expected = alone
+    suite = Suite(tmp_path, "compute.parallel=1")
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    both = [suite.begin(), suite.begin()]
+    for process in both:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
+    assert suite.attempts() == 2, "a run was begun twice"
+    assert suite.nobody_is_left()
+    lost, wrong = compare(suite, expected)
+    faults("two schedulers told to do the same suite at once", lost=lost, wrong=wrong)
+
+
+def test_the_other_takes_over_when_one_dies(
+    alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults
+) -> None:
+    """The one that is killed has both runs in its hands; the other waits, and goes on with them."""
+    home, expected = alone
+    suite = Suite(tmp_path, "compute.parallel=2")
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    first = suite.begin()
+    for spec in suite.specs:
+        while not (attempts := Journal(suite.folder(spec)).attempts()):
+            time.sleep(0.01)
+        # It holds its run as long as the test wants.
+        os.kill(read_json(attempts[0] / "status.json")["pid"], signal.SIGSTOP)
+    assert suite.states() == ["running", "running"]
+    second = suite.begin()
+    assert second.stderr is not None
+    while "running" not in (line := second.stderr.readline()):
+        assert line, "it ended"
+    for process in suite.processes():
+        # Scheduler and workers at once, as when a machine is cut off. The other has no children.
+        if process.pid != second.pid:
+            process.send_signal(signal.SIGKILL)
+    began = time.monotonic()
+    first.communicate(timeout=60)
+    out, err = second.communicate(timeout=300)
+    taken = time.monotonic() - began
+    assert second.returncode == 0, err
+    assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
+    assert {len(Journal(suite.folder(spec)).attempts()) for spec in suite.specs} == {2}
+    assert suite.nobody_is_left()
+    lost, wrong = compare(suite, expected)
+    faults("one of two schedulers of a suite killed with its workers", lost=lost, wrong=wrong, seconds=[taken])

@@ -38,9 +38,8 @@ def test_the_scan_finds_a_secret(tmp_path: Path, line: str) -> None:
 @pytest.mark.slow
 def test_the_scan_leaves_code_alone(tmp_path: Path) -> None:
     path = tmp_path / "settings.py"
-    path.write_text(
-        "token = tokenizer.eos_token\nrevision = " + f'"{"0a1b2c3d4e" * 4}"\nuri = "http://127.0.0.1:5000"\n'
-    )
+    revision = f'revision = "{3**100:040x}"'
+    path.write_text(f"stop = tokenizer.eos_token\n{revision}\nuri = 'http://127.0.0.1:5000'\n")
     subprocess.run([ROOT / ".ci" / "secrets", path], check=True)
 
 

@@ -1,0 +1,135 @@
+"""Every row of the table in errors.py: the class has that exit code, README has it too, and a command ends with it."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from mcpo_cli import errors, plan
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import UNEXPECTED, McpoError
+from mcpo_cli.runs.home import run_dir
+from mcpo_cli.runs.journal import write_json
+from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.fakes import write_run
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+ROW = re.compile(r"^\| (`\w+`|anything else) +\| (\d+) ", re.MULTILINE)
+OFFLINE = "compute.tracking_uri=offline"
+
+
+def table() -> dict[str, int]:
+    """The table of errors.py: exit code by class."""
+    return {name.strip("`"): int(code) for name, code in ROW.findall(errors.__doc__ or "")}
+
+
+def test_the_table_is_that_of_the_classes() -> None:
+    classes = {kind.__name__: kind.exit_code for kind in McpoError.__subclasses__()}
+    assert table() == {**classes, "anything else": UNEXPECTED}
+
+
+def test_readme_has_every_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| \w", README.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {int(code) for code in rows} == {0, *table().values()}
+    assert len(rows) == len(set(rows))
+
+
+def ends(result: "subprocess.CompletedProcess[str]", kind: str, said: str) -> None:
+    """The exit code of `kind`, one message with `said` in it, and no traceback."""
+    assert result.returncode == table()[kind], result.stderr
+    assert said in result.stderr
+    assert len(re.findall(r"^error: ", result.stderr, re.MULTILINE)) == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_config_error(here: InProcess) -> None:
+    ends(here("train", "seed=abc"), "ConfigError", "seed=abc: must be an integer")
+
+
+@pytest.mark.slow
+def test_run_failed(cli: Cli) -> None:
+    result = cli("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "--json")
+    ends(result, "RunFailed", "warmup.target_accuracy=1.0")
+    assert json.loads(result.stdout)["error"]["type"] == "RunFailed"
+
+
+def test_findings(here: InProcess, tmp_path: Path) -> None:
+    path = tmp_path / "twice.jsonl"
+    rows = [{"problem": "What is 1 + 1?", "answer": gold} for gold in ("2", "3")]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    ends(here("data", "audit", str(path), "--json"), "Findings", "would be wrong: copies, conflicts")
+
+
+def test_missing_cells(here: InProcess) -> None:
+    ends(here("report", "scale=smoke", "seed=0", OFFLINE), "MissingCells", "mcpo reproduce all")
+
+
+@contextmanager
+def dying_store() -> Iterator[str]:
+    """An MLflow server that is there when it is looked for, and fails when it is asked for anything else."""
+
+    class Store(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(500)
+            self.end_headers()
+
+        def do_POST(self) -> None:
+            is_first = self.path.endswith("/experiments/search")
+            self.send_response(200 if is_first else 500)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_details: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.slow
+def test_store_error(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    (spec,) = load(["scale=smoke"])
+    write_run(spec)
+    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+    with dying_store() as uri:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+        ends(here("runs", "sync"), "StoreError", f"the MLflow store {uri} failed")
+
+
+@pytest.mark.slow
+def test_interrupted(cli: Cli) -> None:
+    command = [*MCPO, "train", "scale=smoke", "train.steps=100000", OFFLINE]
+    running = subprocess.Popen(command, env=cli.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not list(cli.home.glob("runs/*/attempt_1/metrics.jsonl")):
+        assert time.monotonic() < deadline, "it did not begin"
+        time.sleep(0.1)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    ends(
+        subprocess.CompletedProcess(command, running.returncode, out, err), "Interrupted", "the same command continues"
+    )
+
+
+def test_anything_else(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(_overrides: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr(plan, "from_overrides", bug)
+    ends(here("train"), "anything else", "ZeroDivisionError: division by zero\n  this should not happen")
+    shown = here("train", "--debug")
+    assert shown.returncode == UNEXPECTED
+    assert "Traceback" in shown.stderr
+    assert sys.argv == ["mcpo", "train", "--debug"]

@@ -18,6 +18,7 @@ from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.progress import View
+from mcpo_cli.runs.worker import BUSY
 
 WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "compute.parallel=2")
@@ -214,6 +215,24 @@ def test_a_run_that_passes_a_limit_warns_once_and_goes_on(home: Path, monkeypatc
     assert recorder.notes[0].startswith(f"{plan.cells[0].spec.run_id}: warning: many responses are cut")
     assert "sanity/truncated 0.5" in recorder.notes[0]
     assert run(plan)[1].notes == []
+
+
+def test_a_worker_that_came_second_is_no_failure(home: Path, tmp_path: Path) -> None:
+    """Two schedulers started a run at once: the slower worker says so, and the run is followed until it is free."""
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import pathlib, runpy, sys\n"
+        f"came = pathlib.Path({str(tmp_path / 'came')!r})\n"
+        "if not came.exists():\n"
+        "    came.touch()\n"
+        f"    sys.exit({BUSY})\n"
+        f"runpy.run_path({WORKER[1]!r}, run_name='__main__')\n"
+    )
+    plan = make()
+    (outcome,) = scheduler.run(plan, Recorder(), (sys.executable, str(script)))
+    assert outcome.state == "done"
+    assert (tmp_path / "came").exists()
+    assert attempts(home, plan) == [1]
 
 
 def test_makespan_takes_runs_in_order() -> None:

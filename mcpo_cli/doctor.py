@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from mcpo_cli import machine
 from mcpo_cli.backends.verl import pins
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.redaction import redact
 from mcpo_cli.runs.home import location
 
 DISTRIBUTION = "mcpo-cli"
@@ -133,12 +134,11 @@ def _hub() -> Iterator[Line]:
     try:
         code = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS, follow_redirects=True).status_code
     except httpx.HTTPError as error:
-        yield Line("hub", "hub", "missing", f"{constants.ENDPOINT}: {error or type(error).__name__}", fix)
+        yield Line("hub", "hub", "missing", redact(f"{constants.ENDPOINT}: {error or type(error).__name__}"), fix)
         return
     is_there = code < httpx.codes.INTERNAL_SERVER_ERROR
-    yield Line(
-        "hub", "hub", "ok" if is_there else "wrong", f"{constants.ENDPOINT} answers {code}", "" if is_there else fix
-    )
+    found = redact(f"{constants.ENDPOINT} answers {code}")
+    yield Line("hub", "hub", "ok" if is_there else "wrong", found, "" if is_there else fix)
 
 
 def _room() -> Iterator[Line]:

@@ -169,7 +169,7 @@ class Compute:
     micro_batch: prompts per forward and backward pass. checkpoint_every: global steps.
     parallel: runs at a time, 0 for one a core. tracking_uri: MLflow store, empty for the environment's
     MLFLOW_TRACKING_URI or else MCPO_HOME/mlflow.db; `offline` writes journals only (`mcpo runs sync`
-    brings them to a store later).
+    brings them to a store later). A store behind a password is named by the environment, as settings are written down.
     time_limit: minutes that a worker may take; stall_limit: minutes without a new step or phase; memory_limit: GiB
     that it may use with all processes that it starts; 0 for none. A worker that passes one is killed, its run fails,
     and the same command continues it from its last checkpoint.

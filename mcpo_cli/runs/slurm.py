@@ -128,7 +128,7 @@ class Task:
             return 0, 0
         if place.num_nodes == 1:
             return self._work()
-        started = [ray, "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
+        started = [str(ray), "start", "--head", f"--port={RAY_PORT}", "--include-dashboard=false", "--block"]
         with subprocess.Popen(started, env=environment) as head:
             try:
                 return self._work()

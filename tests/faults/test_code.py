@@ -19,6 +19,7 @@ from mcpo_cli.config.load import load, read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation.model import resolve
 from tests.faults import codescan
+from tests.faults.conftest import Faults
 from tests.models import untrained
 
 BAD = [
@@ -80,7 +81,7 @@ def trap(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_pickle_among_the_shards_of_a_checkpoint_does_not_run(trap: Path, tmp_path: Path) -> None:
+def test_a_pickle_among_the_shards_of_a_checkpoint_does_not_run(trap: Path, tmp_path: Path, faults: Faults) -> None:
     root = tmp_path / "checkpoints"
     actor = checkpoint.folder(root, 2) / "actor"
     untrained(actor / "huggingface")
@@ -91,13 +92,14 @@ def test_a_pickle_among_the_shards_of_a_checkpoint_does_not_run(trap: Path, tmp_
         export.policy(root, 2, tmp_path / "policy", spec)
     assert not trap.exists()
     assert not (tmp_path / "policy").exists()
+    faults("a pickle that would run code, in place of weights")
 
 
 LOADING = "import sys, torch, mcpo_cli.backends.verl.pickles; print(torch.load(sys.argv[1], weights_only=False))"
 
 
 @pytest.mark.slow
-def test_what_verl_loads_by_itself_does_not_run_either(trap: Path, tmp_path: Path) -> None:
+def test_what_verl_loads_by_itself_does_not_run_either(trap: Path, tmp_path: Path, faults: Faults) -> None:
     """verl says weights_only=False; the environment that it is started with overrules that, but for what it needs."""
     (spec,) = load(["scale=verl-cpu"])
     environment = {**os.environ, **overrides.environment(spec)}
@@ -114,9 +116,10 @@ def test_what_verl_loads_by_itself_does_not_run_either(trap: Path, tmp_path: Pat
     assert "'last_epoch': 3" in whole.stdout, whole.stderr
     assert loaded({"rng": Payload(trap)}).returncode != 0
     assert not trap.exists()
+    faults("a pickle that would run code, in place of weights")
 
 
-def test_a_pickle_in_place_of_a_checkpoint_of_ours_does_not_run(trap: Path, tmp_path: Path) -> None:
+def test_a_pickle_in_place_of_a_checkpoint_of_ours_does_not_run(trap: Path, tmp_path: Path, faults: Faults) -> None:
     folder = tmp_path / "step_000002"
     folder.mkdir()
     torch.save({"x": Payload(trap)}, folder / "policy.safetensors")
@@ -126,15 +129,17 @@ def test_a_pickle_in_place_of_a_checkpoint_of_ours_does_not_run(trap: Path, tmp_
     with pytest.raises(Exception, match=r"(?i)header"):
         local.load(folder)
     assert not trap.exists()
+    faults("a pickle that would run code, in place of weights")
 
 
-def test_a_model_of_pickles_is_refused(trap: Path, tmp_path: Path) -> None:
+def test_a_model_of_pickles_is_refused(trap: Path, tmp_path: Path, faults: Faults) -> None:
     folder = untrained(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     torch.save({"model.norm.weight": Payload(trap)}, folder / "pytorch_model.bin")
     with pytest.raises(ConfigError, match=r"pytorch_model\.bin is a pickle, which can run code and is never loaded"):
         resolve(str(folder))
     assert not trap.exists()
+    faults("a pickle that would run code, in place of weights")
 
 
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:
@@ -157,20 +162,22 @@ def own_code(folder: Path, ran: Path, file: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_the_code_of_a_model_is_never_run(tmp_path: Path, file: str) -> None:
+def test_the_code_of_a_model_is_never_run(tmp_path: Path, file: str, faults: Faults) -> None:
     folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
     own_code(folder, ran, file)
     with pytest.raises(ConfigError, match=f"its {file} asks for code of the model's own"):
         resolve(str(folder))
     assert not ran.exists()
+    faults("a model that asks for code of its own")
 
 
-def test_verl_is_not_started_with_a_model_of_own_code(tmp_path: Path) -> None:
+def test_verl_is_not_started_with_a_model_of_own_code(tmp_path: Path, faults: Faults) -> None:
     folder = untrained(tmp_path / "model")
     own_code(folder, tmp_path / "it ran", "config.json")
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
     with pytest.raises(ConfigError, match="code of the model's own"):
         checks._model(spec)
+    faults("a model that asks for code of its own")
 
 
 def test_verl_is_told_to_run_no_code_of_a_model() -> None:

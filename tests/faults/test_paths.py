@@ -18,6 +18,7 @@ from mcpo_cli.runs.journal import write_json
 from mcpo_cli.store import archive
 from tests.cli.conftest import InProcess
 from tests.fakes import write_run
+from tests.faults.conftest import Faults
 from tests.models import untrained
 
 OUTSIDE = ("../../outside", "/etc", "..", ".", "", "a/../../outside", "runs/../..")
@@ -58,6 +59,7 @@ def test_no_name_on_the_command_line_leads_elsewhere(
     capsys: pytest.CaptureFixture[str],
     words: list[str],
     name: str,
+    faults: Faults,
 ) -> None:
     before = present(mcpo_home)
     here = InProcess(mcpo_home, monkeypatch, capsys)
@@ -65,6 +67,7 @@ def test_no_name_on_the_command_line_leads_elsewhere(
     assert result.returncode == 2, result.stderr
     assert result.stderr.count("error:") == 1
     assert present(mcpo_home) == before
+    faults("a name on the command line that leads to another folder")
 
 
 def present(home: Path) -> list[Path]:
@@ -124,10 +127,11 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("content", STRANGE)
-def test_an_archive_writes_nothing_beside_its_folder(tmp_path: Path, content: bytes) -> None:
+def test_an_archive_writes_nothing_beside_its_folder(tmp_path: Path, content: bytes, faults: Faults) -> None:
     with pytest.raises(StoreError, match="none of a journal"):
         archive.unpack(content, tmp_path / "home" / "run")
     assert [path for path in tmp_path.rglob("*") if path.name != "home"] == []
+    faults("an archive with a member that leads to another folder")
 
 
 def test_an_index_of_weights_names_no_other_folder(tmp_path: Path) -> None:

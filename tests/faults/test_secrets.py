@@ -20,6 +20,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs import provenance
 from tests.cli.conftest import Cli, InProcess
+from tests.faults.conftest import Faults
 from tests.store_runs import free_port
 from tests.unit.test_store_servers import answer, process
 
@@ -72,7 +73,7 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_and_reports_hold_no_secret(tmp_path: Path) -> None:
+def test_runs_and_reports_hold_no_secret(tmp_path: Path, faults: Faults) -> None:
     """Two runs, their table and report, and a run that fails, all logged to a server behind a password."""
     port, server = free_port(), tmp_path / "server"
     server.mkdir()
@@ -95,6 +96,10 @@ def test_runs_and_reports_hold_no_secret(tmp_path: Path) -> None:
     assert leaks(files(tmp_path)) == set()
     said = made.stdout + made.stderr + failed.stdout + failed.stderr + shown
     assert [line for line in said.splitlines() if any(secret in line for secret in SECRETS)] == []
+    faults(
+        "a secret in the environment, searched in all that three runs, their report and their store hold",
+        times=len(SECRETS),
+    )
 
 
 FAILING = """
@@ -110,7 +115,7 @@ sys.exit(worker.work(sys.argv[1]))
 """
 
 
-def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path) -> None:
+def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path, faults: Faults) -> None:
     (spec,) = load(["scale=smoke"])
     folder = tmp_path / "runs" / spec.run_id
     folder.mkdir(parents=True)
@@ -124,6 +129,7 @@ def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path) -> 
     status = json.loads((folder / "attempt_1" / "status.json").read_text())
     assert status["error"] == "RuntimeError: 401 of http://***@127.0.0.1/x with ***"
     assert leaks(files(tmp_path)) == set()
+    faults("an error that quotes secrets", times=2)
 
 
 @pytest.fixture
@@ -148,7 +154,7 @@ SETTINGS = [
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.usefixtures("planted")
 def test_a_secret_is_no_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str, faults: Faults
 ) -> None:
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "home"))
     here = InProcess(tmp_path / "home", monkeypatch, capsys)
@@ -159,6 +165,7 @@ def test_a_secret_is_no_setting(
         assert "the environment" in result.stderr
         assert [secret for secret in SECRETS if secret in result.stdout + result.stderr] == []
     assert not (tmp_path / "home").exists()
+    faults("a secret given as a setting", times=4)
 
 
 @pytest.mark.usefixtures("planted")

@@ -38,6 +38,7 @@ class Attempt:
         for earlier in Journal(run_dir).attempts():
             # It was killed: nobody writes there any more.
             if not (earlier / SUMS).exists():
+                (earlier / RESERVE).unlink(missing_ok=True)
                 seal(earlier)
         number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
         self.folder = run_dir / f"attempt_{number}"

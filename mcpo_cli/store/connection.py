@@ -149,8 +149,17 @@ class Connection:
         return self._experiments[suite]
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
-        found = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'", max_results=1)
-        return found[0] if found else None
+        found = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        # A creation whose answer was lost is sent again: of two, the one that something was brought to stays.
+        kept, *twins = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id)) or [None]
+        for twin in twins:
+            self._client().delete_run(twin.info.run_id)
+        return kept
+
+    def _create(self, experiment: str, name: str, start: float, tags: Mapping[str, str]) -> Any:
+        """A new run, which is found by the first of `tags`. start: seconds since the epoch."""
+        self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
+        return self._find(experiment, *next(iter(tags.items())))
 
     def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
         """The content of an artifact, None where there is none."""

@@ -43,8 +43,7 @@ class Evaluations(Connection):
         experiment, client = self._experiment(EXPERIMENT), self._client()
         run = self._find(experiment, "mcpo.evaluation", name)
         if run is None:
-            tags = {"mcpo.evaluation": name}
-            run = client.create_run(experiment, start_time=milliseconds(results["time"]), tags=tags, run_name=name)
+            run = self._create(experiment, name, results["time"], {"mcpo.evaluation": name})
         if run.info.status == STATUS["done"]:
             return 0
         mlflow_id = run.info.run_id

@@ -25,7 +25,7 @@ from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.store import archive, pages
 from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
-from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
+from mcpo_cli.store.points import eval_points, flat, step_points
 from mcpo_cli.store.records import SOURCES, State, Status
 
 MONITOR_SECONDS = 5
@@ -160,8 +160,7 @@ class Store(Connection):
                     for first in self._journal(cell.spec).attempts()[:1]
                 ]
                 tags = {"mcpo.plan_id": plan.plan_id, "mcpo.command": redact(plan.command)}
-                start = milliseconds(min(started, default=time.time()))
-                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=name)
+                run = self._create(experiment, name, min(started, default=time.time()), tags)
             self._present(run, name, {"suite": plan.suite})
             self._explain(run, plan)
             self._parents[key] = run.info.run_id
@@ -191,9 +190,8 @@ class Store(Connection):
             name = f"{series} seed {cell.spec.seed}"
             run = self._find(experiment, "mcpo.run_id", run_id)
             if run is None:
-                start = milliseconds(_status(journal.attempts()[0])["started"])
                 tags = {"mcpo.run_id": run_id, "mlflow.parentRunId": self._parent(plan)}
-                run = self._client().create_run(experiment, start_time=start, tags=tags, run_name=name)
+                run = self._create(experiment, name, _status(journal.attempts()[0])["started"], tags)
             self._present(run, name, {pages.SERIES: series, "suite": plan.suite})
             tags = run.data.tags
             self._children[experiment, run_id] = _Child(

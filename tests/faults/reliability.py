@@ -20,15 +20,15 @@ HEAD = """\
 
 What happens to runs and results when things go wrong, as the tests of `tests/faults` measured it: each injects its
 fault for real, with processes, signals and files, and looks at what is left. This page is written by them; by hand
-nothing is changed here (`tests/faults/test_reliability.py`).
+nothing is changed here (`tests/unit/test_reliability.py`).
 """
 LEGEND = """\
 - **injected**: how often. **lost**: records that an undisturbed run has and the disturbed one, once it was started
   again, has not. **wrong**: results that differ from those of an undisturbed run, or that were taken from a damaged
   file without a word.
-- **seconds to recover**: median, from the start of the command that continues until the run is where it was; for
-  workers that are killed by the dozen without the seconds in which Python loads its libraries. A dash: the fault is
-  refused, or passes, and nothing has to be started again.
+- **seconds to recover**: median, from the start of what continues: of a run until it is where it was, without the
+  seconds in which Python loads its libraries; of a scheduler, its child or a suite until the command has ended all of
+  its runs, with them. A dash: the fault is refused, or passes, and nothing has to be started again.
 """
 
 

@@ -270,7 +270,6 @@ def test_damaged_data_files_are_named(suffix: str, what: str, tmp_path: Path, fa
         damaged = path.read_bytes()[:-20]
     assert len(data.load("aime24", path).problems) == 30
     path.write_bytes(damaged)
-    with pytest.raises(McpoError) as caught:
-        data.load("aime24", path)
-    assert str(path) in caught.value.message
-    faults(f"a data file with {'a missing end' if what == 'cut' else 'a flipped bit'}", wrong=0)
+    said = error_of(partial(data.load, "aime24", path))
+    assert str(path) in str(said)
+    faults(f"a data file with {'a missing end' if what == 'cut' else 'a flipped bit'}", wrong=int(said is None))

@@ -365,14 +365,10 @@ def _method(spec: RunSpec) -> Table:
 
 def _workers(spec: RunSpec) -> dict[str, str]:
     """What every process of verl must see, also those that Ray starts on other machines."""
-    modules = [PICKLES, spec.cluster.plugin] if spec.cluster.plugin else [PICKLES]
-    variables = {
-        "VLLM_NO_USAGE_STATS": "1",
-        "TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1",
-        # Otherwise messages between verl's processes are what this refuses to load.
-        "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy",
-        "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
-    }
+    modules = filter(None, (PICKLES, spec.cluster.plugin))
+    variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
+    # Checkpoints run no code (`pickles.py`). verl's messages would be what the first refuses to load, but for the other.
+    variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
     if not _on_gpu(spec):
         # FSDP is registered for cuda and npu only: VERL_ENGINE_DEVICE is verl's own way to ask for it.
         variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}

@@ -367,7 +367,7 @@ def _workers(spec: RunSpec) -> dict[str, str]:
     """What every process of verl must see, also those that Ray starts on other machines."""
     modules = filter(None, (PICKLES, spec.cluster.plugin))
     variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
-    # Checkpoints run no code (`pickles.py`). verl's messages would be what the first refuses to load, but for the other.
+    # Checkpoints run no code (`pickles.py`); without the second, the first would refuse verl's own messages.
     variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
     if not _on_gpu(spec):
         # FSDP is registered for cuda and npu only: VERL_ENGINE_DEVICE is verl's own way to ask for it.

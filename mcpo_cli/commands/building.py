@@ -48,6 +48,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
     """
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
+    console.talk(f"building {len(names)} tables and figures")
     parallel.prepare(made, names)
     content = report_content.gather(made, names)
     files = report_files.write(content, made.folder)

@@ -28,6 +28,9 @@ BATCH = 900
 NOTE = "mlflow.note.content"
 """The tag of an experiment or a run that MLflow's UI shows as its description, in Markdown."""
 LOCK_SECONDS = 60
+_OPENED: dict[Path, tuple[int, int] | None] = {}
+"""Which file each SQLite store was when this process opened it. MLflow keeps its connections as long as the process
+lives: to a file that was removed since it would go on writing without a word."""
 
 
 def resolve(setting: str) -> str | None:
@@ -108,12 +111,16 @@ class Connection:
         self._statuses: dict[str, str] = {}
 
     def _client(self) -> MlflowClient:
+        if self.database in _OPENED and _identity(self.database) != _OPENED[self.database]:
+            raise StoreError("its file was removed, or replaced by another, while it was in use")
         if self._mlflow is None:
             with self._setup:
                 self._probe()
                 client = MlflowClient(self.uri)
                 client.search_experiments(max_results=1)  # the first call makes the schema of a new database
                 self._mlflow = client
+                if self.database:
+                    _OPENED[self.database] = _identity(self.database)
         return self._mlflow
 
     def _probe(self) -> None:
@@ -149,14 +156,14 @@ class Connection:
         return self._experiments[suite]
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
-        found = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        found: list[Any] = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
         # A creation whose answer was lost is sent again: of two, the one that something was brought to stays.
-        kept, *twins = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id)) or [None]
-        for twin in twins:
+        found = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id))
+        for twin in found[1:]:
             self._client().delete_run(twin.info.run_id)
-        return kept
+        return found[0] if found else None
 
-    def _create(self, experiment: str, name: str, start: float, tags: Mapping[str, str]) -> Any:
+    def _create(self, experiment: str, name: str, start: float, tags: dict[str, str]) -> Any:
         """A new run, which is found by the first of `tags`. start: seconds since the epoch."""
         self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
         return self._find(experiment, *next(iter(tags.items())))
@@ -177,11 +184,23 @@ class Connection:
             self._client().log_batch(mlflow_id, metrics=metrics, tags=run_tags(tags))
 
 
+def _identity(file: Path) -> tuple[int, int] | None:
+    """What tells a file from another that takes its name; None where there is none."""
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 def run_tags(tags: Mapping[str, Any]) -> list[RunTag]:
     """Tags as MLflow takes them."""
     return [RunTag(key, str(value)) for key, value in tags.items()]
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error, without credentials."""
-    return redact(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)
+    """The first line of an error that says something of it, without credentials."""
+    lines = str(error).strip().splitlines()
+    # SQLAlchemy's remark on when it happened comes before what happened.
+    said = [line for line in lines if not line.startswith("(raised as a result of")]
+    return redact(said[0] if said else type(error).__name__)

@@ -1,0 +1,54 @@
+"""Holds what an SQLite store has of runs against their journals, without the code that brought it there."""
+
+import json
+import math
+import sqlite3
+from collections import Counter, defaultdict
+from contextlib import closing
+from pathlib import Path
+
+from mcpo_cli.plan import Plan
+
+Points = Counter[tuple[str, str, int]]
+"""How often there is a point of (run id, metric, global step)."""
+QUERY = """
+select tags.value, metrics.key, metrics.step from metrics
+join tags on tags.run_uuid = metrics.run_uuid join runs on runs.run_uuid = metrics.run_uuid
+where tags.key = 'mcpo.run_id' and runs.lifecycle_stage = 'active'
+"""
+RUNS = """
+select coalesce(run.value, plan.value), runs.status from runs
+left join tags as run on run.run_uuid = runs.run_uuid and run.key = 'mcpo.run_id'
+left join tags as plan on plan.run_uuid = runs.run_uuid and plan.key = 'mcpo.plan_id'
+where runs.lifecycle_stage = 'active'
+"""
+
+
+def in_journals(home: Path, plan: Plan) -> Points:
+    """The points that runs of one attempt should have in a store."""
+    found = Points()
+    for cell in plan.cells:
+        run_id, attempt = cell.spec.run_id, home / "runs" / cell.spec.run_id / "attempt_1"
+        for line in (attempt / "metrics.jsonl").read_text().splitlines():
+            row = json.loads(line)
+            finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
+            if len(finite) < len(row["metrics"]):
+                finite.append("journal/nonfinite")
+            found.update((run_id, name, row["step"]) for name in finite)
+        for path in (attempt / "eval").glob("*.jsonl"):
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            found.update({(run_id, f"eval/{row['tier']}/pass_at_1", row["step"]) for row in rows})
+    return found
+
+
+def differences(home: Path, plan: Plan, database: Path) -> tuple[int, int]:
+    """Points that the store lacks, and what is wrong: points too many, runs that are there twice or have not ended."""
+    ids = {cell.spec.run_id for cell in plan.cells}
+    states = defaultdict[str, list[str]](list)
+    with closing(sqlite3.connect(database)) as connection:
+        stored = Points(row for row in connection.execute(QUERY) if row[0] in ids)
+        for name, status in connection.execute(RUNS):
+            states[name].append(status)
+    expected = in_journals(home, plan)
+    strange = [name for name in (*ids, plan.plan_id) if states[name] != ["FINISHED"]]
+    return (expected - stored).total(), (stored - expected).total() + len(strange)

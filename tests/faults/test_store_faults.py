@@ -1,0 +1,229 @@
+"""Stores that fail while runs go on: `mcpo runs sync` brings them what the journals have, each point once."""
+
+import math
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import plan as plans
+from mcpo_cli.config.schema import Eval
+from mcpo_cli.errors import ConfigError, StoreError
+from mcpo_cli.plan import Plan
+from mcpo_cli.runs import feed, scheduler
+from mcpo_cli.runs.progress import View
+from mcpo_cli.store.mlflow import Store
+from tests import store_runs
+from tests.faults.conftest import Faults
+from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
+from tests.faults.store_points import differences
+from tests.faults.store_swarm import swarm
+from tests.faults.test_disk import REAL, mount, tmpfs
+
+pytestmark = pytest.mark.slow
+MCPO = (sys.executable, "-m", "mcpo_cli.main")
+LOCK = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("begin immediate")
+print("locked", flush=True)
+time.sleep(600)
+"""
+PROCESSES = 64
+STEPS = 10_000
+WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
+
+
+class Saboteur:
+    """A display that does something to the store once a worker has begun, and remembers what was noted."""
+
+    def __init__(self, injure: Callable[[], None]) -> None:
+        self._injure = injure
+        self._done = False
+        self.notes: list[str] = []
+
+    def update(self, view: View) -> None:
+        if not self._done and any(cell.state == "running" for cell in view.cells):
+            self._done = True
+            self._injure()
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
+    monkeypatch.setenv("FAKE_SECONDS", "0.5")
+    monkeypatch.setattr(feed, "EVERY_SECONDS", 0.2)
+    return mcpo_home
+
+
+def train(uri: str, injure: Callable[[], None], seeds: str = "0,1,2") -> tuple[Plan, list[str]]:
+    """Three runs whose store is injured while they go on; what was noted."""
+    plan = plans.from_overrides(["scale=smoke", f"seed={seeds}", "compute.parallel=2", f"compute.tracking_uri='{uri}'"])
+    display = Saboteur(injure)
+    outcomes = scheduler.run(plan, display, WORKER)
+    assert [outcome.state for outcome in outcomes] == ["done"] * 3
+    return plan, display.notes
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, Path]]:
+    """A proxy before a real server, and the database of that."""
+    folder = tmp_path_factory.mktemp("server")
+    with mlflow_server(folder) as port:
+        proxy = Proxy(port)
+        yield proxy, folder / "server.db"
+        proxy.close()
+
+
+@pytest.mark.parametrize(("number", "fault"), list(enumerate([DOWN, *FAULTS])))
+def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path], home: Path, faults: Faults) -> None:
+    proxy, database = server
+    before = proxy.misdeeds
+    try:
+        seeds = f"{3 * number},{3 * number + 1},{3 * number + 2}"
+        plan, notes = train(proxy.uri, lambda: proxy.begin(fault), seeds)
+    finally:
+        proxy.heal()
+    began = time.monotonic()
+    Store(proxy.uri).sync()
+    seconds = time.monotonic() - began
+    assert set(Store(proxy.uri).sync().values()) == {0}
+    if fault in (DOWN, "says 500 to everything"):
+        assert "training goes on" in notes[0]
+        assert "mcpo runs sync" in notes[-1]
+    lost, wrong = differences(home, plan, database)
+    times = max(proxy.misdeeds - before, 1)
+    faults(f"an MLflow server that {fault}", times=times, lost=lost, wrong=wrong, seconds=[seconds])
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite store with its schema, made once: it takes seconds."""
+    folder = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(folder))
+        Store(f"sqlite:///{folder}/mlflow.db").check()
+    with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
+        made.backup(whole)
+    return folder / "one.db"
+
+
+@pytest.fixture
+def database(home: Path, empty: Path) -> Path:
+    shutil.copy(empty, home / "mlflow.db")
+    return home / "mlflow.db"
+
+
+def sync(uri: str) -> float:
+    """The seconds that `mcpo runs sync` takes."""
+    began = time.monotonic()
+    env = os.environ | {"MLFLOW_TRACKING_URI": uri}
+    done = subprocess.run([*MCPO, "runs", "sync"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return time.monotonic() - began
+
+
+def test_a_store_that_vanishes(database: Path, home: Path, faults: Faults) -> None:
+    """Its files are removed under it; the next command makes a new one."""
+
+    def vanish() -> None:
+        for suffix in ("", "-wal", "-shm"):
+            database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
+
+    plan, notes = train(f"sqlite:///{database}", vanish)
+    assert "its file was removed" in notes[0]
+    assert "mcpo runs sync" in notes[-1]
+    assert not database.exists()
+    seconds = sync(f"sqlite:///{database}")
+    lost, wrong = differences(home, plan, database)
+    faults("an SQLite store removed under running plans", lost=lost, wrong=wrong, seconds=[seconds])
+
+
+@pytest.mark.parametrize("held", [2.0, math.inf])
+def test_a_store_that_another_process_locks(held: float, database: Path, home: Path, faults: Faults) -> None:
+    """For seconds, which are waited for, and until the plan has ended."""
+    holders: list[subprocess.Popen[str]] = []
+
+    def lock() -> None:
+        holder = subprocess.Popen([sys.executable, "-c", LOCK, str(database)], stdout=subprocess.PIPE, text=True)
+        holders.append(holder)
+        assert holder.stdout
+        assert holder.stdout.readline() == "locked\n"
+        if held < math.inf:
+            threading.Timer(held, holder.kill).start()
+
+    plan, notes = train(f"sqlite:///{database}", lock)
+    (holder,) = holders
+    assert (holder.poll() is None) == (held == math.inf)
+    holder.kill()
+    holder.communicate()
+    assert ["database is locked" in note for note in notes] == ([True, False] if held == math.inf else [False])
+    assert ("mcpo runs sync" in notes[-1]) == (held == math.inf)
+    began = time.monotonic()
+    Store(f"sqlite:///{database}").sync()
+    seconds = [time.monotonic() - began] if held == math.inf else []
+    lost, wrong = differences(home, plan, database)
+    faults("an SQLite store locked by another process", lost=lost, wrong=wrong, seconds=seconds)
+
+
+@pytest.mark.parametrize("_real", REAL)
+def test_a_store_that_is_read_only(_real: bool, home: Path, empty: Path, faults: Faults, tmp_path: Path) -> None:
+    """It is said before anything starts, with what helps; what was trained without it comes later."""
+    disk = tmp_path / "disk"
+    with tmpfs(disk, 64 << 20):
+        shutil.copy(empty, disk / "mlflow.db")
+        assert mount("-o", "remount,ro", str(disk))
+        uri = f"sqlite:///{disk}/mlflow.db"
+        with pytest.raises(ConfigError, match=r"compute\.tracking_uri=offline"):
+            train(uri, lambda: None)
+        assert not (home / "runs").exists()
+        plan, _ = train("offline", lambda: None)
+        with pytest.raises(StoreError):
+            Store(uri).sync()
+        assert mount("-o", "remount,rw", str(disk))
+        seconds = sync(uri)
+        lost, wrong = differences(home, plan, disk / "mlflow.db")
+    faults("a read-only SQLite store", lost=lost, wrong=wrong, seconds=[seconds])
+
+
+def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) -> None:
+    assert swarm(str(home), f"sqlite:///{database}", PROCESSES) == [0] * PROCESSES
+    lost = wrong = 0
+    for seed in range(PROCESSES):
+        missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database)
+        lost, wrong = lost + missing, wrong + strange
+    faults(f"{PROCESSES} processes logging at once into one SQLite store", lost=lost, wrong=wrong)
+
+
+def test_ten_thousand_steps_in_the_store(database: Path, home: Path, faults: Faults) -> None:
+    """Each with values that are none: they are counted, and not written."""
+    spec = replace(store_runs.spec(steps=STEPS), eval=Eval(problems=2, samples=2, every=500))
+    plan, store = store_runs.plan(spec), Store(f"sqlite:///{database}")
+    attempt = store_runs.begin(spec)
+    values = {"train/accuracy": 0.5, "train/nan": math.nan, "train/inf": math.inf, "train/minus": -math.inf}
+    store_runs.train(attempt, range(1, STEPS // 2 + 1), **values)
+    attempt.durable(STEPS // 2)
+    assert store.ingest(plan) == 2 * STEPS // 2
+    store_runs.train(attempt, range(STEPS // 2 + 1, STEPS + 1), **values)
+    store_runs.evaluate(attempt, *range(0, STEPS + 1, 500))
+    attempt.end("done")
+    store.ingest(plan)
+    assert store.ingest(plan) == 0
+    metrics = store_runs.runs(store)[spec.run_id].data.metrics
+    assert metrics["journal/nonfinite"] == 3
+    assert not set(metrics) & {"train/nan", "train/inf", "train/minus"}
+    lost, wrong = differences(home, plan, database)
+    faults("10 000 steps with NaN, inf and -inf brought to the store", lost=lost, wrong=wrong)

@@ -103,7 +103,7 @@ def test_a_grading_from_elsewhere_names_no_other_folder(tmp_path: Path, change: 
         gradings.all_of(folder)
 
 
-def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
+def member(name: str, kind: bytes, target: str) -> bytes:
     """An archive with one member."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz") as tar:
@@ -113,23 +113,25 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
     return content.getvalue()
 
 
-STRANGE = [
-    member("../spec.json"),
-    member("/tmp/spec.json"),
-    member("attempt_1/../../../spec.json"),
-    member("spec.json", tarfile.SYMTYPE, "/etc/passwd"),
-    member("spec.json", tarfile.LNKTYPE, "../../outside.json"),
-    member("attempt_1", tarfile.SYMTYPE, ".."),
-    member("spec.json", tarfile.FIFOTYPE),
-    member("attempt_1/checkpoints/step_1/weights.pt"),
-    member("run.sh"),
+STRANGE: list[tuple[str, bytes, str]] = [
+    ("../spec.json", tarfile.REGTYPE, ""),
+    ("/tmp/spec.json", tarfile.REGTYPE, ""),
+    ("attempt_1/../../../spec.json", tarfile.REGTYPE, ""),
+    ("spec.json", tarfile.SYMTYPE, "/etc/passwd"),
+    ("spec.json", tarfile.LNKTYPE, "../../outside.json"),
+    ("attempt_1", tarfile.SYMTYPE, ".."),
+    ("spec.json", tarfile.FIFOTYPE, ""),
+    ("attempt_1/checkpoints/step_1/weights.pt", tarfile.REGTYPE, ""),
+    ("run.sh", tarfile.REGTYPE, ""),
 ]
 
 
-@pytest.mark.parametrize("content", STRANGE)
-def test_an_archive_writes_nothing_beside_its_folder(tmp_path: Path, content: bytes, faults: Faults) -> None:
+@pytest.mark.parametrize(("name", "kind", "target"), STRANGE)
+def test_an_archive_writes_nothing_beside_its_folder(
+    tmp_path: Path, name: str, kind: bytes, target: str, faults: Faults
+) -> None:
     with pytest.raises(StoreError, match="none of a journal"):
-        archive.unpack(content, tmp_path / "home" / "run")
+        archive.unpack(member(name, kind, target), tmp_path / "home" / "run")
     assert [path for path in tmp_path.rglob("*") if path.name != "home"] == []
     faults("an archive with a member that leads to another folder")
 

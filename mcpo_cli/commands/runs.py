@@ -81,6 +81,7 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Bring all journals and evaluations of MCPO_HOME to the MLflow store; again at will, each point once."""
     from mcpo_cli import console
+    from mcpo_cli.errors import RunFailed
     from mcpo_cli.store.evaluations import Evaluations
     from mcpo_cli.store.mlflow import Store
 
@@ -88,8 +89,14 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     store = Store(uri)
     store.check()
     points = store.sync() | Evaluations(uri).sync()
+    document = {"store": store.shown, "points": points}
+    if store.damaged:
+        head = f"{len(store.damaged)} runs are damaged, and stay as they are in the store"
+        found = "\n  ".join([f"{head}:", *store.damaged.values()])
+        fix = "remove the folder of each, then: mcpo runs pull, or the command that trained it"
+        raise RunFailed(found, fix=fix, data=document)
     if as_json:
-        console.print_json({"store": store.shown, "points": points})
+        console.print_json(document)
     else:
         sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
         console.print_text(f"{sent} brought to {store.shown}")

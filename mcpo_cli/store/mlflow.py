@@ -19,6 +19,7 @@ from mlflow.entities import Dataset, DatasetInput, Param
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
@@ -56,6 +57,8 @@ class Store(Connection):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._monitored = False
+        self.damaged: dict[str, str] = {}
+        """What the last call left out: how each run is damaged, by its id."""
 
     def ingest(self, plan: Plan) -> int:
         """Bring what is new in the plan's journals to the store: the number of points sent.
@@ -63,6 +66,7 @@ class Store(Connection):
         Raises:
             StoreError: the store failed; the next call goes on where this one stopped.
         """
+        self.damaged.clear()
         with self._writing():
             return sum(self._ingest(plan, adopt=True).values())
 
@@ -72,6 +76,7 @@ class Store(Connection):
         Raises:
             StoreError: the store failed.
         """
+        self.damaged.clear()
         plans: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for run in catalog.runs(self._home):
             if self._journal(run.spec).attempts():
@@ -134,8 +139,13 @@ class Store(Connection):
             if adopt and child.parent != self._parent(plan):
                 child.parent = self._parent(plan)
                 self._client().set_tag(child.mlflow_id, "mlflow.parentRunId", child.parent)
-            points[cell.spec.run_id] = self._update(child, cell, journal)
-            ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
+            try:
+                points[cell.spec.run_id] = self._update(child, cell, journal)
+                ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
+            except RunFailed as damage:
+                # One damaged run keeps no other from the store.
+                self.damaged[cell.spec.run_id] = damage.message
+                ends[child.parent].append(("failed", 0.0))
         for parent, cells in ends.items():
             states = {state for state, _ in cells}
             self._set_status(parent, self._plan_status(states), max(end for _, end in cells))

@@ -44,6 +44,20 @@ def test_every_point_stands_once_after_ingesting_twice(store: Store, home: Path)
     assert points(home / "mlflow.db") == everything
 
 
+def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -> None:
+    sound, sick = spec(0), spec(1)
+    for one in (sick, sound):
+        complete(one)
+    path = run_dir(sick.run_id) / "attempt_1" / "metrics.jsonl"
+    path.write_text(path.read_text().replace("0.03", "0.09"))
+    assert store.sync() == {sound.run_id: expected(sound, range(1, 5), (0, 2, 4)).total()}
+    assert store.damaged == {sick.run_id: f"{path} is damaged: its checksum is not the one that it was written with"}
+    assert points(home / "mlflow.db") == expected(sound, range(1, 5), (0, 2, 4))
+    path.write_text(path.read_text().replace("0.09", "0.03"))
+    assert store.sync()[sick.run_id] == expected(sick, range(1, 5), (0, 2, 4)).total()
+    assert store.damaged == {}
+
+
 def test_every_point_stands_once_after_the_cursor_was_lost(store: Store, home: Path) -> None:
     complete(spec())
     store.ingest(plan(spec()))

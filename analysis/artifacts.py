@@ -148,7 +148,6 @@ class Workshop:
         """
         for plan in plans.values():
             check_axes(plan)
-        self.made_of = plans, reports, scale, overrides
         self.plans = plans
         self.scale = scale
         self.folder = reports / scale

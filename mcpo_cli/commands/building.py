@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import console, plan
-from mcpo_cli.analysis import artifacts, parallel, report_content
+from mcpo_cli.analysis import artifacts, report_content
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.config import load
@@ -49,7 +49,6 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    parallel.prepare(made, names)
     content = report_content.gather(made, names)
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}

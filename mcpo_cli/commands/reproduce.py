@@ -25,7 +25,7 @@ def reproduce(
 ) -> None:
     """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
     from mcpo_cli import console
-    from mcpo_cli.analysis import artifacts, parallel
+    from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import building
     from mcpo_cli.commands.execute import run_plan, show_plan
 
@@ -39,7 +39,6 @@ def reproduce(
     if artifact == artifacts.ALL:
         building.report(overrides or [], as_json=as_json, suites=documents)
         return
-    parallel.prepare(workshop, names)
     built = [workshop.build(name) for name in names]
     building.publish(plans, built)
     if as_json:

@@ -19,7 +19,7 @@ import torch
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import write_atomic
-from tests.bench import engine, flops, grading, opponent, startup, workload
+from tests.bench import engine, flops, grading, opponent, reporting, startup, workload
 
 STEPS = 9
 HELPS = 21
@@ -103,12 +103,14 @@ def main() -> None:
         "no_mastered_group": mcpo_overhead(graded(engine.coin_flips)),
     }
     graded_answers = grading.against_serial()
+    long_runs = reporting.measure()
     report = {
         "local_vs_trl": speed["local_vs_trl"],
         "flops_share": speed["flops_share"],
         "help_ratio": helps["ratio"],
         "mcpo_overhead": overhead["real_run_from_its_base_policy"]["overhead"],
         "grading": {kind: measured["ratio"] for kind, measured in graded_answers.items()},
+        "report_of_long_runs": long_runs,
         "detail": {
             **speed["detail"],
             "help": helps,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from matplotlib import image
 
-from mcpo_cli.analysis import artifacts, parallel, report, report_content
+from mcpo_cli.analysis import artifacts, report, report_content
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.analysis.report_content import Content
 from mcpo_cli.errors import MissingCells, RunFailed
@@ -201,18 +201,6 @@ def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.M
     shown = {heading: [piece.name for piece in pieces] for heading, pieces in found.sections.items()}
     assert shown == {"Tables and figures of the paper": ["table1", "fig1"], "Diagnostics": ["fig5a"]}
     assert report_content.complaint(found, "mcpo reproduce all", {}) is None
-
-
-@pytest.mark.slow
-def test_what_other_processes_build_is_what_this_one_would(home: Path) -> None:
-    names = [*NAMES, "audit"]
-    shop = Workshop(plans(names), home / "parallel", "smoke", OVERRIDES)
-    parallel.prepare(shop, names)
-    built = [name for name in names if shop.fresh(name)]
-    assert built == ["table1", "fig1", "fig5a", "audit"]
-    alone = Workshop(plans(names), home / "alone", "smoke", OVERRIDES)
-    for name in built:
-        assert shop.fresh(name) == dataclasses.replace(alone.build(name), folder=shop.folder, fresh=True)
 
 
 def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(

@@ -114,11 +114,6 @@ class Built:
         """Its words and tables."""
         return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
-    @property
-    def run_ids(self) -> list[str]:
-        """The runs that it was made from."""
-        return [run["run_id"] for run in self.record["runs"]]
-
     def path(self, suffix: str) -> Path | None:
         """Its file with this suffix."""
         return next((path for path in self.paths if path.suffix == suffix), None)
@@ -165,11 +160,11 @@ class Workshop:
         """
         artifact = registry()[name]
         runs = {suite: self.runs(suite) for suite in artifact.needs}
-        if (built := self.fresh(name)) is not None:
-            return built
+        inputs, path = self._hash(artifact), self.folder / f"{name}.json"
+        if (record := _fresh(path, inputs)) is not None:
+            return Built(name, self.folder, record, fresh=True)
         product = artifact.build(runs)
         notes = [*product.notes, *self._provenance(name, runs)]
-        inputs, path = self._hash(artifact), self.folder / f"{name}.json"
         files = dict(_files(name, product, notes))
         for file, content in files.items():
             write_atomic(self.folder / file, content)
@@ -191,11 +186,6 @@ class Workshop:
         write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         # As a later start reads it: tuples are lists there.
         return Built(name, self.folder, read_json(path), fresh=False)
-
-    def fresh(self, name: str) -> Built | None:
-        """The artifact `name`, if it lies on the disk as it was made of runs that are as they were."""
-        record = _fresh(self.folder / f"{name}.json", self._hash(registry()[name]))
-        return Built(name, self.folder, record, fresh=True) if record is not None else None
 
     def command(self, name: str) -> str:
         """What makes the artifact `name` again, from nothing."""

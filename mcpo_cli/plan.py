@@ -66,8 +66,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     varied = {load.override_key(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
         raise ConfigError(f"{key} is what the arms of {name} differ in: it cannot be set for all", fix="mcpo train")
-    scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
-    swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
+    swept = {**suite.sweep, **suite.sweep_at_scale.get(load.chosen("scale", overrides), {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
     cells = [
         Cell(arm, spec) for arm, settings in suite.arms.items() for spec in load.load([*settings, *sweep, *overrides])

@@ -32,8 +32,7 @@ def merged(found: Mapping[str, Plan]) -> Plan:
 
 def workshop(found: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
     """Where the artifacts of these plans are built: `reports/<scale>` of MCPO_HOME."""
-    scale = next((text.partition("=")[2] for text in overrides if load.override_key(text) == "scale"), "")
-    return Workshop(found, home() / "reports", scale or load.read_default("scale"), overrides)
+    return Workshop(found, home() / "reports", load.chosen("scale", overrides), overrides)
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:

@@ -241,7 +241,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
                 functools.reduce(operator.getitem, path, data)[name] = _value(text)
         if "${" in str(data):
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
-    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
     composed = {str(key): value for key, value in data.items()}
     # Once more, because a preset may hold one, and ${oc.env:...} takes one from the environment.
@@ -280,6 +280,12 @@ def _check_method_options(overrides: Sequence[str]) -> None:
                 raise ConfigError(
                     f"{key} is an option of {', '.join(owners)}, not of {name}", fix=f"method={owners[0]}"
                 )
+
+
+def chosen(group: str, overrides: Sequence[str]) -> str:
+    """The preset of `group` that `overrides` name, else the one that is taken when none does."""
+    given = (text.partition("=")[2] for text in overrides if override_key(text) == group)
+    return next(given, "") or str(read_default(group))
 
 
 @functools.cache

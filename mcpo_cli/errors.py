@@ -84,6 +84,13 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
     return "one of: " + ", ".join(names)
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, for the middle of a sentence; its cause, or its name, where it says nothing."""
+    if said := str(error).strip():
+        return said.splitlines()[0]
+    return first_line(error.__cause__) if error.__cause__ else type(error).__name__
+
+
 def closest(wanted: str, known: Iterable[str]) -> str:
     """The name that is spelled most like `wanted`, however far off: what a fix proposes."""
     return difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=0.0)[0]

@@ -18,7 +18,7 @@ from mcpo_cli import methods
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, plain
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, closest, first_line, nearest
 from mcpo_cli.redaction import redact
 
 T = TypeVar("T")
@@ -110,8 +110,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+    if not isinstance(data, dict):
         raise ConfigError(f"{path}: must be names with values, not {type(data).__name__}")
+    if wrong := [key for key in data if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: {wrong[0]!r} is no name; quote it if it is meant as one")
     return data
 
 
@@ -201,7 +203,7 @@ def _reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
-        raise ConfigError(f"cannot read the override '{text}': {str(error).splitlines()[0]}", fix=hint) from error
+        raise ConfigError(f"cannot read the override '{text}': {first_line(error)}", fix=hint) from error
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:
@@ -242,7 +244,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
         if "${" in str(data):
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
-        raise ConfigError(f"cannot compose {' '.join(overrides)}: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"cannot compose {' '.join(overrides)}: {first_line(error)}") from error
     composed = {str(key): value for key, value in data.items()}
     # Once more, because a preset may hold one, and ${oc.env:...} takes one from the environment.
     listed = [f"{key}={value}" for key, value in _flatten(composed)]
@@ -257,8 +259,15 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     """What Hydra composes of these presets, as plain data."""
     from omegaconf import OmegaConf
 
-    with _hydra() as compose:
-        data = OmegaConf.to_container(compose("config", overrides=list(presets)))
+    for preset in presets:
+        path = EXPERIMENTS / "conf" / f"{preset.replace('=', '/')}.yaml"
+        if path.exists():  # a method is a class
+            read_yaml(path)
+    try:
+        with _hydra() as compose:
+            data = OmegaConf.to_container(compose("config", overrides=list(presets)))
+    except Exception as error:  # on a preset that is none, Hydra and OmegaConf raise whatever they stumble over
+        raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
     return {str(key): value for key, value in data.items()}
 

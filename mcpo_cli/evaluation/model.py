@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, first_line, nearest
 
 TOKENIZER = (
     "tokenizer.json",
@@ -179,7 +179,7 @@ def _tokenizer(name: str, folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{name}: its tokenizer cannot be loaded: {_first_line(error)}") from error
+        raise ConfigError(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
 def _weights(name: str, folder: Path) -> list[Path]:
@@ -259,7 +259,7 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
         raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
         fix = f"hf download {model} where there is a network, and that folder in place of {model}"
-        why = f"neither in the cache nor to be had from {constants.ENDPOINT}: {_first_line(error)}"
+        why = f"neither in the cache nor to be had from {constants.ENDPOINT}: {first_line(error)}"
         raise ConfigError(f"{at}: {why}", fix=fix) from error
 
 
@@ -269,7 +269,3 @@ def _neighbour(path: Path) -> str:
         return f"nor is there {path.parent}; a model of the hub is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
     return nearest(path.name, names) if names else f"{path.parent} has no folders"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

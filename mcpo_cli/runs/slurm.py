@@ -81,7 +81,7 @@ class SlurmWorker:
             code, self.pid = self._job.results()[0]
         except (UncompletedJobError, FailedJobError) as error:
             with self._task.log.open("a", encoding="utf-8") as log:
-                said = str(error).strip().splitlines()[-1]
+                said = (str(error).strip() or type(error).__name__).splitlines()[-1]
                 log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {said}\n")
             return 1
         return int(code)

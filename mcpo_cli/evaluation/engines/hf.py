@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import draw
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
 from mcpo_cli.evaluation.model import ModelFacts, tokenizer
 
@@ -101,8 +101,8 @@ def _load(facts: ModelFacts) -> Any:
             facts.folder, dtype=facts.dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"{facts.name}: transformers {transformers.__version__} cannot load it: {reason}") from error
+        library = f"transformers {transformers.__version__}"
+        raise ConfigError(f"{facts.name}: {library} cannot load it: {first_line(error)}") from error
     model, info = loaded
     # transformers would go on with random numbers in their place.
     if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
 from mcpo_cli.evaluation.model import ModelFacts, tokenizer
 
@@ -107,9 +107,8 @@ class Vllm:
                 use_tqdm_on_load=False,
             ).llm_engine
         except (ValueError, RuntimeError, OSError) as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise RunFailed(
-                f"{self.version} does not start with {self.facts.name} for {longest} tokens: {reason}",
+                f"{self.version} does not start with {self.facts.name} for {longest} tokens: {first_line(error)}",
                 fix="a smaller max_tokens, more memory for keys and values (VLLM_CPU_KVCACHE_SPACE=8, in GiB, on a "
                 "processor), or engine=hf",
             ) from error

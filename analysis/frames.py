@@ -1,8 +1,10 @@
 """Tidy frames with pinned dtypes, straight from the journals. A plan that is not done gives an error, never a gap."""
 
+import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -59,28 +61,6 @@ def _dtype(hint: Any) -> str:
     return DTYPES.get(hint, "object")
 
 
-class LoadedJournal(Journal):
-    """A journal whose rows are read once, for runs that are done and many artifacts that ask."""
-
-    @cached_property
-    def _rows(self) -> dict[Kind, list[dict[str, Any]]]:
-        return {}
-
-    @cached_property
-    def _steps(self) -> list[StepRow]:
-        return super().steps()
-
-    def steps(self) -> list[StepRow]:
-        """One row a global step, in order."""
-        return self._steps
-
-    def rows(self, kind: Kind) -> list[dict[str, Any]]:
-        """The rows of `kind` of all steps, as plain data."""
-        if kind not in self._rows:
-            self._rows[kind] = super().rows(kind)
-        return self._rows[kind]
-
-
 class Shelf:
     """Keeps what was made of runs, for whoever asks again: plans share runs, and artifacts ask the same of them."""
 
@@ -93,6 +73,36 @@ class Shelf:
             self._kept[key] = make()
         kept: Made = self._kept[key]
         return kept
+
+
+class LoadedJournal(Journal):
+    """A journal that is read once, for runs that are done and many artifacts that ask."""
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__(run_dir)
+        self._shelf = Shelf()
+
+    def steps(self) -> list[StepRow]:
+        """One row a global step, in order."""
+        return self._shelf.once("steps", partial(_to_stay, super().steps))
+
+    def rows(self, kind: Kind) -> list[dict[str, Any]]:
+        """The rows of `kind` of all steps, as plain data."""
+        return self._shelf.once(kind, partial(_to_stay, partial(super().rows, kind)))
+
+    def files(self, kind: Kind) -> dict[int, Path]:
+        """The file of each step, in order."""
+        return self._shelf.once(("files", kind), partial(super().files, kind))
+
+
+def _to_stay(make: Callable[[], Made]) -> Made:
+    """What `make` gives. The garbage collector does not look at it over and over, as nobody throws it away."""
+    gc.disable()
+    try:
+        return make()
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class Runs:
@@ -114,8 +124,7 @@ class Runs:
 
     def journal(self, cell: Cell) -> LoadedJournal:
         """The journal of one run."""
-        run_id = cell.spec.run_id
-        return self._shelf.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
+        return _journal(self._shelf, cell)
 
     def rows(self, kind: Kind) -> pd.DataFrame:
         """The rows of one kind of all runs, with the columns and dtypes of `dtypes(kind)`; a kind may have none."""
@@ -220,7 +229,9 @@ def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
     Raises:
         MissingCells: naming each cell that is not, what it lacks, and the command that fills it.
     """
-    found = ((cell, shelf.once(("gap", cell.spec.run_id), partial(_gap, cell))) for cell in plan.cells)
+    found = (
+        (cell, shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell)))) for cell in plan.cells
+    )
     gaps = [
         f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {gap}"
         for cell, gap in found
@@ -240,13 +251,18 @@ def tree(cell: Cell) -> Tree:
     return "unknown" if None in found else "clean"
 
 
-def _gap(cell: Cell) -> str | None:
+def _journal(shelf: Shelf, cell: Cell) -> LoadedJournal:
+    run_id = cell.spec.run_id
+    return shelf.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
+
+
+def _gap(cell: Cell, journal: Journal) -> str | None:
     """Why a run is not done."""
-    folder = run_dir(cell.spec.run_id)
-    state = attempts.state(folder, cell.spec)
+    state = attempts.state(journal.run_dir, cell.spec, journal)
     if state == "done":
         return None
-    return "; ".join([state, *([] if state == "planned" else attempts.missing(folder, cell.spec))])
+    lost = [] if state == "planned" else attempts.missing(journal.run_dir, cell.spec, journal)
+    return "; ".join([state, *lost])
 
 
 def _about(cell: Cell) -> dict[str, Any]:
@@ -283,7 +299,8 @@ def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
 def _not_finite(cell: Cell, journal: Journal) -> list[str]:
     lost: dict[str, list[int]] = {}
     for row in journal.steps():
-        if not all(map(math.isfinite, row["metrics"].values())):
+        # The sum, as it is quick: it is no finite number where one of them is none.
+        if not math.isfinite(sum(row["metrics"].values())):
             for name, value in row["metrics"].items():
                 if not math.isfinite(value):
                     lost.setdefault(name, []).append(row["step"])

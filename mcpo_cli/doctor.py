@@ -18,6 +18,7 @@ from mcpo_cli.backends.verl import pins
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.home import location
+from mcpo_cli.store.address import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"
 GIB = 2**30
@@ -109,11 +110,11 @@ def _store() -> Iterator[Line]:
     if not setting and not database.exists():
         yield Line("MLflow store", "local", "ok", f"{database} (made by the first run)")
         return
-    from mcpo_cli.store.connection import OFFLINE, Connection
-
     if setting == OFFLINE:
         yield Line("MLflow store", "local", "ok", "offline: journals only")
         return
+    from mcpo_cli.store.connection import Connection
+
     try:
         connection = Connection(setting or f"sqlite:///{database}")
         connection.check()

@@ -7,6 +7,7 @@ from typing import Any
 
 from mcpo_cli import console, plan
 from mcpo_cli.analysis import artifacts, report_content
+from mcpo_cli.analysis import publish as store
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.config import load
@@ -67,14 +68,11 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
 
 def publish(found: Mapping[str, Plan], built: Sequence[Built], report: Sequence[Path] = ()) -> None:
     """Bring artifacts, and the report that they are in, to the parent runs of the suites that they are made from."""
-    # Here, because it takes seconds.
-    from mcpo_cli.store import reports
-
     files: dict[str, list[Path]] = {}
     for one in built:
         for suite in artifacts.registry()[one.name].needs:
             files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
-    reports.publish(found, files)
+    store.publish(found, files)
 
 
 def show(built: Built, *, whole: bool) -> None:

@@ -122,7 +122,7 @@ def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False
 def _store() -> str:
     """The store that the environment names."""
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.store.connection import resolve
+    from mcpo_cli.store.address import resolve
 
     uri = resolve("")
     if uri is None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcpo_cli.errors import StoreError
-from mcpo_cli.store.connection import resolve
+from mcpo_cli.store.address import resolve
 
 
 def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], None]:
@@ -15,12 +15,12 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
     Raises:
         ConfigError: the store cannot be used now.
     """
-    # Here, because it takes seconds.
-    from mcpo_cli.store.evaluations import Evaluations
-
     uri = resolve(setting)
     if uri is None:
         return lambda _: None
+    # Here, because it takes seconds.
+    from mcpo_cli.store.evaluations import Evaluations
+
     store = Evaluations(uri)
     store.check()
 

@@ -7,16 +7,17 @@ from mcpo_cli import console
 from mcpo_cli.errors import McpoError
 from mcpo_cli.probes.base import Probe
 from mcpo_cli.probes.study import Measured
+from mcpo_cli.store.address import resolve
 
 
 def publish(probe: Probe, measured: Sequence[Measured], document: dict[str, Any]) -> None:
     """Log the values to the runs in the store, and the document to their parents."""
-    from mcpo_cli.store.connection import resolve
-    from mcpo_cli.store.findings import Findings
-
     uri = resolve(measured[0].cell.spec.compute.tracking_uri)
     if uri is None:
         return
+    # Here, because it takes seconds.
+    from mcpo_cli.store.findings import Findings
+
     try:
         store = Findings(uri)
         store.check()

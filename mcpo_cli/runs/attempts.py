@@ -127,9 +127,13 @@ def is_owned(run_dir: Path) -> bool:
     return False
 
 
-def state(run_dir: Path, spec: RunSpec) -> State:
-    """The run's state, from its lock and its records; `failed` where they are damaged, `missing` says how."""
-    attempts = Journal(run_dir).attempts()
+def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
+    """The run's state, from its lock and its records; `failed` where they are damaged, `missing` says how.
+
+    journal: of the run, where somebody has read it already.
+    """
+    journal = journal or Journal(run_dir)
+    attempts = journal.attempts()
     if is_owned(run_dir):
         return "running"
     if not attempts:
@@ -139,15 +143,18 @@ def state(run_dir: Path, spec: RunSpec) -> State:
     except RunFailed:
         return "failed"
     if last["state"] == "done":
-        return "done" if not missing(run_dir, spec) else "failed"
+        return "done" if not missing(run_dir, spec, journal) else "failed"
     # Still "running", yet nobody holds the lock: it was killed.
     return "interrupted" if last["state"] == "running" else last["state"]
 
 
-def missing(run_dir: Path, spec: RunSpec) -> list[str]:
-    """What keeps the run from being done: steps, evaluations or samples that are not there, or damage to them."""
+def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
+    """What keeps the run from being done: steps, evaluations or samples that are not there, or damage to them.
+
+    journal: see `state`.
+    """
     try:
-        return list(_missing(Journal(run_dir), spec))
+        return list(_missing(journal or Journal(run_dir), spec))
     except RunFailed as damage:
         return [damage.message]
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from mcpo_cli.plan import Plan
+from mcpo_cli.store.address import resolve
 
 if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
@@ -24,14 +25,13 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
     Raises:
         ConfigError: at the start, when the store cannot be reached.
     """
-    # Here, because it takes seconds and a plan that is only looked at needs no store.
-    from mcpo_cli.store.connection import resolve
-    from mcpo_cli.store.mlflow import Store
-
     uri = resolve(plan.cells[0].spec.compute.tracking_uri)
     if uri is None:
         yield
         return
+    # Here, because it takes seconds.
+    from mcpo_cli.store.mlflow import Store
+
     store = Store(uri)
     store.check()
     feed = _Feed(store, plan, note)

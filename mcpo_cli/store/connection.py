@@ -1,6 +1,5 @@
 """A connection to an MLflow store: reaching it, taking turns at it, and finding what is in it."""
 
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +17,9 @@ from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.home import home
 from mcpo_cli.store import pages
+from mcpo_cli.store.address import OFFLINE
 from mcpo_cli.store.points import Point, milliseconds
 
-OFFLINE = "offline"
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 """MLflow's words for the states of a run that has begun."""
 BATCH = 900
@@ -31,16 +30,6 @@ LOCK_SECONDS = 60
 _OPENED: dict[Path, tuple[int, int] | None] = {}
 """Which file each SQLite store was when this process opened it. MLflow keeps its connections as long as the process
 lives: to a file that was removed since it would go on writing without a word."""
-
-
-def resolve(setting: str) -> str | None:
-    """The tracking URI that `compute.tracking_uri` stands for; None where it says offline.
-
-    Raises:
-        ConfigError: MCPO_HOME cannot be written.
-    """
-    uri = setting or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home() / 'mlflow.db'}"
-    return None if uri == OFFLINE else uri
 
 
 class Connection:

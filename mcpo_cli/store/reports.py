@@ -2,13 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from mcpo_cli import console
-from mcpo_cli.errors import McpoError
 from mcpo_cli.plan import Plan
-from mcpo_cli.store.connection import resolve
 from mcpo_cli.store.mlflow import Store
 
 FOLDER = "reports"
@@ -39,18 +36,3 @@ class Reports(Store):
             if changed:
                 self._client().log_dict(parent, there | digests, INDEX)
         return [path.name for path in changed]
-
-
-def publish(plans: Mapping[str, Plan], files: Mapping[str, Sequence[Path]]) -> None:
-    """Log the files of each suite. Trouble with the store is said, never raised: the files stay where they are."""
-    setting = next((plan.cells[0].spec.compute.tracking_uri for plan in plans.values()), "")
-    uri = resolve(setting)
-    if uri is None or not files:
-        return
-    try:
-        store = Reports(uri)
-        store.check()
-        for suite, its in files.items():
-            store.log(plans[suite], its)
-    except McpoError as error:
-        console.talk(f"warning: {error}")

@@ -11,7 +11,8 @@ from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.store import pages
-from mcpo_cli.store.connection import MlflowClient, resolve
+from mcpo_cli.store.address import resolve
+from mcpo_cli.store.connection import MlflowClient
 
 pytestmark = pytest.mark.browser
 

@@ -16,7 +16,8 @@ from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import mlflow as store_module
-from mcpo_cli.store.connection import MlflowClient, resolve
+from mcpo_cli.store.address import resolve
+from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.records import SOURCES
 from tests.store_runs import (

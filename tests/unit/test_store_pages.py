@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli import plan as plans
+from mcpo_cli.analysis.publish import publish
 from mcpo_cli.config.schema import Train
 from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs.feed import feeding
 from mcpo_cli.store import pages
 from mcpo_cli.store.connection import NOTE, MlflowClient
 from mcpo_cli.store.mlflow import Store
-from mcpo_cli.store.reports import Reports, publish
+from mcpo_cli.store.reports import Reports
 from tests.store_runs import complete, free_port, plan, runs, spec
 
 BOTH = Plan("table1", "mcpo reproduce table1", (Cell("DAPO", spec(0, "dapo")), Cell("MCPO", spec(0))))

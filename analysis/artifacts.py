@@ -10,17 +10,18 @@ import importlib.metadata
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.analysis import render
+from mcpo_cli.analysis import beside, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
-from mcpo_cli.errors import ConfigError, MissingCells, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
 from mcpo_cli.plan import Plan
 from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
@@ -130,6 +131,31 @@ class Built:
         return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=15))}
 
 
+@dataclass(frozen=True)
+class Draft:
+    """An artifact that is computed, and neither drawn nor written. record: all of it but its files."""
+
+    name: str
+    folder: Path
+    product: Product
+    record: dict[str, Any]
+
+    def finish(self) -> Built:
+        """Write the files, and after them the record.
+
+        Raises:
+            RunFailed: the disk takes no more.
+        """
+        files = dict(_files(self.name, self.product, self.record["notes"]))
+        for file, content in files.items():
+            write_atomic(self.folder / file, content)
+        path = self.folder / f"{self.name}.json"
+        record = {**self.record, "files": {file: _sha256(content) for file, content in files.items()}}
+        write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        # As a later start reads it: tuples are lists there.
+        return Built(self.name, self.folder, read_json(path), fresh=False)
+
+
 class Workshop:
     """Builds artifacts of one scale from the runs of their suites, which are read once."""
 
@@ -158,16 +184,31 @@ class Workshop:
         Raises:
             MissingCells: a run of its suites is not done; the message names the command that fills it.
         """
+        found = self._draft(name)
+        return found.finish() if isinstance(found, Draft) else found
+
+    def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
+        """Several artifacts, in their order; in place of one that cannot be built what keeps it from that.
+
+        They are drawn and written in processes of their own, while this one computes the next.
+        """
+        with beside.helpers() as pool:
+            begun = [beside.outcome(partial(self._begin, name, pool)) for name in names]
+            return [beside.outcome(one.result) if isinstance(one, Future) else one for one in begun]
+
+    def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
+        found = self._draft(name)
+        return pool.submit(found.finish) if isinstance(found, Draft) else found
+
+    def _draft(self, name: str) -> Draft | Built:
+        """The artifact `name` as it lies on the disk, or else as it comes out of its runs."""
         artifact = registry()[name]
         runs = {suite: self.runs(suite) for suite in artifact.needs}
-        inputs, path = self._hash(artifact), self.folder / f"{name}.json"
-        if (record := _fresh(path, inputs)) is not None:
+        inputs = self._hash(artifact)
+        if (record := _fresh(self.folder / f"{name}.json", inputs)) is not None:
             return Built(name, self.folder, record, fresh=True)
         product = artifact.build(runs)
         notes = [*product.notes, *self._provenance(name, runs)]
-        files = dict(_files(name, product, notes))
-        for file, content in files.items():
-            write_atomic(self.folder / file, content)
         record = {
             "name": name,
             "title": product.title,
@@ -181,11 +222,8 @@ class Workshop:
             "runs": list(_runs(runs)),
             "inputs": inputs,
             "code": commit(),
-            "files": {file: _sha256(content) for file, content in files.items()},
         }
-        write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        # As a later start reads it: tuples are lists there.
-        return Built(name, self.folder, read_json(path), fresh=False)
+        return Draft(name, self.folder, product, record)
 
     def command(self, name: str) -> str:
         """What makes the artifact `name` again, from nothing."""

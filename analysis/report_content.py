@@ -4,6 +4,7 @@ import importlib.metadata
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from mcpo_cli import __version__
@@ -96,7 +97,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
 
     Diagnostic ones whose runs are not done are left out: nobody asked for them.
     """
-    pieces = [piece for name in names if (piece := _piece(workshop, name))]
+    pieces = list(_pieces_of(workshop, names))
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
     done = [suite for suite in plans if workshop.missing(suite) is None]
     cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in workshop.runs(suite).cells}
@@ -118,17 +119,21 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
     )
 
 
-def _piece(workshop: Workshop, name: str) -> Piece | None:
-    artifact = artifacts.registry()[name]
-    command = workshop.command(name)
-    missing = [error for suite in artifact.needs if (error := workshop.missing(suite))]
-    if missing:
-        return None if artifact.section == "diagnostic" else Piece(name, artifact, command, errors=missing)
-    try:
-        return Piece(name, artifact, command, workshop.build(name))
-    except McpoError as error:
-        # One that these runs cannot fill keeps nothing else from being read.
-        return Piece(name, artifact, command, errors=[error])
+def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
+    known = artifacts.registry()
+    missing = {name: [error for suite in known[name].needs if (error := workshop.missing(suite))] for name in names}
+    whole = [name for name in names if not missing[name]]
+    found = dict(zip(whole, workshop.build_all(whole), strict=True))
+    for name in names:
+        piece = partial(Piece, name, known[name], workshop.command(name))
+        built = found.get(name)
+        if isinstance(built, Built):
+            yield piece(built)
+        elif built:
+            # One that these runs cannot fill keeps nothing else from being read.
+            yield piece(errors=[built])
+        elif known[name].section != "diagnostic":
+            yield piece(errors=missing[name])
 
 
 def _statement(scale: str, plans: Mapping[str, Plan]) -> str:

@@ -4,16 +4,21 @@ import base64
 import dataclasses
 import io
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib import image
+from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import artifacts, report, report_content
 from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.report_content import Content
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.plan import Cell, Plan, from_suite
@@ -169,6 +174,32 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, hom
         assert len(dates) == (0 if path.suffix == ".json" else 1)
         assert [line for line in one if DATE not in line] == [line for line in two if DATE not in line]
     assert report.html(again, "now") == report.html(gathered(home, plans(), folder="again"), "now")
+
+
+def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Path, home: Path) -> None:
+    workshop = Workshop(plans(), home / "one by one", "smoke", OVERRIDES)
+    for name in ("table1", "fig1", "fig5a"):
+        for path in workshop.build(name).paths:
+            assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
+def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_the_artifact(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Deadly(Figure):
+        def savefig(self, *_: object, **__: object) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    product = Product("", "", pd.DataFrame(), figure=Deadly())
+    monkeypatch.setitem(
+        artifacts.registry(), "fig1", dataclasses.replace(artifacts.registry()["fig1"], build=lambda _: product)
+    )
+    (fig1,) = gathered(home, {}, ["fig1"], folder="killed").lacking
+    assert "a process that draws was killed" in fig1.why
+    (home / "full").write_text("a file where the folder should be")
+    (table1,) = gathered(home, plans(["table1"]), ["table1"], folder="full").lacking
+    assert "cannot be written" in table1.why
+    assert "make room" in str(table1.errors[0].fix)
 
 
 def test_the_record_names_what_the_report_was_made_from(folder: Path, content: Content) -> None:

@@ -4,6 +4,7 @@ The paper shades an "optimal zone" and gives no numbers for it, so there is none
 """
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from mcpo_cli.backends.measure import BINS
@@ -26,28 +27,34 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     return Finding(_means(rows), {"steps": [_step(*item) for item in by_step(rows).items()], "accuracy": _bins(rows)})
 
 
+def _values(rows: Sequence[GroupRow]) -> dict[str, list[tuple[int, float]]]:
+    """Each of the values: the global step and the entropy of every group that has one."""
+    return {
+        "entropy": [(row["step"], row["entropy"]) for row in rows],
+        "right": [(row["step"], row["entropy_right"]) for row in rows if "entropy_right" in row],
+        "wrong": [(row["step"], row["entropy_wrong"]) for row in rows if "entropy_wrong" in row],
+        "wrong_minus_right": [
+            (row["step"], row["entropy_wrong"] - row["entropy_right"])
+            for row in rows
+            if "entropy_right" in row and "entropy_wrong" in row
+        ],
+    }
+
+
 def _means(rows: Sequence[GroupRow]) -> dict[str, float]:
     """Each of the values, with its interval over steps."""
-    whole = [(row["step"], row["entropy"]) for row in rows]
-    right = [(row["step"], row["entropy_right"]) for row in rows if "entropy_right" in row]
-    wrong = [(row["step"], row["entropy_wrong"]) for row in rows if "entropy_wrong" in row]
-    both = [
-        (row["step"], row["entropy_wrong"] - row["entropy_right"])
-        for row in rows
-        if "entropy_right" in row and "entropy_wrong" in row
-    ]
-    values: dict[str, float] = {}
-    for name, found in {"entropy": whole, "right": right, "wrong": wrong, "wrong_minus_right": both}.items():
-        values |= mean_over_steps(name, [value for _, value in found], [step for step, _ in found])
-    return values
+    means: dict[str, float] = {}
+    for name, found in _values(rows).items():
+        means |= mean_over_steps(name, [value for _, value in found], [step for step, _ in found])
+    return means
 
 
 def _step(step: int, rows: Sequence[GroupRow]) -> dict[str, Any]:
-    line: dict[str, Any] = {"step": step, **_means(rows)}
+    """One step has no interval over steps."""
+    found = {name: [value for _, value in pairs] for name, pairs in _values(rows).items()}
     for name in CLASSES:
-        here = [row["entropy"] for row in rows if class_of(row["p"]) == name]
-        line |= mean_over_steps(name, here, [step] * len(here))
-    return line
+        found[name] = [row["entropy"] for row in rows if class_of(row["p"]) == name]
+    return {"step": step, **{name: fmean(values) for name, values in found.items() if values}}
 
 
 def _bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
     for number, row in chain((first,), rows):
         try:
             if is_verl:
-                yield number, _turn(row[problem]), _text(_truth(row[answer]))
+                yield number, _text(_turn(row[problem])), _text(_truth(row[answer]))
             else:
                 yield number, _text(row[problem]), _text(row[answer])
         except KeyError as missing:

@@ -16,6 +16,7 @@ from pathlib import Path
 from mcpo_cli.backends.local import train
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import worker
+from mcpo_cli.runs.attempts import is_owned
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 
 LOADED = (train, worker)
@@ -56,6 +57,14 @@ def end(process: ForkServerProcess) -> int:
 def complete(home: Path, spec: RunSpec, largest: int = resource.RLIM_INFINITY) -> int:
     """Live to the end; the exit code. See `begin`."""
     return end(begin(home, spec, largest))
+
+
+def released(folder: Path) -> bool:
+    """Whether nobody owns the run. A child of the worker that is not its own program yet has the lock a moment more."""
+    latest = time.monotonic() + 2
+    while is_owned(folder) and time.monotonic() < latest:
+        time.sleep(0.01)
+    return not is_owned(folder)
 
 
 def send(process: ForkServerProcess, number: signal.Signals, delay: float) -> bool:

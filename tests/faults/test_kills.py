@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.runs.attempts import is_owned, state
+from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import differences, records, torn
 from tests.faults import lives
@@ -67,7 +67,7 @@ def test_a_run_signalled_at_random_moments(
             continue  # it ended just before
         # Before the worker listens, every signal ends it; SIGKILL always does.
         assert code == -number or (number != signal.SIGKILL and code in (0, 130))
-        assert not is_owned(folder)
+        assert lives.released(folder)
         assert state(folder, spec) == (
             "done" if code == 0 else "interrupted" if Journal(folder).attempts() else "planned"
         )

@@ -197,6 +197,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([*ROWS, {"problem": "p"}], "row 4: no column 'answer'; it has problem"),
         ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1} is neither a text nor a number'),
         ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt' must hold one user's turn"),
+        ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800" is neither a text nor a number'),
         ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user's turn"),
         ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'; it has style"),
         ([verl(ROWS[0], prompt.render("dapo", ""))], "row 1: empty problem"),

@@ -14,10 +14,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from mcpo_cli import plan as plans
 from mcpo_cli.analysis.artifacts import Built
+from mcpo_cli.analysis.publish import publish
 from mcpo_cli.plan import Plan
 from mcpo_cli.store.address import resolve
 from mcpo_cli.store.mlflow import Store
-from mcpo_cli.store.reports import publish
 from tests import fakes
 from tests.store_runs import free_port, made_up
 

@@ -77,7 +77,8 @@ def test_a_run_signalled_at_random_moments(
         missing, others = differences(undisturbed.records, records(home, spec))
         lost, wrong = lost + missing, wrong + others
         shutil.rmtree(home)
-    assert {"warm-up", "step"} <= phases.keys(), phases
+    # How long each lasts is the machine's; but the moments must not all be in one.
+    assert len(phases) > 1, phases
     faults(
         f"{number.name} of a run, at a random moment of its life",
         times=MOMENTS,

@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpo_cli.errors import StoreError
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import read_json
+from mcpo_cli.runs.journal import read_json, writing
 
 NAME = "journal.tar.gz"
 KEPT = re.compile(r"\w+\.json|attempt_\d+/(\w+\.jsonl?|\w+/step_\d+\.jsonl)")
@@ -40,6 +40,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
     Raises:
         StoreError: this is no such archive, or one with other files in it; nothing was written.
+        RunFailed: the disk takes no more.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
@@ -50,9 +51,10 @@ def unpack(content: bytes, folder: Path) -> None:
             files = {one.name: file.read() for one in members if (file := tar.extractfile(one))}
     except (tarfile.TarError, EOFError, OSError) as error:
         raise StoreError(f"{NAME} cannot be read: {error}") from error
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+    with writing(folder):
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
 
 
 def document(path: Path) -> str:

@@ -114,7 +114,16 @@ SWEEP = st.dictionaries(
     st.one_of(st.lists(st.sampled_from([0, 1, "toy-s", "toy-m", "drift", 0.1]), min_size=1, max_size=2), JUNK),
     max_size=2,
 )
-SUITE = st.fixed_dictionaries(
+SETTING = st.sampled_from(["method=dapo", "method=mcpo", "train.lr=0.1", "train.steps=3", "eval.every=1"])
+RIGHT = st.fixed_dictionaries(
+    {"arms": st.dictionaries(st.text("abc ", min_size=1), st.lists(SETTING, max_size=2), min_size=1, max_size=2)},
+    optional={
+        "title": st.text("abc"),
+        "sweep": st.fixed_dictionaries({}, optional={"seed": st.just([0, 1]), "model": st.just(["toy-m"])}),
+    },
+)
+"""A suite whose arms may contradict themselves, and that is else in order."""
+SUITE = RIGHT | st.fixed_dictionaries(
     {"arms": st.one_of(st.dictionaries(TEXT, ARM, max_size=2), JUNK)},
     optional={"title": LEAVES, "question": LEAVES, "sweep": SWEEP, "sweep_at_scale": JUNK, "nope": LEAVES},
 )

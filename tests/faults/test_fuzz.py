@@ -160,16 +160,21 @@ def _forget() -> None:
         kept.cache_clear()
 
 
-@examples(25, 600)
+@examples(40, 600)
 def test_suites(experiments: Path, count: int, faults: Faults) -> None:
     path = experiments / "suites" / "random.yaml"
+    loaded = 0
 
     def one(content: bytes) -> None:
+        nonlocal loaded
         path.write_bytes(content)
         if made := refused(lambda: plan.from_suite("random", [], "mcpo ablate random")):
             check([cell.spec for cell in made.cells])
+            loaded += 1
 
-    faults("random files of suites", times=explore(count, fuzzing.yaml_files(fuzzing.SUITE), one))
+    seen = explore(count, fuzzing.yaml_files(fuzzing.SUITE), one)
+    assert loaded, "the input is so bad that it tests nothing else"
+    faults("random files of suites", times=seen)
 
 
 @examples(40, 400)

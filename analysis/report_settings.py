@@ -46,8 +46,13 @@ def _benchmarks(spec: RunSpec) -> dict[str, int]:
     return {f"each tier of {spec.task.name}": spec.eval.problems}
 
 
-def _hinge(option: str) -> Callable[[Cell], Any]:
-    return lambda cell: getattr(cell.spec.method, option) if cell.spec.method.anchors_mastered else None
+def _option(name: str) -> Callable[[Cell], Any]:
+    """An option of the method; None where the method has none of that name."""
+    return lambda cell: getattr(cell.spec.method, name, None)
+
+
+def _hinge(name: str) -> Callable[[Cell], Any]:
+    return lambda cell: _option(name)(cell) if _option("penalises_drift")(cell) else None
 
 
 def _filter(arm: str) -> Callable[[Cell], Any]:
@@ -66,9 +71,9 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
     "train_batch_prompts": lambda cell: cell.spec.train.prompts,
     "mini_batch_prompts": lambda cell: cell.spec.train.mini_batch,
     "rollouts_per_prompt": lambda cell: cell.spec.train.rollouts,
-    "loss_aggregation": lambda cell: cell.spec.method.aggregation,
-    "clip_low": lambda cell: cell.spec.method.clip_low,
-    "clip_high": lambda cell: cell.spec.method.clip_high,
+    "loss_aggregation": _option("aggregation"),
+    "clip_low": _option("clip_low"),
+    "clip_high": _option("clip_high"),
     "max_response_tokens": lambda cell: cell.spec.train.max_response,
     "overlong_cache_tokens": lambda cell: cell.spec.train.overlong_cache,
     "hinge_beta": _hinge("beta"),

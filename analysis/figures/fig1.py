@@ -13,6 +13,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Method, get
+from mcpo_cli.methods.mcpo import Mcpo
 from mcpo_cli.probes.classes import CLASSES, class_of
 
 TITLE = "What DAPO and MCPO do with a prompt, by the accuracy of its rollouts"
@@ -67,8 +68,8 @@ def _treatment(method: Method, group: str) -> str:
         return "weight grows with p" if inside[-1] > inside[0] else "weight shrinks with p"
     if method.dynamic_sampling:
         return "dropped by the filter"
-    if group == "mastered" and method.anchors_mastered:
-        return f"drift beyond {method.drift_budget:g} nats penalised (hinge-KL)"
+    if group == "mastered" and isinstance(method, Mcpo) and method.penalises_drift:
+        return f"drift beyond {method.delta:g} nats penalised (hinge-KL)"
     return "kept in the batch, no gradient"
 
 

@@ -34,7 +34,8 @@ def weight_figure(name: str, title: str, *, reweighted: bool) -> Artifact:
 
     def build(data: Mapping[str, Runs]) -> Product:
         runs = data[SUITE]
-        cells = [cell for cell in runs.cells if _reweights(cell.spec.method) == reweighted]
+        with_curve = [cell for cell in runs.cells if np.isfinite(cell.spec.method.query_weight(GRID)).all()]
+        cells = [cell for cell in with_curve if _reweights(cell.spec.method) == reweighted]
         kind = "a method with weights of its own" if reweighted else "a method with GRPO's weights"
         if not cells:
             return base.nothing(title, runs, kind, pd.DataFrame(columns=COLUMNS))

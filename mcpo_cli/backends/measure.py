@@ -6,7 +6,7 @@ Names are `group/name`. Shapes: P prompt groups of G rollouts; tokens of a `Toke
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -17,13 +17,10 @@ from mcpo_cli.store.records import GradientRow, GroupRow, MiniBatchRow, SampleRo
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mcpo_cli.methods import Method, TokenBatch, TokenLoss
+    from mcpo_cli.methods import Report, TokenBatch, TokenLoss
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Accuracy bins (low, high] for the query weight; the last one ends below 1."""
-
-DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Where the bins of |d| end, in units of delta; each sign has its own, but for the one around 0."""
 
 BARE_TOKENS = 16
 """A response of math with fewer tokens has room for the answer's line ("Answer: ...", or a box) and little else."""
@@ -51,10 +48,15 @@ class Graded:
 
 
 class Sums:
-    """Running sums that become the step's metrics: numerator and denominator by name."""
+    """Running sums that become metrics: numerator and denominator by name.
+
+    Of metrics that are shares of prompts the prompts themselves are kept until `close`, as the rollouts of one prompt
+    may be spread over micro-batches and ranks.
+    """
 
     def __init__(self) -> None:
         self.pairs: dict[str, list[float]] = {}
+        self.prompts: dict[str, tuple[set[int], set[int]]] = {}
 
     def add(self, name: str, total: Tensor | float, count: Tensor | float) -> None:
         """Add to the numerator and the denominator of `name`."""
@@ -62,10 +64,27 @@ class Sums:
         pair[0] += float(total)
         pair[1] += float(count)
 
+    def flag(self, name: str, flagged: Iterable[int], among: Iterable[int]) -> None:
+        """Add prompts to both sides of the share `name`."""
+        both = self.prompts.setdefault(name, (set(), set()))
+        both[0].update(flagged)
+        both[1].update(among)
+
     def merge(self, other: Sums) -> None:
         """Add all of `other`."""
         for name, (total, count) in other.pairs.items():
             self.add(name, total, count)
+        for name, (flagged, among) in other.prompts.items():
+            self.flag(name, flagged, among)
+
+    def close(self) -> None:
+        """The sums are those of one whole mini-batch: count its prompts, and each loss as one value."""
+        for name, (flagged, among) in self.prompts.items():
+            self.add(name, len(flagged), len(among))
+        self.prompts = {}
+        for name, pair in self.pairs.items():
+            if name.endswith("_loss"):
+                pair[1] = 1.0
 
     def means(self) -> dict[str, float]:
         """The quotients; a name whose denominator stayed 0 has no value and is left out."""
@@ -85,22 +104,6 @@ def equal_pairs(token_GT: Tensor) -> Tensor:
     return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
 
 
-def ratios(tokens: TokenBatch, method: Method) -> Sums:
-    """Ratio statistics over the tokens of sequences that bear an advantage; call it without a graph."""
-    sums = Sums()
-    bears_BT = tokens.mask_BT & (tokens.advantage_B != 0)[:, None]
-    count = bears_BT.sum()
-    log_ratio_BT = tokens.logp_BT - tokens.logp_old_BT
-    ratio_BT = log_ratio_BT.exp()
-    up_BT = bears_BT & (tokens.advantage_B > 0)[:, None] & (ratio_BT > 1 + method.clip_high)
-    down_BT = bears_BT & (tokens.advantage_B < 0)[:, None] & (ratio_BT < 1 - method.clip_low)
-    sums.add("train/clip_high", up_BT.sum(), count)
-    sums.add("train/clip_low", down_BT.sum(), count)
-    # k3 of the old policy's samples: E[r - 1 - log r] = KL(old || new).
-    sums.add("train/approx_kl", ((log_ratio_BT.expm1() - log_ratio_BT) * bears_BT).sum(), count)
-    return sums
-
-
 def difference(tokens: TokenBatch) -> Sums:
     """Mean |log p of the trainer - of the sampler| over tokens; the policy must be the one that sampled them."""
     sums = Sums()
@@ -109,72 +112,38 @@ def difference(tokens: TokenBatch) -> Sums:
     return sums
 
 
-def hinge(loss: TokenLoss, tokens: TokenBatch) -> tuple[Sums, Tensor]:
-    """Numerators of the hinge's metrics, and felt_B: sequences with a token outside the drift budget."""
+def losses(loss: TokenLoss, mask_BT: Tensor) -> Sums:
+    """The value of each term, `train/<name>_loss`; parts of a mini-batch add up to its loss."""
     sums = Sums()
-    active_BT = (loss.hinge_BT != 0) & tokens.mask_BT & tokens.mastered_B[:, None]
-    sums.add("hinge/tokens_active", active_BT.sum(), 0.0)
-    penalty_B = (loss.hinge_BT * tokens.mask_BT).sum(-1) * loss.hinge_weight_B
-    sums.add("hinge/penalty", penalty_B.sum(), 0.0)
-    return sums, active_BT.any(-1)
-
-
-def policy_loss(loss: TokenLoss, tokens: TokenBatch) -> Sums:
-    """Numerator of the mini-batch's clipped surrogate, as a loss."""
-    sums = Sums()
-    sums.add("train/policy_loss", ((loss.policy_BT * tokens.mask_BT).sum(-1) * loss.policy_weight_B).sum(), 0.0)
+    for term in loss.terms:
+        sums.add(f"train/{term.name}_loss", term.sum(mask_BT), 0.0)
     return sums
 
 
-def drift(tokens: TokenBatch, budget: float) -> Sums:
-    """How many tokens of mastered prompts have their d = log pi - log pi_old (Eq. 7) in each of the `drift_bins`."""
-    d_N = (tokens.logp_BT - tokens.logp_anchor_BT)[tokens.mask_BT & tokens.mastered_B[:, None]]
-    # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
-    beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * budget).sum(-1)
-    bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
-    return _drift_sums(bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1).tolist())
-
-
-def undrifted(tokens: int) -> Sums:
-    """`drift` where the policy still is the anchor: every one of the mastered prompts' `tokens` has d = 0."""
-    return _drift_sums([tokens if low < 0 < high else 0 for low, high in drift_bins()])
-
-
-def drift_bins() -> list[tuple[float, float]]:
-    """The bins of `MiniBatchRow.d_counts` as (low, high), in units of delta; the one in the middle holds 0."""
-    edges = (*(-edge for edge in reversed(DRIFT_EDGES)), *DRIFT_EDGES)
-    return list(zip((-math.inf, *edges), (*edges, math.inf), strict=True))
-
-
-def mini_batch_row(step: int, number: int, sums: Sums, method: Method, mastered: int, felt: int) -> MiniBatchRow:
-    """The row of a gradient step, from the sums over its micro-batches and ranks.
-
-    Args:
-        sums: of `policy_loss`, `hinge` and `drift`, with the tokens of mastered prompts as the denominator of
-            `hinge/tokens_active`.
-        mastered, felt: prompts of the mini-batch that are, and those with a token outside the drift budget.
-    """
-    nothing = (0.0, 0.0)
-    row = MiniBatchRow(step=step, mini_batch=number, policy_loss=sums.pairs.get("train/policy_loss", nothing)[0])
-    if method.anchors_mastered:
-        active, tokens = sums.pairs.get("hinge/tokens_active", nothing)
-        row["hinge_loss"] = sums.pairs.get("hinge/penalty", nothing)[0]
-        row["mastered"], row["felt"] = mastered, felt
-        row["tokens"], row["tokens_active"] = int(tokens), int(active)
-        row["d_counts"] = [int(sums.pairs.get(name, nothing)[0]) for name in _drift_names()]
-    return row
-
-
-def _drift_sums(counts: Sequence[int]) -> Sums:
-    """One count a bin, as sums that do not become metrics of the step."""
+def reported(report: Report, group_B: Tensor) -> Sums:
+    """What a method reports of sequences of the prompts `group_B`."""
     sums = Sums()
-    for name, count in zip(_drift_names(), counts, strict=True):
-        sums.add(name, count, 0.0)
+    for name, (total, count) in report.sums.items():
+        sums.add(name, total, count)
+    for name, flags in report.prompts.items():
+        flagged, among = (set(group_B[flag_B].tolist()) for flag_B in flags)
+        sums.flag(name, flagged, among)
     return sums
 
 
-def _drift_names() -> list[str]:
-    return [f"hinge/d_{place:02d}" for place in range(2 * len(DRIFT_EDGES) + 1)]
+def mini_batch_row(step: int, number: int, sums: Sums) -> MiniBatchRow:
+    """The row of a gradient step, from the sums over its micro-batches and ranks; closes `sums`."""
+    sums.close()
+    return MiniBatchRow(step=step, mini_batch=number, sums={name: list(pair) for name, pair in sums.pairs.items()})
+
+
+def answer_classes(answers: Sequence[Sequence[str | None]]) -> list[list[int]]:
+    """answer_PG: a number for each distinct answer of a group, in order of appearance; -1 where there is none."""
+    groups = []
+    for answers_G in answers:
+        numbers = {text: number for number, text in enumerate(dict.fromkeys(filter(None, answers_G)))}
+        groups.append([numbers.get(text, -1) if text else -1 for text in answers_G])
+    return groups
 
 
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:

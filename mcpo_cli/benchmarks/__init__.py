@@ -1,10 +1,10 @@
 """Tasks and benchmarks: one file each."""
 
 from mcpo_cli.benchmarks.arithmetic import Arithmetic
-from mcpo_cli.benchmarks.base import Benchmark, Problem, correct
+from mcpo_cli.benchmarks.base import Benchmark, Problem, answer, correct
 from mcpo_cli.config.schema import RunSpec
 
-__all__ = ["Benchmark", "Problem", "correct", "of"]
+__all__ = ["Benchmark", "Problem", "answer", "correct", "of"]
 
 
 def of(spec: RunSpec) -> Benchmark:

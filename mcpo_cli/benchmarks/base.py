@@ -21,6 +21,11 @@ class Problem:
         """12 hex digits of the text's SHA-256: the same wherever the problem stands and however often it is copied."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
+    @property
+    def number(self) -> int:
+        """`id` as an integer below 2^48."""
+        return int(self.id, 16)
+
 
 class Benchmark(Protocol):
     """A source of training problems and held-out tiers that share none."""
@@ -38,6 +43,12 @@ class Benchmark(Protocol):
     def tiers(self, count: int) -> dict[str, list[Problem]]:
         """`count` held-out problems of each tier, the same for every seed."""
         ...
+
+
+def answer(response: str) -> str | None:
+    """What a response to a chain answers: its last word, the value after all operators; None of an empty one."""
+    words = response.removesuffix("<eos>").split()
+    return words[-1] if words else None
 
 
 def correct(response: str, problem: Problem) -> bool:

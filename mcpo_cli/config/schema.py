@@ -125,6 +125,10 @@ class Train:
     overlong_penalty: float = identity(1.0, ge=0)
     max_refills: int = identity(20, ge=0)
 
+    def lr_at(self, step: int) -> float:
+        """The learning rate of global step `step`, which counts from 1: a linear warm-up, then constant."""
+        return self.lr * (min(1.0, step / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0)
+
 
 @dataclass(frozen=True)
 class Eval:

@@ -8,10 +8,40 @@ from functools import cache
 from typing import Any
 
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.methods.base import Floats, Method, MiniBatch, TokenBatch, TokenLoss, reduce
+from mcpo_cli.methods.base import (
+    Floats,
+    Method,
+    MiniBatch,
+    Report,
+    Signals,
+    State,
+    Step,
+    Term,
+    TokenBatch,
+    TokenLoss,
+    reduce,
+)
+from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
 from mcpo_cli.scan import modules
 
-__all__ = ["Method", "MiniBatch", "TokenBatch", "TokenLoss", "get", "query_weight", "reduce", "registry"]
+__all__ = [
+    "Clipped",
+    "GroupRelative",
+    "Method",
+    "MiniBatch",
+    "Normalized",
+    "Report",
+    "Signals",
+    "State",
+    "Step",
+    "Term",
+    "TokenBatch",
+    "TokenLoss",
+    "get",
+    "query_weight",
+    "reduce",
+    "registry",
+]
 
 
 @cache
@@ -20,7 +50,7 @@ def registry() -> dict[str, type[Method]]:
     found: dict[str, type[Method]] = {}
     for module in modules(__name__):
         for value in vars(module).values():
-            is_method = isinstance(value, type) and issubclass(value, Method) and value is not Method
+            is_method = isinstance(value, type) and issubclass(value, Method) and hasattr(value, "name")
             if not is_method or value.__module__ != module.__name__:
                 continue
             name = value.name
@@ -48,7 +78,7 @@ def get(name: str, **options: Any) -> Method:
 def query_weight(method: str | Method, p: Floats) -> Floats:
     """W(p), the weight of a prompt with rollout accuracy `p` (float, array or tensor) under `method`.
 
-    Source: Eq. 6 (GRPO, DAPO) and Eq. 14 with proof A.1 (MCPO); 0 at p = 0 and p = 1, where no
-    advantage exists.
+    NaN for a method that has no such curve. Source: Eq. 6 (GRPO, DAPO) and Eq. 14 with proof A.1 (MCPO); 0 at p = 0
+    and p = 1, where no advantage exists.
     """
     return (get(method) if isinstance(method, str) else method).query_weight(p)

@@ -1,16 +1,24 @@
 """The contract between a method and whatever trains with it.
 
-Shape suffixes: P prompts, G rollouts of a prompt, B sequences, T response tokens. A `_BT` tensor is
-padded on the right; `mask_BT` says which tokens are real.
+A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count,
+columns of its own), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It
+says itself which rollouts bear a gradient, and may report metrics. `group_relative.py` holds what GRPO and its
+relatives share.
 
-Nothing here imports torch at run time: the math is written on tensor methods, so that planning and
-configuration stay light and any backend that owns tensors can call it.
+Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
+tensor is padded on the right with zeros; the mask says which tokens are real.
+
+Nothing here imports torch at run time: the math is written on tensor methods, so that planning and configuration stay
+light and any backend that owns tensors can call it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -18,77 +26,209 @@ if TYPE_CHECKING:
 
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
+Need = Literal["logp", "entropy", "answers", "previous_policy"]
+"""What a method may ask for because it costs something; the fields of `Step` and `TokenBatch` say what it gets."""
+State = Mapping[str, "Tensor"]
+"""What a method remembers from step to step: tensors by name, written to checkpoints as they are."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One whole global step after dynamic sampling, without gradients. What was not asked for is None."""
+
+    reward_PG: Tensor
+    """Rewards, shaped or not."""
+    correct_PG: Tensor
+    """bool. Accuracy comes from these, never from the reward."""
+    length_PG: Tensor
+    """Tokens of each response, the end token included."""
+    prompt_P: Tensor
+    """int64, the same number for the same problem at every step and on every backend."""
+    limit: int
+    """The longest response that sampling allows (`train.max_response`)."""
+    logp_PGT: Tensor | None = None
+    """Log-probability of each response token under the rollout policy, nats. Need: `logp`."""
+    entropy_PGT: Tensor | None = None
+    """Entropy of the rollout policy where each token was drawn, nats. Need: `entropy`."""
+    answer_PG: Tensor | None = None
+    """int64, equal within a group where the answers are equal; all missing answers are equal. Need: `answers`."""
+
+    @property
+    def p_P(self) -> Tensor:
+        """Rollout accuracy of each prompt, float64."""
+        return self.correct_PG.double().mean(-1)
+
+    @property
+    def mask_PGT(self) -> Tensor:
+        """True for response tokens; T is the longest length."""
+        place_T = self.length_PG.new_ones(int(self.length_PG.max())).cumsum(-1) - 1
+        return place_T < self.length_PG[..., None]
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a method makes of a `Step`."""
+
+    advantage: Tensor
+    """advantage_PG of each rollout, or advantage_PGT of each token; float64."""
+    bears_PG: Tensor
+    """bool. Rollouts whose loss may have a gradient; a backend may leave the others out of every pass."""
+    counts_PG: Tensor | None = None
+    """bool. Rollouts that count in the totals of `MiniBatch`; None is all."""
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """PG or PGT, by the names that `Method.columns` declares; they reach `TokenBatch.columns` unchanged."""
+
+    @property
+    def advantage_PG(self) -> Tensor:
+        """The advantage of each rollout; of token advantages the largest in absolute value, sign kept."""
+        if self.advantage.ndim == 2:
+            return self.advantage
+        place_PG1 = self.advantage.abs().argmax(-1, keepdim=True)
+        return self.advantage.gather(-1, place_PG1).squeeze(-1)
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Signals:
+        """`change` applied to every tensor, as to select prompts."""
+        counts_PG = None if self.counts_PG is None else change(self.counts_PG)
+        columns = {name: change(column) for name, column in self.columns.items()}
+        return Signals(change(self.advantage), change(self.bears_PG), counts_PG, columns)
 
 
 @dataclass(frozen=True)
 class MiniBatch:
-    """Totals over one whole mini-batch, so that per-sequence weights do not depend on its split.
-
-    sequences: number of rollouts; tokens: number of response tokens; mastered: number of rollouts that
-    belong to mastered prompts.
-    """
+    """Totals over one whole mini-batch, so that weights of sequences do not depend on its split."""
 
     sequences: int
+    """Rollouts that count (`Signals.counts_PG`)."""
     tokens: int
-    mastered: int
+    """Response tokens of the rollouts that count."""
+    prompts: int
+    """Prompt groups."""
+    limit: int
+    """The longest response that sampling allows."""
+    sums: Mapping[str, float] = field(default_factory=dict)
+    """The sum of each PG column of the signals over the rollouts of the mini-batch."""
+
+    @classmethod
+    def of(cls, length_PG: Tensor, signals: Signals, limit: int) -> MiniBatch:
+        """The totals of a mini-batch from the lengths and signals of all its prompts."""
+        counted = length_PG if signals.counts_PG is None else length_PG[signals.counts_PG]
+        sums = {name: float(column.sum()) for name, column in signals.columns.items() if column.ndim == 2}
+        return cls(counted.numel(), int(counted.sum()), len(length_PG), limit, sums)
 
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Any part of a mini-batch: a micro-batch, a rank's share, or the whole of it.
-
-    logp_BT: log-probability of each response token under the policy being trained (has the gradient).
-    logp_old_BT: the same under the rollout policy. logp_anchor_BT: under the hinge's pi_old (Eq. 7).
-    mask_BT: 1 for response tokens. advantage_B: from `Method.advantages`. mastered_B: p = 1.
-    total: of the mini-batch this is part of.
-    """
+    """Any part of a mini-batch: a micro-batch, a rank's share, or the whole of it."""
 
     logp_BT: Tensor
+    """Log-probability of each response token under the policy that is trained; the only field with a gradient."""
     logp_old_BT: Tensor
-    logp_anchor_BT: Tensor
+    """The same under the rollout policy."""
     mask_BT: Tensor
-    advantage_B: Tensor
-    mastered_B: Tensor
+    """True for response tokens."""
+    advantage_BT: Tensor
+    """B1 where `Signals.advantage` is one of rollouts."""
+    group_B: Tensor
+    """int64, the place of the sequence's prompt in the global step."""
     total: MiniBatch
+    """Of the mini-batch that this is part of."""
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
+    """Columns of the signals and of `Method.prepare`, each B or BT."""
+    logp_previous_BT: Tensor | None = None
+    """Under the policy before the last optimizer step. Need: `previous_policy`."""
+
+    @property
+    def length_B(self) -> Tensor:
+        """Response tokens of each sequence, as floats of the log-probabilities' type."""
+        return self.mask_BT.sum(-1).to(self.logp_BT.dtype)
+
+    @property
+    def log_ratio_BT(self) -> Tensor:
+        """d = log pi_theta - log pi_old of each token; 0 on padding."""
+        return self.logp_BT - self.logp_old_BT
+
+    @property
+    def A_BT(self) -> Tensor:
+        """The advantage in the type of the log-probabilities."""
+        return self.advantage_BT.to(self.logp_BT.dtype)
+
+    def mean_B(self, value_BT: Tensor) -> Tensor:
+        """The mean of `value_BT` over the tokens of each sequence."""
+        return (value_BT * self.mask_BT).sum(-1) / self.length_B
+
+    def replace(self, **fields: Any) -> TokenBatch:
+        """With other `fields`."""
+        return dataclasses.replace(self, **fields)
+
+    def select(self, index: Tensor) -> TokenBatch:
+        """The sequences of `index` (places, or a mask), in that order; the totals stay the mini-batch's."""
+        columns = {name: column[index] for name, column in self.columns.items()}
+        tensors = {
+            name: value[index]
+            for name, value in vars(self).items()
+            if name.endswith(("_B", "_BT")) and value is not None
+        }
+        return self.replace(**tensors, columns=columns)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One summand of a loss: a value a token, and a weight a sequence that is global over the mini-batch."""
+
+    name: str
+    """In records: `train/<name>_loss`."""
+    value_BT: Tensor
+    weight_B: Tensor
+
+    def sum(self, mask_BT: Tensor) -> Tensor:
+        """The weighted sum over tokens and sequences."""
+        return ((self.value_BT * mask_BT).sum(-1) * self.weight_B).sum()
 
 
 @dataclass(frozen=True)
 class TokenLoss:
-    """Unreduced losses of a `TokenBatch` with per-sequence weights that are global over the mini-batch."""
+    """The unreduced loss of a `TokenBatch`."""
 
-    policy_BT: Tensor
-    policy_weight_B: Tensor
-    hinge_BT: Tensor
-    hinge_weight_B: Tensor
+    terms: tuple[Term, ...]
 
 
 def reduce(loss: TokenLoss, mask_BT: Tensor) -> Tensor:
-    """Sum of weighted token losses. Adding it over micro-batches or ranks gives the mini-batch loss."""
-    policy = ((loss.policy_BT * mask_BT).sum(-1) * loss.policy_weight_B).sum()
-    hinge = ((loss.hinge_BT * mask_BT).sum(-1) * loss.hinge_weight_B).sum()
-    return policy + hinge
+    """The sum of all terms. Adding it over micro-batches or ranks gives the mini-batch's loss."""
+    first, *others = (term.sum(mask_BT) for term in loss.terms)
+    total: Tensor = sum(others, first)
+    return total
+
+
+Quotient = tuple["Tensor", "Tensor"]
+"""Numerator and denominator of a metric, each a sum over the sequences of a `TokenBatch`."""
 
 
 @dataclass(frozen=True)
-class Method:
-    """Group-relative policy optimization (Eq. 1-3): everything the registered methods share.
+class Report:
+    """What a method measures of a `TokenBatch`. A sequence that bears no gradient adds 0 to every numerator."""
 
-    clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high].
-    aggregation: how token losses become one number; the paper runs both methods with the default.
-    ddof: of the group's standard deviation; 0 as proof A.1 needs, 1 as in verl's GRPO.
-    degenerate: advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping
-    leaves there.
-    dynamic_sampling: keep only groups with 0 < p < 1 and refill the batch (DAPO).
-    """
+    sums: Mapping[str, Quotient] = field(default_factory=dict)
+    """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded a mini-batch only."""
+    prompts: Mapping[str, Quotient] = field(default_factory=dict)
+    """flag_B and among_B: the metric is the share of prompts with a flagged rollout among those with one in among_B."""
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A method is a frozen dataclass of its options, which are `method.*` of the command line, in a file of its own."""
 
     name: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]] = ()
+    """Names of the PG columns of `signals`."""
+    token_columns: ClassVar[tuple[str, ...]] = ()
+    """Names of the PGT columns of `signals`, and of everything that `prepare` returns."""
+    token_advantages: ClassVar[bool] = False
+    """Whether the advantage is one of tokens."""
+    prepares: ClassVar[bool] = False
+    """Whether `scores` and `prepare` are called before the gradient of each mini-batch."""
 
-    clip_low: float = dataclasses.field(default=0.2, metadata={"ge": 0.0, "lt": 1.0})
-    clip_high: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
-    aggregation: Literal["seq-mean-token-mean", "token-mean"] = "seq-mean-token-mean"
-    ddof: int = dataclasses.field(default=0, metadata={"ge": 0, "le": 1})
-    degenerate: Literal["zero", "shaped"] = "zero"
     dynamic_sampling: bool = False
+    """Keep only groups with 0 < p < 1 and sample others in place of the rest (DAPO)."""
 
     @property
     def label(self) -> str:
@@ -96,64 +236,52 @@ class Method:
         return self.name
 
     @property
-    def anchors_mastered(self) -> bool:
-        """Whether mastered prompts bear a loss; a backend may skip their sequences where not."""
-        return False
+    def needs(self) -> frozenset[Need]:
+        """What backends must provide beyond what costs nothing."""
+        return frozenset()
 
     @property
-    def needs_anchor(self) -> bool:
-        """Whether `logp_anchor_BT` must come from the policy before the last optimizer step."""
+    def screens(self) -> bool:
+        """Whether rollouts without advantage are shown to `bears` before they enter the backward pass."""
         return False
-
-    @property
-    def drift_budget(self) -> float:
-        """How far a token of a mastered prompt may drift for free (Eq. 10), in nats."""
-        return 0.0
-
-    def scale(self, p: Floats) -> Floats:
-        """Divisor of the advantage (Eq. 13); 1 for every p here. Elementwise over `p` in [0, 1]."""
-        return p * 0 + 1
 
     def query_weight(self, p: Floats) -> Floats:
-        """sqrt(p(1 - p)) / scale(p): Eq. 6, Eq. 14 and (A.2). 0 at p = 0 and 1."""
-        root = (p * (1 - p)) ** 0.5
-        return root / (self.scale(p) + (root == 0))
+        """W(p) = mean_j (c_j - p) A_j, the factor of the gradient of p for a group with binary rewards (Eq. 6).
 
-    def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
-        """A_i = (R_i - mean R) / (std R * scale(p)) of each group: Eq. 1, 12 and 13.
+        0 at p = 0 and 1. NaN where the method has no such curve, as when A depends on the whole batch.
+        """
+        return p * math.nan
+
+    def initial_state(self) -> State:
+        """What the method remembers before the first step; a method that remembers nothing has an empty state."""
+        return {}
+
+    @abstractmethod
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """The signals of one global step, and the state after it. Deterministic: a resumed run calls it again."""
+
+    def bears(self, batch: TokenBatch) -> Tensor:
+        """bears_B: which sequences of `batch` have a gradient under its `logp_BT`. Called without a graph."""
+        bears_B: Tensor = (batch.advantage_BT != 0).any(-1)
+        return bears_B
+
+    def scores(self, batch: TokenBatch) -> Mapping[str, Tensor]:
+        """What `prepare` needs of each part of a mini-batch, B or BT. Called without a graph."""
+        return {}
+
+    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+        """Columns (B or BT, named in `token_columns`) from the scores of all sequences of a mini-batch.
 
         Args:
-            reward_PG: rewards, shaped or not.
-            correct_PG: 0 or 1 (or bool); p comes from these, never from the reward.
-
-        Returns:
-            A_PG in float64, free of NaN; 0 for groups whose rewards are all equal and, unless
-            `degenerate="shaped"`, for groups with p = 0 or 1.
+            batch: the whole mini-batch at the policy of now, without a graph.
+            seed: of a random stream that belongs to this mini-batch.
         """
-        reward_PG = reward_PG.double()
-        p_P1 = correct_PG.double().mean(-1, keepdim=True)
-        centered_PG = reward_PG - reward_PG.mean(-1, keepdim=True)
-        std_P1 = reward_PG.std(-1, keepdim=True, correction=self.ddof)
-        scale_P1 = self.scale(p_P1)
-        # scale(1) = 0 under MCPO: a degenerate group that keeps its shaped signal is not reweighted.
-        divisor_P1 = std_P1 * scale_P1.where(scale_P1 > 0, scale_P1 + 1)
-        # Rewards equal up to rounding carry no signal; dividing their rounding error by itself would.
-        bears_P1 = std_P1 > 1e-9
-        if self.degenerate == "zero":
-            bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
-        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
-        return advantage_PG
+        return {}
 
+    @abstractmethod
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
-        """The clipped surrogate (Eq. 2-3) as a loss to be minimised, one value a token, and no hinge."""
-        ratio_BT = (batch.logp_BT - batch.logp_old_BT).exp()
-        clipped_BT = ratio_BT.clamp(1 - self.clip_low, 1 + self.clip_high)
-        advantage_B1 = batch.advantage_B.to(ratio_BT.dtype).unsqueeze(-1)
-        policy_BT = -(ratio_BT * advantage_B1).minimum(clipped_BT * advantage_B1)
-        length_B = batch.mask_BT.sum(-1).to(ratio_BT.dtype)
-        if self.aggregation == "token-mean":
-            weight_B = length_B * 0 + 1 / batch.total.tokens
-        else:
-            weight_B = 1 / (batch.total.sequences * length_B)
-        none_BT, none_B = policy_BT.detach() * 0, weight_B * 0
-        return TokenLoss(policy_BT, weight_B, none_BT, none_B)
+        """The loss to be minimised. Weights use `batch.total`, so that splits add up to the whole."""
+
+    def report(self, batch: TokenBatch) -> Report:
+        """Metrics of `batch`, which is everything that may bear a gradient. Called without a graph."""
+        return Report()

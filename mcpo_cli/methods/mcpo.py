@@ -7,10 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, Method, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Floats, Need, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.group_relative import Clipped, Normalized
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
+"""Where the bins of |d| end, in units of delta; each sign has its own, but for the one around 0."""
 
 
 def hinge_kl(d: Tensor, delta: float) -> Tensor:
@@ -27,27 +31,37 @@ def hinge_kl(d: Tensor, delta: float) -> Tensor:
     return (k3 - edge).where(d.abs() > delta, d * 0)
 
 
-@dataclass(frozen=True)
-class Mcpo(Method):
-    """Mastery-Consolidated Policy Optimization. Its ablations are configurations of it, not copies.
+def drift_bins() -> list[tuple[float, float]]:
+    """The bins of the recorded drift as (low, high), in units of delta; the one in the middle holds 0."""
+    edges = (*(-edge for edge in reversed(DRIFT_EDGES)), *DRIFT_EDGES)
+    return list(zip((-math.inf, *edges), (*edges, math.inf), strict=True))
 
-    reweight: divide the advantage by scale(p) (Eq. 13); False is the ablation "w/o ReWeight".
-    hinge: penalise drift on mastered prompts; False is the ablation "w/o Hinge-KL".
-    beta: weight of the penalty (Eq. 15). delta: drift budget (Eq. 10), in nats.
-    anchor: pi_old of Eq. 7: the rollout policy, or the policy before the last optimizer step.
-    normalize: the expectation over mastered prompts (Eq. 11) divides by the mastered sequences of the
-    mini-batch, or by all of them.
-    """
+
+def drift_names() -> list[str]:
+    """The count that the report has for each of the `drift_bins`."""
+    return [f"hinge/d_{place:02d}" for place in range(2 * len(DRIFT_EDGES) + 1)]
+
+
+@dataclass(frozen=True)
+class Mcpo(Clipped, Normalized):
+    """Mastery-Consolidated Policy Optimization. Its ablations are configurations of it, not copies."""
 
     name: ClassVar[str] = "mcpo"
+    columns: ClassVar[tuple[str, ...]] = ("mastered",)
 
     clip_high: float = dataclasses.field(default=0.28, metadata={"ge": 0.0})
     reweight: bool = True
+    """Divide the advantage by scale(p) (Eq. 13); false is the ablation "w/o ReWeight"."""
     hinge: bool = True
+    """Penalise drift on mastered prompts; false is the ablation "w/o Hinge-KL"."""
     beta: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
+    """Weight of the penalty (Eq. 15)."""
     delta: float = dataclasses.field(default=0.01, metadata={"ge": 0.0})
+    """Drift budget of a token (Eq. 10), nats."""
     anchor: Literal["rollout", "previous_step"] = "rollout"
+    """pi_old of Eq. 7: the rollout policy, or the policy before the last optimizer step."""
     normalize: Literal["mastered", "all"] = "mastered"
+    """The expectation over mastered prompts (Eq. 11) divides by the mastered sequences of the mini-batch, or by all."""
 
     @property
     def label(self) -> str:
@@ -55,16 +69,18 @@ class Mcpo(Method):
         return "-".join([self.name, *(f"wo-{name}" for name in without)])
 
     @property
-    def anchors_mastered(self) -> bool:
+    def penalises_drift(self) -> bool:
+        """Whether the loss has the hinge."""
         return self.hinge and self.beta > 0
 
     @property
-    def needs_anchor(self) -> bool:
-        return self.anchors_mastered and self.anchor == "previous_step"
+    def needs(self) -> frozenset[Need]:
+        wanted = self.penalises_drift and self.anchor == "previous_step"
+        return frozenset({"previous_policy"} if wanted else ())
 
     @property
-    def drift_budget(self) -> float:
-        return self.delta
+    def screens(self) -> bool:
+        return self.penalises_drift
 
     def scale(self, p: Floats) -> Floats:
         """Eq. 13: 1 for p <= 0.5, else 2 sqrt(p(1 - p))."""
@@ -72,14 +88,50 @@ class Mcpo(Method):
             return super().scale(p)
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
 
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """Rollouts of mastered prompts may bear the hinge's gradient; the column `mastered` says which they are."""
+        signals, state = super().signals(step, state)
+        mastered_PG = step.correct_PG.bool().all(-1, keepdim=True).expand_as(step.correct_PG)
+        bears_PG = signals.bears_PG | mastered_PG if self.penalises_drift else signals.bears_PG
+        return dataclasses.replace(signals, bears_PG=bears_PG, columns={"mastered": mastered_PG}), state
+
+    def bears(self, batch: TokenBatch) -> Tensor:
+        """Sequences with an advantage, and mastered ones with a token outside the drift budget."""
+        return super().bears(batch) | self._outside(batch).any(-1)
+
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
+        """The clipped surrogate, and beta times the hinge (Eq. 15)."""
         loss = super().token_loss(batch)
-        if not self.anchors_mastered:
+        if not self.penalises_drift:
             return loss
-        length_B = batch.mask_BT.sum(-1).to(loss.policy_BT.dtype)
-        sequences = batch.total.mastered if self.normalize == "mastered" else batch.total.sequences
-        return dataclasses.replace(
-            loss,
-            hinge_BT=hinge_kl(batch.logp_BT - batch.logp_anchor_BT, self.delta),
-            hinge_weight_B=self.beta * batch.mastered_B / (max(sequences, 1) * length_B),
-        )
+        sequences = batch.total.sums["mastered"] if self.normalize == "mastered" else batch.total.sequences
+        weight_B = self.beta * batch.columns["mastered"] / (max(sequences, 1) * batch.length_B)
+        return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.delta), weight_B)))
+
+    def report(self, batch: TokenBatch) -> Report:
+        """What the hinge feels (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
+        report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
+        if not self.penalises_drift:
+            return report
+        outside_BT = self._outside(batch)
+        tokens = (batch.mask_BT & mastered_B[:, None]).sum()
+        sums = {"hinge/tokens_active": (outside_BT.sum(), tokens), **self._histogram(batch)}
+        return Report({**report.sums, **sums}, {"hinge/prompts_felt": (outside_BT.any(-1), mastered_B)})
+
+    def _drift(self, batch: TokenBatch) -> Tensor:
+        """d_BT of Eq. 7."""
+        anchor_BT = batch.logp_old_BT if batch.logp_previous_BT is None else batch.logp_previous_BT
+        return batch.logp_BT - anchor_BT
+
+    def _outside(self, batch: TokenBatch) -> Tensor:
+        """Tokens of mastered prompts, BT, that have left the drift budget."""
+        outside_BT: Tensor = self._drift(batch).abs() > self.delta
+        return outside_BT & batch.mask_BT & batch.columns["mastered"].bool()[:, None]
+
+    def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
+        d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
+        # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
+        beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.delta).sum(-1)
+        bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
+        count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)
+        return {name: (number, number * 0) for name, number in zip(drift_names(), count, strict=True)}

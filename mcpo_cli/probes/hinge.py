@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store.records import MiniBatchRow
+
+FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
+"""Metrics that MCPO reports of each mini-batch."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
@@ -24,7 +27,7 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     Table `mini_batches`: the same by place in the step, the variances over the steps; with anchor=rollout the first
     one feels nothing. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are open.
     """
-    rows = [row for row in journal.mini_batches() if "hinge_loss" in row]
+    rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
     if not rows:
         return Finding({})
     steps, by_place = by_step(rows), defaultdict(list)
@@ -37,15 +40,26 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
-    some = [row for row in rows if row["mastered"]]
-    steps = [row["step"] for row in some]
-    prompts, tokens = [row["mastered"] for row in some], [row["tokens"] for row in some]
+    steps = [row["step"] for row in rows]
     return {
-        **mean_over_steps("prompts_felt", [row["felt"] / row["mastered"] for row in some], steps, prompts),
-        **mean_over_steps("tokens_active", [row["tokens_active"] / row["tokens"] for row in some], steps, tokens),
-        **mean_over_steps("penalty", [row["hinge_loss"] for row in rows], [row["step"] for row in rows]),
-        **mean_over_steps("on", [float(_on(row)) for row in rows], [row["step"] for row in rows]),
+        **_share("prompts_felt", rows, FELT),
+        **_share("tokens_active", rows, ACTIVE),
+        **mean_over_steps("penalty", [_loss(row, "hinge") for row in rows], steps),
+        **mean_over_steps("on", [float(_on(row)) for row in rows], steps),
     }
+
+
+def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
+    """The share over the mini-batches in which it is defined, each weighted by its denominator."""
+    some = [row for row in rows if row["sums"][metric][1]]
+    shares = [row["sums"][metric][0] / row["sums"][metric][1] for row in some]
+    counts = [int(row["sums"][metric][1]) for row in some]
+    return mean_over_steps(name, shares, [row["step"] for row in some], counts)
+
+
+def _loss(row: MiniBatchRow, term: str) -> float:
+    """The value of a term of the loss; 0 where no sequence bore a gradient."""
+    return row["sums"].get(f"train/{term}_loss", [0.0])[0]
 
 
 def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
@@ -66,8 +80,8 @@ def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
 
 def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
     """Of the loss without the hinge over at least two `rows`, and what the hinge adds to it."""
-    policy = statistics.variance(row["policy_loss"] for row in rows)
-    whole = statistics.variance(row["policy_loss"] + row["hinge_loss"] for row in rows)
+    policy = statistics.variance(_loss(row, "policy") for row in rows)
+    whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
     return {"variance_policy": policy, "variance_added": whole - policy}
 
 
@@ -76,7 +90,7 @@ def _place(number: int, rows: Sequence[MiniBatchRow]) -> dict[str, Any]:
 
 
 def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:
-    counts = [sum(column) for column in zip(*(row["d_counts"] for row in rows), strict=True)]
+    counts = [int(sum(row["sums"][name][0] for row in rows)) for name in drift_names()]
     tokens = sum(counts)
     return [
         {"low": low, "high": high, "tokens": count, "share": count / tokens if tokens else 0.0}
@@ -85,7 +99,7 @@ def _drift(rows: Sequence[MiniBatchRow]) -> list[dict[str, Any]]:
 
 
 def _on(row: MiniBatchRow) -> bool:
-    return row["hinge_loss"] > 0
+    return _loss(row, "hinge") > 0
 
 
 PROBE = Probe(

@@ -1,5 +1,6 @@
 """Query weights (Figs. 3b and 4): the curve W(p) of the method, the one gradients show, how concentrated they are."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,11 +16,11 @@ from mcpo_cli.store.records import GradientRow, GroupRow, StepRow
 def measure(spec: RunSpec, journal: Journal) -> Finding:
     """The weight of a prompt by its accuracy, from theory and from gradients.
 
-    Values: `deviation`, the mean of the measured weight minus `query_weight` (0 where rewards are binary and nothing
-    is clipped; shaped rewards move it), and `residual`, the part of a prompt's gradient that no weight explains;
-    `prompts` that were measured. Of what was trained on, means over global steps: `share_minority`, the share of the
-    weight on prompts with 0 < p <= 0.5; `effective_sample`, Kish's effective number of rollouts, and
-    `effective_share`, the same over the rollouts of the batch.
+    Values: `deviation`, the mean of the measured weight minus `query_weight`, where the method has that curve (0 where
+    rewards are binary and nothing is clipped; shaped rewards move it), and `residual`, the part of a prompt's gradient
+    that no weight explains; `prompts` that were measured. Of what was trained on, means over global steps:
+    `share_minority`, the share of the weight on prompts with 0 < p <= 0.5; `effective_sample`, Kish's effective number
+    of rollouts, and `effective_share`, the same over the rollouts of the batch.
     Table `curve`: a row p = k/G with 0 < k < G: `analytic` W(p), the `measured` mean with its interval, `prompts` of
     it, `residual`, and of the batches at that p the shares of prompts with 0 < p < 1 (`share_prompts`), of the analytic
     weight (`share_weight`) and of the norm of the measured gradients (`share_norm`).
@@ -32,11 +33,12 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
-    deviations = [row["weight"] - float(query_weight(spec.method, row["p"])) for row in rows]
+    known = [row for row in rows if not math.isnan(query_weight(spec.method, row["p"]))]
+    deviations = [row["weight"] - float(query_weight(spec.method, row["p"])) for row in known]
     left = [row for row in rows if "residual" in row]
     return {
         "prompts": float(len(rows)),
-        **mean_over_steps("deviation", deviations, [row["step"] for row in rows]),
+        **mean_over_steps("deviation", deviations, [row["step"] for row in known]),
         **mean_over_steps("residual", [row["residual"] for row in left], [row["step"] for row in left]),
     }
 
@@ -65,10 +67,12 @@ def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow
     for k, weight in analytic.items():
         here = [row for row in rows if round(row["p"] * G) == k]
         steps = [row["step"] for row in here]
-        line: dict[str, Any] = {"p": k / G, "analytic": weight, "prompts": len(here)}
+        line: dict[str, Any] = {"p": k / G, "prompts": len(here)}
+        if not math.isnan(weight):
+            line["analytic"] = weight
         line |= mean_over_steps("measured", [row["weight"] for row in here], steps)
         line |= mean_over_steps("residual", [row["residual"] for row in here if "residual" in row], steps)
-        if total:
+        if total > 0:
             line |= {"share_prompts": batch[k] / batch.total(), "share_weight": batch[k] * weight / total}
         if norm:
             line["share_norm"] = sum(row["norm"] for row in here) / norm

@@ -123,23 +123,14 @@ class RerollRow(TypedDict):
 
 
 class MiniBatchRow(TypedDict):
-    """One gradient step: what its mini-batch felt under the weights before it. mini_batch: counts from 1 in a step.
-
-    policy_loss: the clipped surrogate as a loss. The rest is there where the method has a hinge. hinge_loss: the
-    penalty, beta included (Eq. 15). mastered: its prompts with p = 1; felt: those with a token outside the drift
-    budget. tokens: of the mastered prompts; tokens_active: those outside. d_counts: their histogram of
-    d = log pi - log pi_old (Eq. 7) over the bins of `measure.drift_bins`, in units of delta.
-    """
+    """One gradient step: what its mini-batch measured under the weights before it."""
 
     step: int
     mini_batch: int
-    policy_loss: float
-    hinge_loss: NotRequired[float]
-    mastered: NotRequired[int]
-    felt: NotRequired[int]
-    tokens: NotRequired[int]
-    tokens_active: NotRequired[int]
-    d_counts: NotRequired[list[int]]
+    """Counts from 1 in a step."""
+    sums: dict[str, list[float]]
+    """Numerator and denominator of each metric: `train/<term>_loss` of each term of the loss, and what the method
+    reports. A denominator of 0 marks a count."""
 
 
 class GradientRow(TypedDict):

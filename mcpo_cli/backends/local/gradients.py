@@ -11,8 +11,8 @@ from torch import Tensor
 
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.local.update import GradedBatch, crop, log_probs, token_batch
-from mcpo_cli.methods import Method, MiniBatch, reduce
+from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
+from mcpo_cli.methods import reduce
 from mcpo_cli.store.records import GradientRow
 
 
@@ -26,21 +26,22 @@ class Direction:
     u_N: Tensor | None = None
 
 
-def update_direction(policy: Policy, method: Method, prompt: str, group: GradedBatch) -> Direction:
-    """Of a group (P = 1) with right and wrong rollouts: minus the gradient of its own policy loss.
+def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
+    """Of a group (P = 1) with right and wrong rollouts: minus the gradient of its own loss.
 
     The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).
     """
-    total = MiniBatch(group.correct_PG.numel(), int(group.rollouts.length_PG.sum()), 0)
-    tokens = token_batch(policy, None, group, total)
+    policy, method, total = updater.policy, updater.method, group.total(updater.train.max_response)
+    if method.prepares:
+        group = updater.prepared(group, total, seed=0, at_rest=True)
+    tokens = updater.tokens(group, total)
     loss = reduce(method.token_loss(tokens), tokens.mask_BT)
-    ratio_BT = (tokens.logp_BT - tokens.logp_old_BT).exp() * tokens.mask_BT
-    s_B = ratio_BT.sum(-1) / tokens.mask_BT.sum(-1)
+    s_B = tokens.mean_B(tokens.log_ratio_BT.exp())
     right_B = group.correct_PG.flatten()
     contrast = s_B[right_B].mean() - s_B[~right_B].mean()
     v_N = _gradient(-loss, policy, keep=True)
-    return Direction(prompt, float(group.p_P), v_N, _gradient(contrast, policy))
+    return Direction(prompt, float(group.correct_PG.double().mean()), v_N, _gradient(contrast, policy))
 
 
 def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Direction:

@@ -1,7 +1,7 @@
 """One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,11 +23,12 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli.benchmarks import Problem, answer
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
-from mcpo_cli.methods import Method
+from mcpo_cli.methods import State, Step
+from mcpo_cli.methods.base import Need
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
@@ -63,19 +64,32 @@ class Sampled:
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
         )
 
-    def batch(self, method: Method) -> GradedBatch:
-        """The groups that are trained on, with their advantages."""
-        correct_PG, reward_PG = self.correct_PG[self.batch_index], self.reward_PG[self.batch_index]
-        advantage_PG = method.advantages(reward_PG, correct_PG)
-        return GradedBatch(self.rollouts.select(self.batch_index), correct_PG, reward_PG, advantage_PG)
+    def for_method(self, needs: Collection[Need], limit: int, tokenizer: PreTrainedTokenizerFast) -> Step:
+        """The groups that are trained on, as methods see them."""
+        chosen, rollouts = self.batch_index, self.rollouts.select(self.batch_index)
+        problems, answer_PG = [self.problems[index] for index in chosen], None
+        if "answers" in needs:
+            texts = decoded(rollouts, tokenizer)
+            answer_PG = torch.tensor(measure.answer_classes([[answer(text) for text in group] for group in texts]))
+        return Step(
+            reward_PG=self.reward_PG[chosen],
+            correct_PG=self.correct_PG[chosen],
+            length_PG=rollouts.length_PG,
+            prompt_P=torch.tensor([problem.number for problem in problems]),
+            limit=limit,
+            logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
+            entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
+            answer_PG=answer_PG,
+        )
 
-    def texts(self, count: int, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
-        """The full responses of the first `count` groups."""
-        tokens, lengths = self.rollouts.token_PGT[:count], self.rollouts.length_PG[:count].tolist()
-        return [
-            [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
-            for token_GT, length_G in zip(tokens, lengths, strict=True)
-        ]
+
+def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
+    """The text of each response, a list a group."""
+    lengths = rollouts.length_PG.tolist()
+    return [
+        [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
+        for token_GT, length_G in zip(rollouts.token_PGT, lengths, strict=True)
+    ]
 
 
 @dataclass
@@ -98,8 +112,8 @@ class Trainer:
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         self.benchmark = benchmarks.of(spec)
-        anchor = policy.copy() if spec.method.needs_anchor else None
-        self.updater = Updater(policy, spec.method, spec.train, spec.compute, anchor)
+        self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
+        self.method_state = spec.method.initial_state()
         self.step = 0
         self.cursor = 0
         self.rerolls = self._rerolls()
@@ -128,7 +142,7 @@ class Trainer:
         with clock.phase("sample"):
             sampled = self.collect()
         with clock.phase("update"):
-            batch = sampled.batch(self.spec.method)
+            batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("update"):
@@ -137,7 +151,7 @@ class Trainer:
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.name == "math")
-            metrics |= measure.weights(batch.correct_PG, batch.advantage_PG) | probed
+            metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
@@ -148,7 +162,7 @@ class Trainer:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
-        self.gradients(sampled, sampled.batch(self.spec.method))
+        self.gradients(sampled, self.batch(sampled)[0])
         self.record(sampled)
 
     def collect(self) -> Sampled:
@@ -192,6 +206,13 @@ class Trainer:
         reward_PG = correct_PG.double() + shaping_PG
         return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
 
+    def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
+        """The groups that are trained on with the method's signals, and its state after them."""
+        method, chosen = self.spec.method, sampled.batch_index
+        step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
+        signals, state = method.signals(step, self.method_state)
+        return GradedBatch(sampled.rollouts.select(chosen), step.correct_PG, signals, torch.arange(len(chosen))), state
+
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
         """A group of rollouts of each problem from stream `seed`, and correct_PG."""
         train = self.spec.train
@@ -224,9 +245,7 @@ class Trainer:
         mastered = sampled.correct_PG.all(-1).nonzero()[: probe.gradient_prompts]
         texts = [problem.text for problem in sampled.problems]
         found = [
-            gradients.update_direction(
-                self.policy, self.spec.method, texts[sampled.batch_index[index]], batch.select(index)
-            )
+            gradients.update_direction(self.updater, texts[sampled.batch_index[index]], batch.select(index))
             for index in mixed
         ]
         found += [
@@ -243,9 +262,8 @@ class Trainer:
         in_batch = set(sampled.batch_index.tolist())
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
         if self.step in eval_steps(self.spec):
-            rows = measure.sample_rows(
-                self.step, sampled.graded, sampled.texts(self.spec.compute.sample_groups, self.tokenizer)
-            )
+            shown = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
+            rows = measure.sample_rows(self.step, sampled.graded, decoded(shown, self.tokenizer))
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
@@ -255,7 +273,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final."""
-        state = self.updater.state()
+        state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
         checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
         self.attempt.durable(self.step)
 
@@ -264,6 +282,7 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
+        self.method_state = saved.tensors.get("method", self.method_state)
         self.rerolls = self._rerolls()
 
     def _rerolls(self) -> Rerolls:

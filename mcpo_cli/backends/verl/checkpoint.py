@@ -7,11 +7,15 @@ import json
 import shutil
 from pathlib import Path
 
+from safetensors.torch import load_file, save_file
+
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import State
 from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.journal import read_json, write_atomic
 
 SEAL = "sealed.json"
+METHOD = "method.safetensors"
 POINTER = "latest_checkpointed_iteration.txt"
 """The file from which verl reads the step that it resumes from."""
 
@@ -19,6 +23,18 @@ POINTER = "latest_checkpointed_iteration.txt"
 def folder(root: Path, step: int) -> Path:
     """Where the checkpoint of `step` is."""
     return root / f"global_step_{step}"
+
+
+def save_method_state(root: Path, step: int, state: State) -> None:
+    """Write what the method remembers after `step`, before the seal; nothing for a method without a memory."""
+    if state:
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)
+
+
+def method_state(root: Path, step: int) -> State:
+    """What `save_method_state` wrote, empty where it wrote nothing."""
+    path = folder(root, step) / METHOD
+    return load_file(path) if path.exists() else {}
 
 
 def seal(root: Path, step: int) -> None:

@@ -58,9 +58,18 @@ def _task(spec: RunSpec) -> None:
 
 def _method(spec: RunSpec) -> None:
     """What verl's engine computes otherwise than the local one: it has the weights of now only, and divides by T."""
-    if spec.method.needs_anchor:
+    method, train = spec.method, spec.train
+    if "previous_policy" in method.needs:
         raise ConfigError(
-            "method.anchor=previous_step: backend=verl has no policy of the step before", fix="method.anchor=rollout"
+            f"method={method.name} with these options needs the policy before the last gradient step "
+            "(method.anchor=previous_step); backend=verl keeps only the newest",
+            fix="method.anchor=rollout, or backend=local",
+        )
+    if method.prepares and train.mini_batch < train.prompts:
+        raise ConfigError(
+            f"method={method.name} looks at each mini-batch under the newest policy before its gradient; backend=verl "
+            f"has no such pass between the {train.prompts // train.mini_batch} mini-batches of a step",
+            fix=f"train.mini_batch={train.prompts}, or backend=local",
         )
     if spec.train.temperature != 1:
         raise ConfigError(

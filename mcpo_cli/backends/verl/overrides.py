@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config.schema import RunSpec, plain
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.seeds import Stream, stream
 
@@ -108,7 +108,6 @@ def table(spec: RunSpec, paths: Paths) -> Table:
         **_algorithm(spec),
         **_trainer(spec, paths),
         **_machines(spec),
-        **_method(spec),
     }
 
 
@@ -157,8 +156,8 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
 
 
 def _actor(spec: RunSpec) -> Table:
-    """One pass over the batch in mini-batches. The loss is ours (`loss.py`); its settings are named for verl too."""
-    train, method, cluster, on_gpu = spec.train, spec.method, spec.cluster, _on_gpu(spec)
+    """One pass over the batch in mini-batches. The loss is ours (`loss.py`); verl's settings of losses are left out."""
+    train, cluster, on_gpu = spec.train, spec.cluster, _on_gpu(spec)
     return {
         "actor_rollout_ref.actor.strategy": "fsdp2",
         "actor_rollout_ref.actor.ppo_mini_batch_size": train.mini_batch,
@@ -167,12 +166,6 @@ def _actor(spec: RunSpec) -> Table:
         "actor_rollout_ref.actor.data_loader_seed": _seed(spec, "data"),
         "actor_rollout_ref.actor.use_dynamic_bsz": True,
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
-        "actor_rollout_ref.actor.loss_agg_mode": method.aggregation,
-        "actor_rollout_ref.actor.clip_ratio": method.clip_low,
-        "actor_rollout_ref.actor.clip_ratio_low": method.clip_low,
-        "actor_rollout_ref.actor.clip_ratio_high": method.clip_high,
-        # verl's dual clip, which neither paper has: out of reach.
-        "actor_rollout_ref.actor.clip_ratio_c": 1e9,
         "actor_rollout_ref.actor.entropy_coeff": 0,
         "actor_rollout_ref.actor.use_kl_loss": False,
         "actor_rollout_ref.actor.kl_loss_coef": 0.0,
@@ -355,12 +348,6 @@ def _machines(spec: RunSpec) -> Table:
         **ray,
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value for name, value in variables},
     }
-
-
-def _method(spec: RunSpec) -> Table:
-    """For our trainer: verl has no place for a method's options."""
-    options = {f"+mcpo.method.{name}": value for name, value in plain(spec.method).items()}
-    return {"+mcpo.method.name": spec.method.name, **options}
 
 
 def _workers(spec: RunSpec) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Trajectories in verl's queue (TransferQueue), which only the processes of a run can read, as groups."""
+"""Trajectories in verl's queue (TransferQueue), which only the processes of a run can read, and their signals."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,9 +7,13 @@ from itertools import islice
 
 import torch
 import transfer_queue as tq
+from tensordict import TensorDict
+from torch import Tensor
 
 from mcpo_cli.backends.verl.groups import Group, Prompt, place_of, uid_of
+from mcpo_cli.backends.verl.loss import FACTS, column_field, facts
 from mcpo_cli.grading import Verdict
+from mcpo_cli.methods import Method, MiniBatch, Signals
 
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
@@ -25,7 +29,7 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
-        group.verdicts.append(Verdict(said["status"], detail=said["detail"]))
+        group.verdicts.append(Verdict(said["status"], said["answer"] or None, said["detail"]))
         group.logp.append(float(logp.double().sum()))
         group.entropy.append(math.nan)
     return list(found.values())
@@ -37,6 +41,43 @@ def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[st
     data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
     means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
     return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
+
+
+def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_PG: Tensor) -> Tensor:
+    """A field with a number a token of the trajectories `keys`, which are all of some groups, as PGT."""
+    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    rows = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=[field])[field].unbind()
+    padded_BT = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
+    return padded_BT.view(*length_PG.shape, -1)
+
+
+def fields(
+    method: Method, signals: Signals, length_PG: Tensor, totals: Sequence[MiniBatch], places: Sequence[tuple[int, int]]
+) -> TensorDict:
+    """What the loss reads of the trajectories at `places` (prompt, rollout): advantages, columns, facts.
+
+    totals: of each mini-batch, which all hold equally many prompts.
+    """
+    size = len(length_PG) // len(totals)
+    rows = [facts(method, signals, place, totals[place[0] // size]) for place in places]
+    nested = {column_field(name): _ragged(signals.columns[name], length_PG, places) for name in method.token_columns}
+    advantages = _ragged(signals.advantage, length_PG, places)
+    return TensorDict(
+        # verl's metrics want returns.
+        {**nested, "advantages": advantages, "returns": advantages.clone(), FACTS: torch.tensor(rows).double()},
+        batch_size=len(places),
+    )
+
+
+def _ragged(value: Tensor, length_PG: Tensor, places: Sequence[tuple[int, int]]) -> Tensor:
+    """value, PG or PGT, as a ragged tensor with one number a token of the trajectories at `places`."""
+    rows = [
+        value[place].float().expand(int(length_PG[place]))
+        if value.ndim == 2
+        else value[place].float()[: int(length_PG[place])]
+        for place in places
+    ]
+    return torch.nested.as_nested_tensor([row.clone() for row in rows], layout=torch.jagged)
 
 
 def logp_difference(keys: Sequence[str]) -> float:

@@ -15,7 +15,7 @@ WORKERS = 4
 async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any], **_options: Any
 ) -> dict[str, Any]:
-    """`score` and `acc`, 1 or 0, and the `status` and `detail` of the verdict.
+    """`score` and `acc`, 1 or 0, and the `status`, `detail` and `answer` of the verdict.
 
     An `infra_error` scores 0, as verl must have a number: it is the status that says that nothing is known, and
     whoever reads the groups counts it (`groups.check`).
@@ -24,13 +24,15 @@ async def compute_score(
     """
     verdict = await judge(extra_info["grader"], Problem(extra_info["problem"], ground_truth), solution_str)
     score = float(verdict.status == "correct")
-    return {"score": score, "acc": score, "status": verdict.status, "detail": verdict.detail}
+    said = {"status": verdict.status, "detail": verdict.detail, "answer": verdict.answer or ""}
+    return {"score": score, "acc": score, **said}
 
 
 async def judge(grader: str, problem: Problem, response: str) -> Verdict:
     """What `grader` says; `exact` compares tokens and needs no process of its own."""
     if grader == "exact":
-        return Verdict("correct" if benchmarks.correct(response, problem) else "wrong")
+        right = benchmarks.correct(response, problem)
+        return Verdict("correct" if right else "wrong", benchmarks.answer(response))
     return await asyncio.wrap_future(_pool(grader).submit(problem.gold, response))
 
 

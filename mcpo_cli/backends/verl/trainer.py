@@ -4,7 +4,10 @@ The loop is our own, so that what is recorded, evaluated and saved comes in the 
 sampling, log-probabilities, the engine and the checkpoints are verl's.
 """
 
+import dataclasses
+import operator
 import time
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +17,6 @@ import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import open_dict
-from tensordict import TensorDict
 from verl.trainer.ppo.v1 import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
@@ -29,13 +31,13 @@ from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import FACTS, METRIC, facts, loss, merged
+from mcpo_cli.backends.verl.loss import METRIC, loss, merged
 from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.methods import MiniBatch
+from mcpo_cli.methods import MiniBatch, Signals, Step, TokenBatch
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.seeds import Stream, stream
@@ -60,6 +62,7 @@ class Trainer(PPOTrainerSync):
         self.discarded: list[Group] = []
         self.probed: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
+        self.method_state = self.spec.method.initial_state()
         super().__init__(config)
         self.records = Records(self.spec, attempt)
         self.curr_step_profile = False
@@ -87,6 +90,8 @@ class Trainer(PPOTrainerSync):
         if self.global_steps == 0:
             # verl's warm-up gives the first step rate 0, ours the first share of the full one.
             watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
+        root = Path(self.config.trainer.default_local_dir)
+        self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
         self.rerolls = Rerolls(self.spec, Journal(self.records.run_dir), self.global_steps, panel)
@@ -197,6 +202,7 @@ class Trainer(PPOTrainerSync):
         self.records.phase(f"checkpoint of step {step}")
         try:
             self._save_checkpoint()
+            checkpoint.save_method_state(root, step, self.method_state)
             checkpoint.seal(root, step)
         # torch says RuntimeError of a full disk, also from another process; the seal is written by us.
         except (OSError, RuntimeError, RunFailed) as error:
@@ -247,30 +253,63 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Advantages of whole groups, and what each sequence has to know of its mini-batch."""
-        batch_graded = groups.graded(self.kept, self.tokenizer.eos_token_id)
-        advantage_PG = self.spec.method.advantages(batch_graded.reward_PG, batch_graded.correct_PG)
-        metrics.update(measure.weights(batch_graded.correct_PG, advantage_PG))
+        """The method's signals on whole groups, and what each sequence has to know of its mini-batch."""
+        method, step = self.spec.method, self._step(batch.keys)
+        signals, self.method_state = method.signals(step, self.method_state)
+        metrics.update(measure.weights(step.correct_PG, signals.advantage_PG))
+        self.totals = [
+            MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
+            for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)
+        ]
+        if method.prepares:
+            signals = self._prepared(step, signals, batch.keys)
+        fields = queue.fields(method, signals, step.length_PG, self.totals, self._places(batch.keys))
+        return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
+
+    def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:
+        """Of each trajectory: the place of its prompt in the batch, and its number in the group."""
         place = {group.prompt.order: i for i, group in enumerate(self.kept)}
-        mastered_P = batch_graded.correct_PG.all(-1)
-        self.totals = self._totals(mastered_P, batch_graded.length_PG)
-        values, rows = [], []
-        for key in batch.keys:
-            order, rollout = groups.place_of(key, self.prompts)
-            i = place[order]
-            values.append(advantage_PG[i, rollout].float().expand(int(batch_graded.length_PG[i, rollout])).clone())
-            rows.append(facts(i, bool(mastered_P[i]), self.totals[i // self.spec.train.mini_batch]))
-        nested = torch.nested.as_nested_tensor(values, layout=torch.jagged)
-        fields = {"advantages": nested, "returns": nested.clone(), FACTS: torch.tensor(rows)}
-        return tq.kv_batch_put(
-            keys=batch.keys, partition_id=batch.partition_id, fields=TensorDict(fields, batch_size=len(batch))
+        return [(place[order], rollout) for order, rollout in (groups.place_of(key, self.prompts) for key in keys)]
+
+    def _step(self, keys: Sequence[str]) -> Step:
+        """The groups that are trained on, as methods see them."""
+        needs, graded = self.spec.method.needs, groups.graded(self.kept, self.tokenizer.eos_token_id)
+        answers = [[verdict.answer for verdict in group.verdicts] for group in self.kept]
+
+        def tokens(field: str) -> torch.Tensor:
+            return queue.padded(field, keys, self.prompts, graded.length_PG)
+
+        return Step(
+            reward_PG=graded.reward_PG,
+            correct_PG=graded.correct_PG,
+            length_PG=graded.length_PG,
+            prompt_P=torch.tensor([problem.number for problem in graded.problems]),
+            limit=self.spec.train.max_response,
+            # The trainer's own, as the ratio is taken against these.
+            logp_PGT=tokens("old_log_probs") if "logp" in needs else None,
+            entropy_PGT=tokens("entropy") if "entropy" in needs else None,
+            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
 
-    def _totals(self, mastered_P: torch.Tensor, length_PG: torch.Tensor) -> list[MiniBatch]:
-        """Of each mini-batch."""
-        size, G = self.spec.train.mini_batch, self.spec.train.rollouts
-        parts = zip(mastered_P.split(size), length_PG.split(size), strict=True)
-        return [MiniBatch(length.numel(), int(length.sum()), int(mastered.sum()) * G) for mastered, length in parts]
+    def _prepared(self, step: Step, signals: Signals, keys: Sequence[str]) -> Signals:
+        """With the columns of `Method.prepare`: the one mini-batch of the step under the policy that sampled it."""
+        method, (total_of_step,) = self.spec.method, self.totals
+        logp_BT = queue.padded("old_log_probs", keys, self.prompts, step.length_PG).flatten(0, 1)
+        flat = signals.map(lambda tensor: tensor.flatten(0, 1))
+        group_B = torch.arange(len(step.correct_PG)).repeat_interleave(step.correct_PG.shape[1])
+        tokens = TokenBatch(
+            logp_BT=logp_BT,
+            logp_old_BT=logp_BT,
+            mask_BT=step.mask_PGT.flatten(0, 1),
+            advantage_BT=flat.advantage.view(len(logp_BT), -1),
+            group_B=group_B,
+            total=total_of_step,
+            columns=flat.columns,
+        )
+        seed = stream(self.spec.seed, "method", self.global_steps, 0)
+        columns = method.prepare(method.scores(tokens), tokens, seed)
+        shaped = {name: column.unflatten(0, step.correct_PG.shape) for name, column in columns.items()}
+        return dataclasses.replace(signals, columns={**signals.columns, **shaped})
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """The gradient steps of a global step: verl's, but for what the loss reports."""
@@ -291,8 +330,7 @@ class Trainer(PPOTrainerSync):
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
         metrics.update(self._gradient_steps(output.pop(METRIC)))
-        warm = min(1.0, self.global_steps / train.lr_warmup_steps) if train.lr_warmup_steps else 1.0
-        metrics["train/lr"] = train.lr * warm
+        metrics["train/lr"] = train.lr_at(self.global_steps)
         metrics["train/grad_norm"] = float(np.mean(output["grad_norm"]))
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
@@ -301,13 +339,9 @@ class Trainer(PPOTrainerSync):
 
     def _gradient_steps(self, reports: list[dict[str, Any]]) -> dict[str, float]:
         """Keep a row of each gradient step; returns the metrics of all."""
-        method, train, sums = self.spec.method, self.spec.train, Sums()
+        sums = Sums()
         self.mini_batches = []
-        parts = zip(merged(reports, train.mini_batch), self.totals, strict=True)
-        for number, ((own, felt), total) in enumerate(parts, 1):
-            mastered = total.mastered // train.rollouts
-            row = measure.mini_batch_row(self.global_steps, number, own, method, mastered, len(felt))
-            self.mini_batches.append(row)
+        for number, own in enumerate(merged(reports, self.spec.train.mini_batch), 1):
+            self.mini_batches.append(measure.mini_batch_row(self.global_steps, number, own))
             sums.merge(own)
-            sums.add("hinge/prompts_felt", len(felt), mastered if method.anchors_mastered else 0)
         return sums.means()

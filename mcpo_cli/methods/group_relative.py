@@ -1,0 +1,140 @@
+"""What GRPO and its relatives share, in parts that combine: advantages within a group, clipping, aggregation.
+
+`GroupRelative` centres rewards within a group, `Normalized` divides by their standard deviation as well, `Clipped`
+turns advantages into PPO's surrogate. GRPO is `Clipped, Normalized`; a method overrides the one part that it changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from mcpo_cli.methods.base import Floats, Method, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GroupRelative(Method):
+    """Advantages from comparison within a group of rollouts, and a loss of one term, `policy`."""
+
+    aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "constant"] = "seq-mean-token-mean"
+    """How token losses become one number: each token weighs 1/(B |y|), 1/N, 1/B or 1/(B L_max), for B sequences of
+    |y| tokens, N tokens in all, and L_max the longest response allowed."""
+    degenerate: Literal["zero", "shaped"] = "zero"
+    """Advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping leaves there."""
+
+    def query_weight(self, p: Floats) -> Floats:
+        """p(1 - p): that of A = r - mean r."""
+        return p * (1 - p)
+
+    def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
+        """A_i = (R_i - mean R) / `divisor` of each group.
+
+        Args:
+            reward_PG: rewards, shaped or not.
+            correct_PG: 0 or 1 (or bool); p comes from these, never from the reward.
+
+        Returns:
+            A_PG in float64, free of NaN; 0 for groups whose rewards are all equal and, unless
+            `degenerate="shaped"`, for groups with p = 0 or 1.
+        """
+        reward_PG = reward_PG.double()
+        p_P1 = correct_PG.double().mean(-1, keepdim=True)
+        centered_PG = reward_PG - reward_PG.mean(-1, keepdim=True)
+        # Rewards equal up to rounding carry no signal; dividing their rounding error by itself would.
+        bears_P1 = reward_PG.std(-1, keepdim=True, correction=0) > 1e-9
+        if self.degenerate == "zero":
+            bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
+        divisor_P1 = self.divisor(reward_PG, p_P1)
+        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
+        return advantage_PG
+
+    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
+        """What a group's centred rewards are divided by, P1, positive wherever they differ: 1."""
+        return p_P1 * 0 + 1
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """`advantages`, and rollouts that bear a gradient where theirs is not 0."""
+        advantage_PG = self.advantages(step.reward_PG, step.correct_PG)
+        return Signals(advantage_PG, advantage_PG != 0), state
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        """policy_BT, minus the objective of each token: ratio times advantage."""
+        return -batch.log_ratio_BT.exp() * batch.A_BT
+
+    def token_loss(self, batch: TokenBatch) -> TokenLoss:
+        """The term `policy`: `policy_loss` under the weights of `aggregation`."""
+        return TokenLoss((Term("policy", self.policy_loss(batch), self.weight(batch)),))
+
+    def weight(self, batch: TokenBatch) -> Tensor:
+        """weight_B of each token of a sequence under `aggregation`."""
+        length_B, total = batch.length_B, batch.total
+        if self.aggregation == "token-mean":
+            return length_B * 0 + 1 / total.tokens
+        if self.aggregation == "seq-mean-token-mean":
+            return 1 / (total.sequences * length_B)
+        tokens = total.limit if self.aggregation == "constant" else 1
+        return length_B * 0 + 1 / (total.sequences * tokens)
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/approx_kl` over the tokens with an advantage: k3, E[r - 1 - log r] = KL(old || new)."""
+        bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        d_BT = batch.log_ratio_BT
+        return Report({"train/approx_kl": (((d_BT.expm1() - d_BT) * bears_BT).sum(), bears_BT.sum())})
+
+
+@dataclass(frozen=True)
+class Normalized(GroupRelative):
+    """Advantages divided by the standard deviation of the group's rewards (Eq. 1)."""
+
+    ddof: int = dataclasses.field(default=0, metadata={"ge": 0, "le": 1})
+    """Of the standard deviation: 0 as proof A.1 needs, 1 as in verl's GRPO."""
+
+    def scale(self, p: Floats) -> Floats:
+        """A further divisor that depends on accuracy (Eq. 13); 1 for every p here. Elementwise over `p` in [0, 1]."""
+        return p * 0 + 1
+
+    def query_weight(self, p: Floats) -> Floats:
+        """sqrt(p(1 - p)) / scale(p): Eq. 6, Eq. 14 and (A.2)."""
+        root = (p * (1 - p)) ** 0.5
+        return root / (self.scale(p) + (root == 0))
+
+    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
+        """std R times scale(p): Eq. 1, 12 and 13."""
+        std_P1 = reward_PG.std(-1, keepdim=True, correction=self.ddof)
+        scale_P1 = self.scale(p_P1)
+        # MCPO has scale(1) = 0: a degenerate group that keeps its shaped signal is not reweighted.
+        divisor_P1: Tensor = std_P1 * scale_P1.where(scale_P1 > 0, scale_P1 + 1)
+        return divisor_P1
+
+
+@dataclass(frozen=True)
+class Clipped(GroupRelative):
+    """PPO's clipped surrogate over token ratios (Eq. 2-3)."""
+
+    clip_low: float = dataclasses.field(default=0.2, metadata={"ge": 0.0, "lt": 1.0})
+    """The ratio is clipped below at 1 - clip_low."""
+    clip_high: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
+    """The ratio is clipped above at 1 + clip_high."""
+
+    def log_ratio(self, batch: TokenBatch) -> Tensor:
+        """log_ratio_BT that is clipped: that of each token. A sequence-level method overrides it."""
+        return batch.log_ratio_BT
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        """-min(r A, clip(r) A) of each token."""
+        ratio_BT = self.log_ratio(batch).exp()
+        clipped_BT = ratio_BT.clamp(1 - self.clip_low, 1 + self.clip_high)
+        return -(ratio_BT * batch.A_BT).minimum(clipped_BT * batch.A_BT)
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/clip_high`, `train/clip_low`: shares of the tokens with an advantage whose gradient the clip cuts."""
+        bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        ratio_BT, count = self.log_ratio(batch).exp(), bears_BT.sum()
+        up_BT = bears_BT & (batch.advantage_BT > 0) & (ratio_BT > 1 + self.clip_high)
+        down_BT = bears_BT & (batch.advantage_BT < 0) & (ratio_BT < 1 - self.clip_low)
+        clips = {"train/clip_high": (up_BT.sum(), count), "train/clip_low": (down_BT.sum(), count)}
+        return Report({**clips, **super().report(batch).sums})

@@ -10,8 +10,8 @@ from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
+from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import MiniBatchRow
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:

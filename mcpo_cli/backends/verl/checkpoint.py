@@ -7,8 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.journal import read_json, write_atomic
 
 SEAL = "sealed.json"

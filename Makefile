@@ -24,10 +24,11 @@ help: ## Show this list
 
 setup: $(VENV)/.installed ## Make .venv with mcpo and the tools of development in it
 
-check: setup ## Lint, format check, strict types, and no secret in any file
+check: setup ## Lint, format check, strict types, import rules, and no secret in any file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
 	git ls-files -z | xargs -0 .ci/secrets
 
 audit: setup ## Look for advisories of the pinned dependencies, where their database can be reached
@@ -79,7 +80,7 @@ bench: $(VENV)/.installed-bench ## Measure speed, against TRL among others; writ
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and every result
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -21,14 +21,16 @@ from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 from mcpo_cli.scan import declared
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
+CODE = ("analysis", "probes", "statistics", "methods", "tasks")
+"""The packages that decide how an artifact comes out of its runs."""
 SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Whose versions show in the digits or in the pictures."""
@@ -307,7 +309,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 def _code() -> list[str]:
     """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions."""
     root = Path(__file__).parents[1]
-    sources = [path for folder in ("analysis", "probes") for path in sorted((root / folder).rglob("*.py"))]
+    sources = [path for folder in CODE for path in sorted((root / folder).rglob("*.py"))]
     data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*sources, *data)]
     return [*hashes, *(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)]

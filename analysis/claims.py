@@ -14,15 +14,14 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
-from mcpo_cli import plan
-from mcpo_cli.analysis import power, stats
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, Numbers
-from mcpo_cli.analysis.stats import Interval
-from mcpo_cli.config import load
-from mcpo_cli.config.convert import convert
+from mcpo_cli.config import load, plan
+from mcpo_cli.config.plan import Cell
+from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
-from mcpo_cli.plan import Cell
+from mcpo_cli.statistics import power, stats
+from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
 ALPHA = 0.05

@@ -8,12 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import stats
 from mcpo_cli.analysis.frames import Runs, Tree
-from mcpo_cli.analysis.stats import Effect, Floats, Interval
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
-from mcpo_cli.plan import Plan
+from mcpo_cli.statistics import stats
+from mcpo_cli.statistics.stats import Effect, Floats, Interval
 
 BOOTSTRAP_SEED = 2604
 DRAWS = 10_000

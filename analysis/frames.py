@@ -11,22 +11,14 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import probes
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import MissingCells
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.home import run_dir
 from mcpo_cli.probes import study
 from mcpo_cli.probes.base import Finding
+from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, Kind, read_json
-from mcpo_cli.store.records import (
-    EvalRow,
-    GradientRow,
-    GroupRow,
-    MiniBatchRow,
-    RerollRow,
-    SampleRow,
-    StepRow,
-)
 
 Tree = Literal["clean", "dirty", "unknown"]
 Made = TypeVar("Made")
@@ -44,7 +36,7 @@ DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
 @cache
 def dtypes(kind: Kind) -> dict[str, str]:
-    """The columns of `rows(kind)` and their dtypes: those that name the run, then the schema of `store/records.py`.
+    """The columns of `rows(kind)` and their dtypes: those that name the run, then the schema of `records.py`.
 
     What a row may lack is <NA> in a nullable Int64 column and NaN in a float64 one; lists are objects.
     """

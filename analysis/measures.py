@@ -8,11 +8,11 @@ from statistics import fmean
 from typing import Any
 
 from mcpo_cli import probes
-from mcpo_cli.analysis import stats
 from mcpo_cli.analysis.comparison import K
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.plan import Cell
+from mcpo_cli.config.plan import Cell
 from mcpo_cli.probes.base import Finding
+from mcpo_cli.statistics import stats
 
 WHOLE = ""
 """The part of a run that a number is of, where it is of the whole run."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mcpo_cli.analysis.stats import Floats
+from mcpo_cli.statistics.stats import Floats
 
 DIGIT = 1e-4
 """The last one that is printed."""

@@ -12,8 +12,8 @@ from mcpo_cli.analysis import artifacts, frames, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import McpoError, MissingCells
-from mcpo_cli.plan import Cell, Plan
 
 HEADINGS = {
     "claims": "Verdicts on the paper's claims",

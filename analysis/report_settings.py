@@ -7,8 +7,8 @@ from typing import Any
 from mcpo_cli import data
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.plan import Cell, Plan
 from mcpo_cli.runs.attempts import tier_problems
 
 NOT_STATED = "not stated"

@@ -87,7 +87,7 @@ def _report(message: str) -> None:
 
 
 def _print_error_document(error: McpoError) -> None:
-    from mcpo_cli.console import print_json
+    from mcpo_cli.commands.console import print_json
 
     about = {"type": type(error).__name__, "message": redact(error.message), "fix": error.fix and redact(error.fix)}
     print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})

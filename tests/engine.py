@@ -36,7 +36,7 @@ def work(home: Path, spec: RunSpec, *killer: str) -> int:
     folder = home / "runs" / spec.run_id
     if not (folder / "spec.json").exists():
         write_json(folder / "spec.json", spec.to_dict())
-    module = "tests.e2e.killer" if killer else "mcpo_cli.runs.worker"
+    module = "tests.e2e.killer" if killer else "mcpo_cli.scheduling.worker"
     environment = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", module, spec.run_id, *killer]
     return subprocess.run(command, env=environment, check=False, capture_output=True).returncode

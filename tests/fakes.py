@@ -10,13 +10,13 @@ import numpy as np
 from mcpo_cli import data
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.backends.measure import drift_bins
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
-from mcpo_cli.plan import Plan
+from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 from mcpo_cli.runs.attempts import Attempt, eval_steps
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
-from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 
 TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.config.load import load
@@ -11,7 +11,7 @@ from mcpo_cli.config.load import load
 def untrained(folder: Path) -> Path:
     """An untrained toy-s with its tokenizer in `folder`; embeddings so small that no token is certain."""
     (spec,) = load(["model=toy-s", "model.init_std=0.04"])
-    tokenizer = tokenizers.build(benchmarks.of(spec).vocabulary)
+    tokenizer = tokenizers.build(tasks.of(spec).vocabulary)
     policies.build(spec.model, tokenizer, 0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

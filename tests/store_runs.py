@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import methods
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Eval, RunSpec, Train
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store

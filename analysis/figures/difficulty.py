@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.benchmarks.arithmetic import HELD_OUT_SHARE
+from mcpo_cli.tasks.arithmetic import HELD_OUT_SHARE
 
 SUITE = "table2"
 TITLE = "Difficulty of the held-out problems"

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import stats
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.statistics import stats
 
 SUITE = "table2"
 TITLE = "pass@k after training"

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis.curves import cluster_mean
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.config.plan import Cell
 from mcpo_cli.methods import Method, query_weight
-from mcpo_cli.plan import Cell
+from mcpo_cli.statistics.curves import cluster_mean
 
 SUITE, PROBE = "table2", "weights"
 THEORY, MEASURED = "theory", "gradients"

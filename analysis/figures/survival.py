@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import curves
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.statistics import curves
 
 SUITE = "table2"
 TITLE = "Survival of mastery"

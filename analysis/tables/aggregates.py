@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import effects, power, published, stats
+from mcpo_cli.analysis import published
 from mcpo_cli.analysis.comparison import BOOTSTRAP_SEED
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.stats import Floats
 from mcpo_cli.config import load
+from mcpo_cli.statistics import effects, power, stats
+from mcpo_cli.statistics.stats import Floats
 
 BASELINES = {"table1": "DAPO", "table2": "MCPO"}
 """By suite, as in the table."""

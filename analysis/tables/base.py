@@ -12,9 +12,9 @@ from mcpo_cli.analysis.comparison import BOOTSTRAP_SEED, DRAWS, Comparison, Diff
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.stats import Effect, Interval
 from mcpo_cli.config import load
 from mcpo_cli.runs.attempts import tier_problems
+from mcpo_cli.statistics.stats import Effect, Interval
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
 SAMPLED = "sampling/prompts"

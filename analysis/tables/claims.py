@@ -8,13 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims, power
+from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.claims import ALPHA, POWER, VERDICTS, Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
+from mcpo_cli.statistics import power
 
 CLAIMS = claims.read()
 HOLDS = " (Holm)"

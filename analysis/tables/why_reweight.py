@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import stats
-from mcpo_cli.analysis.curves import time_factor
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.stats import Floats, Interval
+from mcpo_cli.statistics import stats
+from mcpo_cli.statistics.curves import time_factor
+from mcpo_cli.statistics.stats import Floats, Interval
 
 SUITE = "why-reweight"
 BASELINE = "DAPO w/o filter"

@@ -9,6 +9,8 @@ from mcpo_cli.runs.attempts import Attempt
 
 Stop = Callable[[], bool]
 """Whether the run was asked to end; a backend looks at every global step."""
+KEPT_CHECKPOINTS = 2
+"""The newest, and the one before it in case the newest is damaged."""
 
 
 class Backend(Protocol):

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mcpo_cli.analysis import directions
-from mcpo_cli.benchmarks import Problem
-from mcpo_cli.store.records import GradientRow, GroupRow, MiniBatchRow, SampleRow
+from mcpo_cli.data.base import Problem
+from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, SampleRow
+from mcpo_cli.statistics import directions
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -212,7 +212,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
 def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
     """Of the prompts whose gradients were measured in a step; `prompts` with 0 < p < 1 make a mini-batch on average.
 
-    `gradient/cosine_mastered` and `gradient/signal_to_noise` as in `analysis.directions`, and the share of the summed
+    `gradient/cosine_mastered` and `gradient/signal_to_noise` as in `statistics.directions`, and the share of the summed
     gradient norm by accuracy bin.
     """
     values = {

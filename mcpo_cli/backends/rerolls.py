@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import RerollRow
 
 if TYPE_CHECKING:
     from mcpo_cli.backends.measure import Graded

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import console, plan
 from mcpo_cli.analysis import artifacts, report_content
-from mcpo_cli.analysis import publish as store
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.config import load
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs.home import home
+from mcpo_cli.commands import console, publish_artifacts
+from mcpo_cli.config import load, plan
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.home import home
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -72,7 +71,7 @@ def publish(found: Mapping[str, Plan], built: Sequence[Built], report: Sequence[
     for one in built:
         for suite in artifacts.registry()[one.name].needs:
             files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
-    store.publish(found, files)
+    publish_artifacts.publish(found, files)
 
 
 def show(built: Built, *, whole: bool) -> None:

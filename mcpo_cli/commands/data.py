@@ -42,7 +42,8 @@ Against = Annotated[
 @app.command("list")
 def list_data(as_json: Json = False, debug: Debug = False) -> None:
     """List the data sets that are declared."""
-    from mcpo_cli import console, data
+    from mcpo_cli import data
+    from mcpo_cli.commands import console
 
     rows = [
         {
@@ -67,7 +68,8 @@ def audit_data(
     target: Target, as_name: As = None, against: Against = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Count rows, copies, golds and overlaps of a data set; exit 1 where a metric measured on it would be wrong."""
-    from mcpo_cli import console, data
+    from mcpo_cli import data
+    from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
     from mcpo_cli.errors import Findings
 
@@ -123,7 +125,7 @@ def _self_grade(golds: Sequence[str]) -> list[str]:
 
 
 def _print(document: dict[str, Any]) -> None:
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
     from mcpo_cli.data.audit import copies
 
     published = f" (published: {document['problems_published']})" if document["problems_published"] else ""
@@ -161,7 +163,7 @@ def _print(document: dict[str, Any]) -> None:
 
 
 def _print_examples(document: dict[str, Any]) -> None:
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
 
     examples = {
         "the same problem": [

@@ -7,8 +7,8 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     """Check Python, packages, GPUs, verl, the MLflow store, the hub, disk, limits; exit 1 where mcpo cannot train."""
     from dataclasses import asdict
 
-    from mcpo_cli import console
-    from mcpo_cli.doctor import examine
+    from mcpo_cli.commands import console
+    from mcpo_cli.commands.machine_checks import examine
     from mcpo_cli.errors import Findings
 
     lines = examine()

@@ -48,19 +48,19 @@ def evaluate(
     debug: Debug = False,
 ) -> None:
     """Sample a model on benchmarks, grade, and report with intervals. Again: draws only what is missing."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console, print_evaluation
+    from mcpo_cli.commands.publish_evaluations import publisher
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.errors import Interrupted
-    from mcpo_cli.evaluation import protocol, report, run, scope
-    from mcpo_cli.evaluation.publish import publisher
+    from mcpo_cli.evaluation import protocol, run, scope
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
     plan = protocol.Protocol(chosen, subject.facts, limit)
     protocol.check(plan)
     loaded = scope.benchmarks(scope.split(benchmarks), chosen.data.path, subject.task, limit)
-    report.announce(plan, loaded, str(run.folder(plan.eval_id)))
+    print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
     if dry_run:
         missing = run.missing(plan, loaded)
         if as_json:
@@ -83,7 +83,7 @@ def evaluate(
     if as_json:
         console.print_json(results)
     else:
-        report.show(results)
+        print_evaluation.show(results)
 
 
 @contextmanager

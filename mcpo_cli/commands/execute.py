@@ -7,11 +7,14 @@ from typing import Any
 
 import yaml
 
-from mcpo_cli import backends, console
-from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs import attempts, cost, estimate, scheduler
-from mcpo_cli.runs.home import location
-from mcpo_cli.runs.progress import Tracker
+from mcpo_cli import backends
+from mcpo_cli.backends import cost
+from mcpo_cli.commands import console
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.home import location
+from mcpo_cli.runs import attempts
+from mcpo_cli.scheduling import estimate, scheduler
+from mcpo_cli.scheduling.progress import Tracker
 
 
 def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:

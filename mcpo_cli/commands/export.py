@@ -16,12 +16,12 @@ Step = Annotated[int | None, typer.Option(min=1, help="Of the checkpoint (defaul
 
 def export(run_id: RunId, to: To = None, step: Step = None, as_json: Json = False, debug: Debug = False) -> None:
     """Merge a checkpoint of a run of verl into a folder that `mcpo evaluate`, transformers and vLLM load."""
-    from mcpo_cli import console
     from mcpo_cli.backends.verl import checkpoint
     from mcpo_cli.backends.verl import export as exporting
+    from mcpo_cli.commands import console
     from mcpo_cli.errors import ConfigError
+    from mcpo_cli.home import home, location
     from mcpo_cli.runs import catalog
-    from mcpo_cli.runs.home import home, location
 
     run = catalog.find(location(), run_id)
     if run.spec.backend != "verl":

@@ -17,7 +17,7 @@ def _complete_graders(incomplete: str) -> list[str]:
 
 
 def _complete_targets(incomplete: str) -> list[str]:
-    from mcpo_cli.runs.home import location
+    from mcpo_cli.home import location
 
     ids = sorted(path.name for path in (location() / "evals").glob("*") if path.is_dir())
     files = sorted(str(path) for path in Path().glob("*.jsonl"))
@@ -60,11 +60,11 @@ def grade(
     debug: Debug = False,
 ) -> None:
     """Grade answers: of a file, or once more those of an evaluation, whose old grading is kept."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console, print_evaluation
+    from mcpo_cli.commands.publish_evaluations import publisher
     from mcpo_cli.config.evaluation import Grading
-    from mcpo_cli.evaluation import regrade, report
+    from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
-    from mcpo_cli.evaluation.publish import publisher
     from mcpo_cli.grading import tally
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
@@ -92,6 +92,6 @@ def grade(
     if as_json:
         console.print_json(document)
     else:
-        report.show_grading(document)
+        print_evaluation.show_grading(document)
     failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
     tally.check(document["totals"], failures[0] if failures else "")

@@ -29,7 +29,7 @@ def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_suites(incomplete: str) -> list[str]:
     """The suites that are shipped."""
-    from mcpo_cli import plan
+    from mcpo_cli.config import plan
 
     return [name for name in plan.suites() if name.startswith(incomplete)]
 
@@ -56,7 +56,8 @@ def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def complete_run_id(incomplete: str) -> list[str]:
     """The runs of MCPO_HOME."""
-    from mcpo_cli.runs import catalog, home
+    from mcpo_cli import home
+    from mcpo_cli.runs import catalog
 
     return [path.name for path in catalog.folders(home.location()) if path.name.startswith(incomplete)]
 

@@ -52,11 +52,12 @@ def probe(
     debug: Debug = False,
 ) -> None:
     """Ask one question of runs: of their records, of their checkpoints, or of diagnostic runs started for it."""
-    from mcpo_cli import console, probes
+    from mcpo_cli import probes
+    from mcpo_cli.commands import console, publish_findings
     from mcpo_cli.commands.execute import run_plan, show_plan
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.probes import ask, publish, study
-    from mcpo_cli.runs.home import run_dir
+    from mcpo_cli.home import run_dir
+    from mcpo_cli.probes import ask, study
     from mcpo_cli.runs.journal import Journal
 
     if name == "list":
@@ -81,7 +82,7 @@ def probe(
         run_plan(plan)
         measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = study.document(chosen, measured)
-    publish.publish(chosen, measured, document)
+    publish_findings.publish(chosen, measured, document)
     if as_json:
         console.print_json(document)
         return
@@ -92,7 +93,8 @@ def probe(
 
 
 def _list(*, as_json: bool) -> None:
-    from mcpo_cli import console, probes
+    from mcpo_cli import probes
+    from mcpo_cli.commands import console
 
     found = probes.registry().values()
     if as_json:

@@ -24,9 +24,8 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
-    from mcpo_cli import console
     from mcpo_cli.analysis import artifacts
-    from mcpo_cli.commands import building
+    from mcpo_cli.commands import building, console
     from mcpo_cli.commands.execute import run_plan, show_plan
 
     names = artifacts.names(artifact)

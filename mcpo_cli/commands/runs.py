@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.options import Debug, Json, RunId, complete_methods, complete_suites
-from mcpo_cli.store.records import State
+from mcpo_cli.records import State
 
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
@@ -30,9 +30,9 @@ def list_runs(
     state: InState = None, method: OfMethod = None, suite: OfSuite = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """List the runs of MCPO_HOME."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog
-    from mcpo_cli.runs.home import location
 
     wanted = {key: value for key, value in {"state": state, "method": method, "suite": suite}.items() if value}
     rows = [
@@ -52,11 +52,11 @@ def list_runs(
 @app.command("show")
 def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None:
     """Show one run: settings, attempts, newest metrics, files."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
     from mcpo_cli.runs import catalog, sanity
-    from mcpo_cli.runs.home import location
     from mcpo_cli.runs.journal import Journal, read_json
-    from mcpo_cli.runs.progress import final_metrics
+    from mcpo_cli.scheduling.progress import final_metrics
 
     run = catalog.find(location(), run_id)
     journal = Journal(run.folder)
@@ -80,15 +80,14 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Bring all journals and evaluations of MCPO_HOME to the MLflow store; again at will, each point once."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console, publish_evaluations
     from mcpo_cli.errors import RunFailed
-    from mcpo_cli.store.evaluations import Evaluations
     from mcpo_cli.store.mlflow import Store
 
     uri = _store()
     store = Store(uri)
     store.check()
-    points = store.sync() | Evaluations(uri).sync()
+    points = store.sync() | publish_evaluations.sync(uri)
     document = {"store": store.shown, "points": points}
     if store.damaged:
         head = f"{len(store.damaged)} runs are damaged, and stay as they are in the store"
@@ -105,7 +104,7 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
 @app.command("pull")
 def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False) -> None:
     """Bring the done runs that MCPO_HOME lacks back from the MLflow store: their journals, without any weights."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
     from mcpo_cli.store.pulls import Pulls
 
     store = Pulls(_store())
@@ -131,7 +130,7 @@ def _store() -> str:
 
 
 def _row(run: "Run") -> dict[str, Any]:
-    from mcpo_cli.runs.progress import Tracker
+    from mcpo_cli.scheduling.progress import Tracker
 
     spec = run.spec
     return {
@@ -159,7 +158,7 @@ def _files(folder: Path) -> list[str]:
 
 
 def _text(document: dict[str, Any]) -> str:
-    from mcpo_cli.console import duration
+    from mcpo_cli.commands.console import duration
     from mcpo_cli.runs.sanity import line
 
     lines = [

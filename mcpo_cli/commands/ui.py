@@ -28,7 +28,7 @@ Host = Annotated[
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
     """Look at the runs in MLflow's UI, until Ctrl-C."""
-    from mcpo_cli import console
+    from mcpo_cli.commands import console
     from mcpo_cli.store.address import resolve
     from mcpo_cli.store.mlflow import Store
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterator
 
 from mcpo_cli import data as datasets
-from mcpo_cli.benchmarks import arithmetic
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import nearest
+from mcpo_cli.tasks import arithmetic
 
 
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:

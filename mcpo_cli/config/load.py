@@ -16,8 +16,8 @@ import yaml
 
 from mcpo_cli import methods
 from mcpo_cli.config import contradictions
-from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, plain
+from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, first_line, nearest
 from mcpo_cli.redaction import redact
 

@@ -1,4 +1,4 @@
-"""Data sets: declared one a file in `mcpo_cli.benchmarks`, loaded from the hub at a pinned revision or from a file.
+"""Data sets: declared one a file in `mcpo_cli.data.sets`, loaded from the hub at a pinned revision or from a file.
 
 >>> from mcpo_cli import data
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
@@ -17,8 +17,8 @@ __all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unn
 
 @cache
 def registry() -> dict[str, Dataset]:
-    """All data sets by name, found by scanning `mcpo_cli.benchmarks`. Raises TypeError when two share a name."""
-    return declared("mcpo_cli.benchmarks", "DATASET", "data set")
+    """All data sets by name, found by scanning `mcpo_cli.data.sets`. Raises TypeError when two share a name."""
+    return declared("mcpo_cli.data.sets", "DATASET", "data set")
 
 
 def get(name: str) -> Dataset:

@@ -6,11 +6,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from mcpo_cli.benchmarks.base import Problem
 from mcpo_cli.data.prompt import Template
 
 Role = Literal["train", "benchmark"]
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A prompt and its gold answer, as text. `text` identifies it."""
+
+    text: str
+    gold: str
+
+    @property
+    def id(self) -> str:
+        """12 hex digits of the text's SHA-256: the same wherever the problem stands and however often it is copied."""
+        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
+
+    @property
+    def number(self) -> int:
+        """`id` as an integer below 2^48."""
+        return int(self.id, 16)
 
 
 @dataclass(frozen=True)

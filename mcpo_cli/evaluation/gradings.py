@@ -13,9 +13,9 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import metrics
 from mcpo_cli.evaluation.samples import Drawn
 from mcpo_cli.grading import Pool, Verdict, tally
-from mcpo_cli.runs.home import is_plain
+from mcpo_cli.home import is_plain
+from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
-from mcpo_cli.store.records import GradeRow, Results
 
 ANSWER_CHARS = 200
 """Of an answer, in a grading row; the sample has all of it."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mcpo_cli.analysis import stats
-from mcpo_cli.store.records import GradeRow
+from mcpo_cli.records import GradeRow
+from mcpo_cli.statistics import stats
 
 ALIKE_TOKENS = 64
 """Tokens from which on two equal samples are no coincidence at a temperature above 0."""

@@ -9,7 +9,7 @@ from mcpo_cli.config.load import EXPERIMENTS, read_yaml
 from mcpo_cli.config.schema import RUNTIME, digest
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation.model import ModelFacts
+from mcpo_cli.model_facts import ModelFacts
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.run import Progress, record
 from mcpo_cli.evaluation.samples import Drawn, Samples
 from mcpo_cli.grading import Status, Verdict, grader_names
+from mcpo_cli.home import location
+from mcpo_cli.records import Results
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.home import location
-from mcpo_cli.store.records import Results
 
 FORM = 'one JSON object a line: {"gold": "42", "response": "... \\\\boxed{42}"} or {"gold": "42", "prediction": "42"}'
 

@@ -8,22 +8,21 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.benchmarks import Problem
-from mcpo_cli.data.base import Loaded
+from mcpo_cli.data.base import Loaded, Problem
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.evaluation import gradings, metrics
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
 from mcpo_cli.evaluation.gradings import Graded, Graders
-from mcpo_cli.evaluation.model import encode
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.evaluation.samples import Drawn, Samples
+from mcpo_cli.home import home, location
+from mcpo_cli.model_facts import encode
+from mcpo_cli.records import BenchmarkResult, GradeRow, Results
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.home import home, location
 from mcpo_cli.runs.journal import read_json, write_atomic
-from mcpo_cli.runs.seeds import stream
-from mcpo_cli.store.records import BenchmarkResult, GradeRow, Results
+from mcpo_cli.seeds import stream
 
 Advance = Callable[[], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli.data.base import Problem
 from mcpo_cli.evaluation.engines.base import Sample
 from mcpo_cli.runs.journal import write_atomic
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcpo_cli import data
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import Eval, Task, Warmup
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.evaluation.model import ModelFacts, resolve
+from mcpo_cli.home import location
+from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
-from mcpo_cli.runs.home import location
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.tasks.arithmetic import Arithmetic
 
 ARITHMETIC = "arithmetic"
 """Stands for the held-out tiers of the local engine's task."""

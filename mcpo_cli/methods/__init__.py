@@ -70,7 +70,7 @@ def get(name: str, **options: Any) -> Method:
     if name not in known:
         raise ConfigError(f"unknown method '{name}': {nearest(name, known)}")
     # Imported here: config.schema needs the methods to describe a run.
-    from mcpo_cli.config.convert import convert
+    from mcpo_cli.convert import convert
 
     return convert(known[name], options, "method")
 

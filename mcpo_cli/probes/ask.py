@@ -5,17 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcpo_cli import backends, plan
-from mcpo_cli.config import load
+from mcpo_cli import backends
+from mcpo_cli.config import load, plan
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.home import location
 from mcpo_cli.probes import study
 from mcpo_cli.probes.base import Probe
 from mcpo_cli.probes.study import Measured
 from mcpo_cli.runs import catalog, provenance
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.catalog import Run
-from mcpo_cli.runs.home import location
 from mcpo_cli.runs.journal import Journal, read_json
 
 PROMPTS = 1024

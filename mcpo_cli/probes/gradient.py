@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mcpo_cli.analysis import directions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
 from mcpo_cli.probes.classes import class_of
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
+from mcpo_cli.records import GradientRow, GroupRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import GradientRow, GroupRow
+from mcpo_cli.statistics import directions
 
 CLASSES = {"minority": "minority", "majority": "majority_correct"}
 """The classes of prompts that bear a policy gradient, by their names in values; mastered ones bear none."""
@@ -27,7 +27,7 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     `harmful_steps`, the share of steps with a cosine below 0. `cosine_minority`, `cosine_majority`: the same of single
     prompts with 0 < p <= 0.5 and 0.5 < p < 1. `norm_minority`, `norm_majority`: norms of their policy gradients;
     `norm_mastered`: of likelihood gradients, which are no part of the loss. `signal_to_noise`: of a mini-batch's
-    gradient (`analysis.directions`). `steps`: measured ones.
+    gradient (`statistics.directions`). `steps`: measured ones.
     Table `steps`: a row a measured step, `cosine_error` the jackknife's standard error. Table `norms`: by accuracy the
     mean, the deciles and the median of the norm, and the mean cosine with the mastered prompts' direction.
     """

@@ -10,8 +10,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
+from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import MiniBatchRow
 
 FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
 """Metrics that MCPO reports of each mini-batch."""

@@ -7,8 +7,8 @@ from typing import Any
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
+from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import GroupRow
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:

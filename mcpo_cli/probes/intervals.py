@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from mcpo_cli.analysis import curves
 from mcpo_cli.probes.base import known
+from mcpo_cli.statistics import curves
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpo_cli.analysis import stats
+from mcpo_cli.config.plan import Cell
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.plan import Cell
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import stats
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from mcpo_cli.analysis import curves
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
 from mcpo_cli.probes.classes import CLASSES, class_of
 from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import RerollRow
+from mcpo_cli.statistics import curves
 
 HARD = 0.25
 """The initially hard prompts: at most this accuracy at the panel's first roll."""

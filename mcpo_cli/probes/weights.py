@@ -9,8 +9,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import query_weight
 from mcpo_cli.probes.base import Finding, Probe
 from mcpo_cli.probes.intervals import mean_over_steps
+from mcpo_cli.records import GradientRow, GroupRow, StepRow
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import GradientRow, GroupRow, StepRow
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:

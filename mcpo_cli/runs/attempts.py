@@ -12,9 +12,9 @@ from filelock import FileLock, Timeout
 from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal, write_json, writing
-from mcpo_cli.store.records import State, Status
 
 TIERS = 3
 """Held-out tiers of the arithmetic task."""

@@ -8,10 +8,10 @@ from typing import Any
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
+from mcpo_cli.home import is_plain
+from mcpo_cli.records import State
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.home import is_plain
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.store.records import State
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 import orjson
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.store.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from mcpo_cli.store.records import StepRow
+from mcpo_cli.records import StepRow
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import os
 
-from mcpo_cli.runs.home import home
+from mcpo_cli.home import home
 
 OFFLINE = "offline"
 

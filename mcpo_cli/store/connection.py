@@ -14,8 +14,8 @@ from mlflow.store.db.utils import create_sqlalchemy_engine
 from mlflow.tracking import MlflowClient
 
 from mcpo_cli.errors import ConfigError, StoreError
+from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.home import home
 from mcpo_cli.store import pages
 from mcpo_cli.store.address import OFFLINE
 from mcpo_cli.store.points import Point, milliseconds

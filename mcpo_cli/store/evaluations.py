@@ -2,17 +2,15 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, Param
 
-from mcpo_cli.evaluation import gradings
-from mcpo_cli.runs.home import home
+from mcpo_cli.records import Results
 from mcpo_cli.store.connection import STATUS, Connection, run_tags
 from mcpo_cli.store.points import Point, flat, milliseconds
-from mcpo_cli.store.records import Results
 
 EXPERIMENT = "evaluate"
 
@@ -20,23 +18,14 @@ EXPERIMENT = "evaluate"
 class Evaluations(Connection):
     """An MLflow store, for evaluations."""
 
-    def ingest(self, folder: Path) -> int:
-        """Bring every grading of the evaluation in `folder` that is not there yet: the number of points sent.
+    def ingest(self, folder: Path, gradings: Iterable[Results]) -> int:
+        """Bring those `gradings` of the evaluation in `folder` that the store lacks: the number of points sent.
 
         Raises:
             StoreError: the store failed; the next call sends what is missing.
         """
         with self._writing():
-            return sum(self._log_grading(folder, results) for results in gradings.all_of(folder))
-
-    def sync(self) -> dict[str, int]:
-        """Bring every evaluation of this home to the store: points sent by evaluation id.
-
-        Raises:
-            StoreError: the store failed.
-        """
-        folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
-        return {folder.name: self.ingest(folder) for folder in folders}
+            return sum(self._log_grading(folder, results) for results in gradings)
 
     def _log_grading(self, folder: Path, results: Results) -> int:
         name = f"{results['eval_id']} grading {results['grading']}"

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from mcpo_cli.probes.base import Finding
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.store.connection import Connection
 from mcpo_cli.store.points import Point, milliseconds
@@ -12,13 +11,13 @@ from mcpo_cli.store.points import Point, milliseconds
 class Findings(Connection):
     """An MLflow store, for what probes found."""
 
-    def log(self, probe: str, findings: Mapping[str, Finding], document: Any) -> list[str]:
+    def log(self, probe: str, findings: Mapping[str, Mapping[str, float]], document: Any) -> list[str]:
         """Log values as `probe/<probe>/<value>` and `document` as `probes/<probe>.json`.
 
         The points bear the time at which their run ended: logged again, equal ones count as one.
 
         Args:
-            findings: by run id.
+            findings: values of each run by name, by run id.
 
         Returns:
             The runs that the store does not know.
@@ -29,11 +28,11 @@ class Findings(Connection):
         with self._writing():
             parents, unknown = set[str](), []
             experiments = [found.experiment_id for found in self._client().search_experiments()]
-            for run_id, finding in findings.items():
+            for run_id, values in findings.items():
                 # One an experiment that has it.
                 runs = self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'")
                 for run in runs:
-                    self._log(run.info.run_id, _points(probe, finding, self._ended(run_id)), {})
+                    self._log(run.info.run_id, _points(probe, values, self._ended(run_id)), {})
                     parents.add(run.data.tags["mlflow.parentRunId"])
                 if not runs:
                     unknown.append(run_id)
@@ -46,5 +45,5 @@ class Findings(Connection):
         return float(read_json(attempt / "status.json")["updated"])
 
 
-def _points(probe: str, finding: Finding, time: float) -> list[Point]:
-    return [(f"probe/{probe}/{name}", value, milliseconds(time), 0) for name, value in finding.values.items()]
+def _points(probe: str, values: Mapping[str, float], time: float) -> list[Point]:
+    return [(f"probe/{probe}/{name}", value, milliseconds(time), 0) for name, value in values.items()]

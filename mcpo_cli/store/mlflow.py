@@ -18,16 +18,16 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, Param
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.records import SOURCES, State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.store import archive, pages
 from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
 from mcpo_cli.store.points import eval_points, flat, step_points
-from mcpo_cli.store.records import SOURCES, State, Status
 
 MONITOR_SECONDS = 5
 CONTENT = 2

@@ -5,8 +5,8 @@ import textwrap
 from collections import defaultdict
 from typing import Any
 
+from mcpo_cli.config.plan import Plan, about
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.plan import Plan, about
 from mcpo_cli.store.points import flat
 
 LONGEST = 120

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from mcpo_cli.store.records import StepRow
+from mcpo_cli.records import StepRow
 
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mcpo_cli.plan import Plan
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.store.mlflow import Store
 
 FOLDER = "reports"

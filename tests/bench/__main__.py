@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from mcpo_cli.config.load import load
-from mcpo_cli.runs.home import home
+from mcpo_cli.home import home
 from mcpo_cli.runs.journal import write_atomic
 from tests.bench import engine, flops, grading, opponent, reporting, startup, workload
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.train import Sampled, Trainer
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.config.schema import RunSpec

@@ -6,7 +6,7 @@ step then depends on nobody's policy, and no sequence can be skipped (which favo
 
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy, tokenizer
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
@@ -30,11 +30,11 @@ def spec(*settings: str) -> RunSpec:
 
 def fresh_model(settings: RunSpec) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """The model at its initial weights, the same at every call, with its tokenizer."""
-    words = tokenizer.build(benchmarks.of(settings).vocabulary)
+    words = tokenizer.build(tasks.of(settings).vocabulary)
     return policy.build(settings.model, words, settings.seed), words
 
 
-def prompts(settings: RunSpec, step: int) -> list[benchmarks.Problem]:
+def prompts(settings: RunSpec, step: int) -> list[tasks.Problem]:
     """The problems of global step `step`."""
     count = settings.train.prompts
-    return benchmarks.of(settings).training(settings.seed, step * count, count)
+    return tasks.of(settings).training(settings.seed, step * count, count)

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from mcpo_cli import plan as plans
 from mcpo_cli.analysis.artifacts import Built
-from mcpo_cli.analysis.publish import publish
-from mcpo_cli.plan import Plan
+from mcpo_cli.commands.publish_artifacts import publish
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.store.address import resolve
 from mcpo_cli.store.mlflow import Store
 from tests import fakes

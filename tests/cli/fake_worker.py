@@ -11,8 +11,8 @@ import time
 
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, owned
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json
 
 

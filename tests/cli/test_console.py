@@ -6,9 +6,10 @@ import json
 import pytest
 from rich.console import Console
 
-from mcpo_cli import console, plan
-from mcpo_cli.runs.progress import CellView, Progress, View
-from mcpo_cli.store.records import State
+from mcpo_cli.commands import console
+from mcpo_cli.config import plan
+from mcpo_cli.records import State
+from mcpo_cli.scheduling.progress import CellView, Progress, View
 
 CELLS = plan.from_overrides(["seed=0,1,2"]).cells
 STEP = Progress(

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli import doctor, machine
+from mcpo_cli import machine
 from mcpo_cli.backends.verl import pins
+from mcpo_cli.commands import machine_checks
+from mcpo_cli.commands.machine_checks import Line
 from mcpo_cli.machine import Gpu
 from tests.cli.conftest import MCPO, Cli
 
@@ -109,12 +111,12 @@ def test_limits_of_the_shell(cli: Cli) -> None:
     assert line["fix"] == "ulimit -n 65536"
 
 
-def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, doctor.Line]:
+def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, Line]:
     """The lines about verl on a machine with these packages and GPUs."""
     monkeypatch.setattr(pins, "installed", versions.get)
     monkeypatch.setattr(machine, "gpus", lambda: gpus)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    return {line.name: line for line in doctor.examine() if line.needed_by == "verl"}
+    return {line.name: line for line in machine_checks.examine() if line.needed_by == "verl"}
 
 
 def test_versions_are_held_against_verls_pins(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:

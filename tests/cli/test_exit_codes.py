@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli import errors, plan
+from mcpo_cli import errors
+from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import UNEXPECTED, McpoError
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import MCPO, Cli, InProcess
 from tests.fakes import write_run

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import plan
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.config import load
+from mcpo_cli.config import load, plan
 from tests.cli.conftest import MCPO, Cli
 
 HEAVY = {"torch", "transformers", "mlflow", "pandas"}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from mlflow.tracking import MlflowClient
 
-from mcpo_cli import plan as plans
 from mcpo_cli import probes
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.config import plan as plans
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.plan import from_suite
+from mcpo_cli.config.plan import from_suite
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import plan as plans
 from mcpo_cli.config import load
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs import estimate, scheduler
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.progress import View
-from mcpo_cli.runs.worker import BUSY
+from mcpo_cli.scheduling import estimate, scheduler
+from mcpo_cli.scheduling.progress import View
+from mcpo_cli.scheduling.worker import BUSY
 
 WORKER = (sys.executable, str(Path(__file__).with_name("fake_worker.py")))
 OFFLINE = ("scale=smoke", "compute.tracking_uri=offline", "compute.parallel=2")
@@ -177,7 +177,7 @@ def test_nothing_starts_when_the_store_cannot_be_reached(home: Path) -> None:
 
 def test_a_store_that_goes_away_stops_no_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mcpo_cli.errors import StoreError
-    from mcpo_cli.runs import feed
+    from mcpo_cli.scheduling import feed
     from mcpo_cli.store.mlflow import Store
 
     def gone(*_: object) -> None:

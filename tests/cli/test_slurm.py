@@ -14,13 +14,13 @@ import psutil
 import pytest
 import submitit
 
-from mcpo_cli import plan as plans
+from mcpo_cli.config import plan as plans
 from mcpo_cli.config.load import from_dict, load
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs import scheduler, slurm
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.slurm import SlurmWorker, Task
+from mcpo_cli.scheduling import scheduler, slurm
+from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 from tests.cli.conftest import Cli
 from tests.cli.test_scheduler import WORKER, Recorder
 

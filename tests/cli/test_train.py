@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from mcpo_cli import plan
+from mcpo_cli.config import plan
 from mcpo_cli.runs.journal import Journal
 from tests.cli.conftest import MCPO, Cli
 from tests.fakes import write_runs

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from mcpo_cli import plan
+from mcpo_cli.backends import cost
+from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
-from mcpo_cli.runs import cost
 from tests.cli.conftest import MCPO, Cli
 from tests.fakes import write_runs
 from tests.golden.test_verl_settings import golden

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from mcpo_cli.runs import worker
+from mcpo_cli.scheduling import worker
 
 POINTS = {
     "warm-up": ("mcpo_cli.backends.local.warmup", "cross_entropy"),

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM
 
+from mcpo_cli import model_facts
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation import model as models
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
-from mcpo_cli.evaluation.model import ModelFacts, resolve
+from mcpo_cli.model_facts import ModelFacts, resolve
 from tests.models import untrained
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 
 
 def request(facts: ModelFacts, text: str, *seeds: int) -> Request:
-    return Request(text, models.encode(facts, text, chat=False), seeds)
+    return Request(text, model_facts.encode(facts, text, chat=False), seeds)
 
 
 def sampling(facts: ModelFacts, temperature: float, max_tokens: int = 20, top_p: float = 1.0) -> Sampling:
@@ -48,9 +48,9 @@ def stock(facts: ModelFacts) -> torch.nn.Module:
 def test_greedy_is_what_transformers_generates(facts: ModelFacts) -> None:
     ours = generate(facts, sampling(facts, 0.0), *(request(facts, text, 0, 1) for text in PROMPTS))
     assert list(ours) == list(PROMPTS)
-    model, words = stock(facts), models.tokenizer(facts)
+    model, words = stock(facts), model_facts.tokenizer(facts)
     for text in PROMPTS:
-        ids = torch.tensor([models.encode(facts, text, chat=False)])
+        ids = torch.tensor([model_facts.encode(facts, text, chat=False)])
         theirs = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=20, do_sample=False)
         tokens = theirs[0, ids.shape[1] :].tolist()
         stopped = tokens[-1] in facts.stop_ids
@@ -87,9 +87,9 @@ def test_the_first_token_follows_the_models_distribution(facts: ModelFacts, top_
     seen = Counter((sample.text, sample.finish) for sample in samples)
 
     with torch.no_grad():
-        logits = stock(facts)(torch.tensor([models.encode(facts, text, chat=False)])).logits[0, -1]
+        logits = stock(facts)(torch.tensor([model_facts.encode(facts, text, chat=False)])).logits[0, -1]
     expected = nucleus((logits.double() / 0.7).softmax(-1).numpy(), top_p)
-    words = models.tokenizer(facts)
+    words = model_facts.tokenizer(facts)
     names = [
         (words.decode([i], skip_special_tokens=True), "stop" if i in facts.stop_ids else "length")
         for i in range(len(expected))
@@ -125,7 +125,7 @@ def test_what_is_cut_says_so(facts: ModelFacts) -> None:
 def test_only_the_given_stop_ids_end_a_response(facts: ModelFacts) -> None:
     text = PROMPTS[0]
     (free,) = generate(facts, Sampling(1.0, 1.0, 30, (10**6,)), request(facts, text, 5))[text]
-    words = models.tokenizer(facts)
+    words = model_facts.tokenizer(facts)
     fourth = free.text.split()[3]
     early = Sampling(1.0, 1.0, 30, (10**6, words.convert_tokens_to_ids(fourth)))
     (ended,) = generate(facts, early, request(facts, text, 5))[text]

@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
 from mcpo_cli.backends.measure import Sums
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, Model, RunSpec
 from mcpo_cli.methods import Method, get
+from mcpo_cli.tasks.arithmetic import Arithmetic
 
 TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
 EOS = TOKENIZER.eos_token_id
@@ -37,7 +37,7 @@ def new_policy(seed: int = 0) -> Policy:
 
 def prompts(count: int) -> Tensor:
     spec = load(["scale=smoke"])[0]
-    return encode(TOKENIZER, benchmarks.of(spec).training(0, 0, count), T).prompt_PS
+    return encode(TOKENIZER, tasks.of(spec).training(0, 0, count), T).prompt_PS
 
 
 def stock_logits(policy: Policy, rollouts: Rollouts) -> Tensor:

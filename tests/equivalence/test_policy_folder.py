@@ -5,19 +5,19 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.config.load import load
 
 
 def test_stock_classes_load_it_and_generate_the_same_tokens(tmp_path: Path) -> None:
     for name in ("toy-s", "toy-m"):
         (spec,) = load([f"model={name}"])
-        task = benchmarks.of(spec)
+        task = tasks.of(spec)
         tokenizer = tokenizers.build(task.vocabulary)
         policy = Policy(policies.build(spec.model, tokenizer, 0), torch.device("cpu"))
         policy.save(tmp_path / name, tokenizer)

@@ -1,7 +1,7 @@
 """Workers that come to life without loading their libraries again: 60 of them are to be killed in a minute or two.
 
 A server process loads the engine once and forks a real worker for each life: the process, its files and what happens
-to it are those of `python -m mcpo_cli.runs.worker`, only the first seconds of imports are not there.
+to it are those of `python -m mcpo_cli.scheduling.worker`, only the first seconds of imports are not there.
 """
 
 import multiprocessing
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from mcpo_cli.backends.local import train
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import worker
 from mcpo_cli.runs.attempts import is_owned
 from mcpo_cli.runs.journal import Journal, read_json, write_json
+from mcpo_cli.scheduling import worker
 
 LOADED = (train, worker)
 """What the server has loaded when it forks."""

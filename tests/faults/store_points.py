@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 
-from mcpo_cli.plan import Plan
+from mcpo_cli.config.plan import Plan
 
 Points = Counter[tuple[str, str, int]]
 """How often there is a point of (run id, metric, global step)."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mcpo_cli.plan import from_suite
+from mcpo_cli.config.plan import from_suite
 from tests.cli.conftest import MCPO
 from tests.fakes import write_runs
 from tests.faults.conftest import Faults

@@ -17,7 +17,7 @@ from mcpo_cli.backends.local import checkpoint as local
 from mcpo_cli.backends.verl import checkpoint, checks, export, overrides
 from mcpo_cli.config.load import load, read_yaml
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation.model import resolve
+from mcpo_cli.model_facts import resolve
 from tests.faults import codescan
 from tests.faults.conftest import Faults
 from tests.models import untrained
@@ -54,7 +54,7 @@ def test_the_scan_finds(source: str) -> None:
 
 def test_no_module_can_run_what_it_reads() -> None:
     modules = codescan.modules()
-    assert {path.name for path in modules} >= {"export.py", "model.py", "load.py", "ui.py", "frames.py"}
+    assert {path.name for path in modules} >= {"export.py", "model_facts.py", "load.py", "ui.py", "frames.py"}
     found = {path: codescan.findings(path.read_text(encoding="utf-8")) for path in modules}
     assert {path: said for path, said in found.items() if said} == {}
 

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import plan as plans
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config import plan as plans
 from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
-from mcpo_cli.plan import Plan
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines
-from mcpo_cli.runs.progress import Tracker
+from mcpo_cli.scheduling.progress import Tracker
 from tests.engine import differences, records, work
 from tests.fakes import write_run
 from tests.faults import lives

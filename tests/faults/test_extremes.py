@@ -10,17 +10,17 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mcpo_cli import plan as plans
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config import plan as plans
 from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs import estimate
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, state
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, write_json
-from mcpo_cli.runs.progress import Tracker, final_metrics
+from mcpo_cli.scheduling import estimate
+from mcpo_cli.scheduling.progress import Tracker, final_metrics
 from tests.faults.conftest import Faults
 
 STEPS = 10_000

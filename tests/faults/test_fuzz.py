@@ -19,13 +19,13 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mcpo_cli import data, plan
-from mcpo_cli.config import load
+from mcpo_cli import data
+from mcpo_cli.config import load, plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import regrade
+from mcpo_cli.home import is_plain
 from mcpo_cli.main import main
-from mcpo_cli.runs.home import is_plain
 from tests.cli.conftest import MCPO, Cli
 from tests.faults import fuzzing
 from tests.faults.conftest import Faults

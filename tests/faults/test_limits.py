@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import plan as plans
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs import limits, scheduler
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import state
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.progress import Progress, View
+from mcpo_cli.scheduling import limits, scheduler
+from mcpo_cli.scheduling.progress import Progress, View
 from tests.faults.conftest import Faults
 
 WORKER = (sys.executable, "-m", "tests.faults.sick_worker")

@@ -11,9 +11,9 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, StoreError
 from mcpo_cli.evaluation import gradings
-from mcpo_cli.evaluation.model import resolve
+from mcpo_cli.home import is_plain, run_dir
+from mcpo_cli.model_facts import resolve
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.home import is_plain, run_dir
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.store import archive
 from tests.cli.conftest import InProcess

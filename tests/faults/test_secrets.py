@@ -105,7 +105,7 @@ def test_runs_and_reports_hold_no_secret(tmp_path: Path, faults: Faults) -> None
 FAILING = """
 import sys
 from types import SimpleNamespace
-from mcpo_cli.runs import worker
+from mcpo_cli.scheduling import worker
 
 def run(spec, attempt, stop):
     raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])

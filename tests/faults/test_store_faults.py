@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import plan as plans
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.errors import ConfigError, StoreError
-from mcpo_cli.plan import Plan
-from mcpo_cli.runs import feed, scheduler
-from mcpo_cli.runs.progress import View
+from mcpo_cli.scheduling import feed, scheduler
+from mcpo_cli.scheduling.progress import View
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
 from tests.faults.conftest import Faults

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from rliable import metrics
 
-from mcpo_cli.analysis import artifacts, power
+from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.plan import Plan, from_suite
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.statistics import power
 from tests.fakes import write_runs
 
 

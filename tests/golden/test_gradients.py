@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mcpo_cli import benchmarks
-from mcpo_cli.analysis import directions
+from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import gradients
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, get, query_weight
-from mcpo_cli.store.records import GradientRow
+from mcpo_cli.records import GradientRow
+from mcpo_cli.statistics import directions
+from mcpo_cli.tasks.arithmetic import Arithmetic
 
 DAPO = get("dapo")
 
@@ -102,7 +102,7 @@ def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight responses of its own to one prompt."""
     tokenizer = tokenizers.build(Arithmetic.vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
-    prompt_PS = encode(tokenizer, benchmarks.of(load(["scale=smoke"])[0]).training(0, 0, 1), 9).prompt_PS
+    prompt_PS = encode(tokenizer, tasks.of(load(["scale=smoke"])[0]).training(0, 0, 1), 9).prompt_PS
     return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)
 
 

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mcpo_cli import plan
 from mcpo_cli.commands.execute import run_plan
+from mcpo_cli.config import plan
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1", "probe.panel_every=1", "compute.tracking_uri=offline"]

@@ -7,8 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis import artifacts, published, stats
+from mcpo_cli.analysis import artifacts, published
 from mcpo_cli.config import load
+from mcpo_cli.statistics import stats
 
 PAPER = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
 PRINTED = {

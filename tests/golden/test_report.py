@@ -20,9 +20,9 @@ from mcpo_cli.analysis import artifacts, report, report_content
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.report_content import Content
+from mcpo_cli.config.plan import Cell, Plan, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
-from mcpo_cli.plan import Cell, Plan, from_suite
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.home import run_dir
 from tests.fakes import write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]

@@ -16,8 +16,8 @@ from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import ConfigError, MissingCells
-from mcpo_cli.plan import Plan, from_suite
 from tests.fakes import TIERS, build, write_runs
 
 METRICS = {

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mcpo_cli import plan as plans
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import MissingCells
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import write_atomic
 from tests.fakes import build
 

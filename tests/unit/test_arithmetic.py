@@ -6,21 +6,22 @@ import re
 import pytest
 import torch
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.local.tasks import encode
-from mcpo_cli.benchmarks import Problem, correct
-from mcpo_cli.benchmarks.arithmetic import held_out
 from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import overlong
+from mcpo_cli.tasks import correct
+from mcpo_cli.tasks.arithmetic import held_out
 
 APPLY = {"+": operators.add, "-": operators.sub, "*": operators.mul}
 REGIMES = ["drift", "skills-drift"]
 
 
-def benchmark(regime: str, *overrides: str) -> benchmarks.Benchmark:
-    return benchmarks.of(load([f"regime={regime}", *overrides])[0])
+def benchmark(regime: str, *overrides: str) -> tasks.Benchmark:
+    return tasks.of(load([f"regime={regime}", *overrides])[0])
 
 
 def by_hand(problem: Problem) -> str:

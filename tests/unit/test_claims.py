@@ -11,16 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import claims, power
+from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.artifacts import Workshop, registry
 from mcpo_cli.analysis.claims import Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.config import load
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
-from mcpo_cli.runs.home import run_dir
+from mcpo_cli.statistics import power
 from tests import fakes
 from tests.fakes import TIERS, write_runs
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from mcpo_cli import methods, plan
-from mcpo_cli.config import load
+from mcpo_cli import methods
+from mcpo_cli.config import load, plan
 from mcpo_cli.config.schema import IDENTITY, RUNTIME, Compute, RunSpec, digest
 from mcpo_cli.errors import ConfigError
 

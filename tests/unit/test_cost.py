@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from mcpo_cli.backends import cost
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import cost
-from mcpo_cli.runs.estimate import Estimator, training_seconds
+from mcpo_cli.data.base import Problem
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.scheduling.estimate import Estimator, training_seconds
 
 
 def spec(*overrides: str) -> RunSpec:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import curves
-from mcpo_cli.analysis.stats import t_interval
+from mcpo_cli.statistics import curves
+from mcpo_cli.statistics.stats import t_interval
 
 
 def test_cluster_mean_by_hand() -> None:

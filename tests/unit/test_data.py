@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli import data
-from mcpo_cli.benchmarks.base import Problem
 from mcpo_cli.data import prompt
-from mcpo_cli.data.base import integer
+from mcpo_cli.data.base import Problem, integer
 from mcpo_cli.errors import ConfigError
 
 PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data"

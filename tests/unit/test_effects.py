@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rliable import metrics
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import effects
+from mcpo_cli.statistics import effects
 
 SHAPES = st.tuples(st.integers(2, 6), st.integers(1, 4))
 AGGREGATES = {effects.mean: metrics.aggregate_mean, effects.interquartile_mean: metrics.aggregate_iqm}

@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation import gradings, metrics, protocol, regrade, scope
 from mcpo_cli.evaluation.engines.base import Sample
-from mcpo_cli.evaluation.model import ModelFacts
 from mcpo_cli.evaluation.samples import Samples
 from mcpo_cli.grading import tally
-from mcpo_cli.store.records import GradeRow
+from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.records import GradeRow
 
 MODEL = ModelFacts(
     name="some/model",

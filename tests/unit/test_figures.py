@@ -17,7 +17,7 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
-from mcpo_cli.plan import Cell, Plan, from_suite
+from mcpo_cli.config.plan import Cell, Plan, from_suite
 from tests.fakes import write_runs
 
 FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures." in artifact.build.__module__]

@@ -14,10 +14,10 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import seal
 
 N = 8

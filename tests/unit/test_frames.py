@@ -8,8 +8,8 @@ import pytest
 
 from mcpo_cli.analysis import frames
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import MissingCells
-from mcpo_cli.plan import Plan, from_suite
 from mcpo_cli.runs.journal import seal
 from tests.fakes import TIERS, write_run, write_runs
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mcpo_cli import methods, probes
 from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import GroupRow
 
 G = 8
 SPEC = RunSpec(method=methods.get("dapo"), train=Train(rollouts=G))

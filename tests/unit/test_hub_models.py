@@ -134,7 +134,7 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_looking_at_a_model_fetches_its_configuration_alone(hub: Hub, tmp_path: Path) -> None:
-    script = "from mcpo_cli.evaluation.model import configuration; print(configuration('a/toy')['num_hidden_layers'])"
+    script = "from mcpo_cli.model_facts import configuration; print(configuration('a/toy')['num_hidden_layers'])"
     env = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"

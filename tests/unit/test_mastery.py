@@ -12,8 +12,8 @@ import torch
 from mcpo_cli import methods, probes
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls, Roll
-from mcpo_cli.benchmarks import Problem
 from mcpo_cli.config.schema import Probe, RunSpec, Train
+from mcpo_cli.data.base import Problem
 from mcpo_cli.probes import mastery
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.backends import measure
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli.data.base import Problem
 from mcpo_cli.methods import get, query_weight
 
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation.model import encode, resolve, tokenizer
+from mcpo_cli.model_facts import encode, resolve, tokenizer
 from tests.models import untrained
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import power
+from mcpo_cli.statistics import power
 
 SETTINGS = [(0.04, 0.02, 3), (0.04, 0.035, 5), (-0.01, 0.02, 30), (0.3, 1.0, 2)]
 

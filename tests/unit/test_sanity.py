@@ -14,13 +14,13 @@ from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.tokenizer import build
 from mcpo_cli.backends.local.train import Sampled
 from mcpo_cli.backends.measure import Graded
-from mcpo_cli.benchmarks import Problem
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.schema import Model
+from mcpo_cli.data.base import Problem
+from mcpo_cli.records import StepRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.progress import Tracker
-from mcpo_cli.store.records import StepRow
+from mcpo_cli.scheduling.progress import Tracker
+from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.store_runs import spec
 
 PAD = 0

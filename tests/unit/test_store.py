@@ -12,14 +12,14 @@ import pytest
 
 from mcpo_cli.config.schema import Task
 from mcpo_cli.errors import StoreError
+from mcpo_cli.home import run_dir
+from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.attempts import owned
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
 from mcpo_cli.store import mlflow as store_module
 from mcpo_cli.store.address import resolve
 from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
-from mcpo_cli.store.records import SOURCES
 from tests.store_runs import (
     PASS_AT_1,
     TIERS,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpo_cli import plan as plans
-from mcpo_cli.analysis.publish import publish
+from mcpo_cli.commands.publish_artifacts import publish
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Train
-from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs.feed import feeding
+from mcpo_cli.scheduling.feed import feeding
 from mcpo_cli.store import pages
 from mcpo_cli.store.connection import NOTE, MlflowClient
 from mcpo_cli.store.mlflow import Store

@@ -11,10 +11,10 @@ from pandas.testing import assert_frame_equal
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.commands.runs import pull_runs
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import StoreError
-from mcpo_cli.plan import Cell, Plan
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.store import archive
 from mcpo_cli.store.connection import MlflowClient

@@ -14,9 +14,9 @@ from mcpo_cli.config.schema import Probe, RunSpec
 from mcpo_cli.probes import transitions
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.probes.classes import CLASSES
+from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.store.records import RerollRow
 
 SPEC = RunSpec(method=methods.get("dapo"), probe=Probe(panel_every=5))
 N = 4

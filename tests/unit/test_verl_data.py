@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from mcpo_cli import benchmarks, data
+from mcpo_cli import data, tasks
 from mcpo_cli.backends.verl.data import Problems, fits, stream_length, write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
@@ -61,7 +61,7 @@ def math(folder: Path, *overrides: str) -> RunSpec:
 def test_arithmetic_is_the_local_stream_row_by_row(regime: str, tmp_path: Path) -> None:
     run = spec("scale=verl-cpu", f"regime={regime}", "seed=3", *TINY)
     train, held_out = written(run, tmp_path)
-    local = benchmarks.of(spec("backend=local", "scale=verl-cpu", f"regime={regime}", "seed=3", *TINY))
+    local = tasks.of(spec("backend=local", "scale=verl-cpu", f"regime={regime}", "seed=3", *TINY))
     expected = local.training(3, 0, 8)
     assert [row["extra_info"]["problem"] for row in train] == [problem.text for problem in expected]
     assert [row["prompt"] for row in train] == [[{"role": "user", "content": problem.text}] for problem in expected]

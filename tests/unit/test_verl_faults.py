@@ -19,19 +19,19 @@ from mcpo_cli.backends.verl import checkpoint, diagnosis, groups, launch
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.records import Records
-from mcpo_cli.benchmarks import Problem
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import from_suite
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
-from mcpo_cli.plan import from_suite
+from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json
 from mcpo_cli.store import points
+from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.fakes import write_run, write_runs
 from tests.models import untrained
 

@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 import torch
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.verl.loss import facts
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, MiniBatch, get, reduce
+from mcpo_cli.tasks.arithmetic import Arithmetic
 
 pytestmark = pytest.mark.verl
 P, G, T = 6, 4, 9
@@ -133,7 +133,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
     spec = load(["scale=smoke"])[0]
-    prompt_PS = encode(TOKENIZER, benchmarks.of(spec).training(0, 0, P), T).prompt_PS
+    prompt_PS = encode(TOKENIZER, tasks.of(spec).training(0, 0, P), T).prompt_PS
     return sample(policy(), prompt_PS, G, T, 1.0, TOKENIZER.eos_token_id, seed=3)
 
 

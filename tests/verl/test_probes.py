@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]

@@ -10,9 +10,9 @@ import torch
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.backends.verl.reward import compute_score
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.load import load
 from mcpo_cli.grading import overlong
+from mcpo_cli.tasks.arithmetic import Arithmetic
 
 pytestmark = pytest.mark.verl
 TOKENIZER = tokenizers.build(Arithmetic.vocabulary)

@@ -10,9 +10,9 @@ import psutil
 import pytest
 
 from mcpo_cli.backends.verl import checkpoint, processes
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
 from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from mcpo_cli import benchmarks
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli import tasks
 from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
-from mcpo_cli.evaluation.model import ModelFacts, encode, resolve
-from mcpo_cli.runs.seeds import stream
+from mcpo_cli.model_facts import ModelFacts, encode, resolve
+from mcpo_cli.seeds import stream
 from tests.models import untrained
 
 pytestmark = pytest.mark.vllm
@@ -40,7 +40,7 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 def problems() -> list[Problem]:
     """The arithmetic tiers: 100 problems of each length."""
     (spec,) = load([])
-    return [problem for tier in benchmarks.of(spec).tiers(100).values() for problem in tier]
+    return [problem for tier in tasks.of(spec).tiers(100).values() for problem in tier]
 
 
 def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, stream_name: str) -> list[Request]:
@@ -67,7 +67,7 @@ def test_greedy_answers_are_identical(trained: ModelFacts, problems: list[Proble
 
 
 def whole(sample: Sample, problem: Problem) -> bool:
-    return benchmarks.correct(sample.text, problem)
+    return tasks.correct(sample.text, problem)
 
 
 def first_value(sample: Sample, problem: Problem) -> bool:
@@ -138,7 +138,7 @@ def test_responses_end_where_those_of_transformers_do(
 
 def test_only_data_goes_to_stdout(random_model: ModelFacts) -> None:
     code = (
-        "import sys; from mcpo_cli.evaluation.model import resolve, encode\n"
+        "import sys; from mcpo_cli.model_facts import resolve, encode\n"
         "from mcpo_cli.evaluation.engines import Request, Sampling, open_engine\n"
         "facts = resolve(sys.argv[1])\n"
         "engine = open_engine('vllm', facts, Sampling(0.7, 1.0, 5, facts.stop_ids), device='cpu')\n"

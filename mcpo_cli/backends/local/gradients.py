@@ -13,7 +13,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
 from mcpo_cli.methods import reduce
-from mcpo_cli.store.records import GradientRow
+from mcpo_cli.records import GradientRow
 
 
 @dataclass(frozen=True)

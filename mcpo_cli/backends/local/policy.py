@@ -16,7 +16,7 @@ from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.config.schema import Model
-from mcpo_cli.runs.seeds import stream
+from mcpo_cli.seeds import stream
 
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values of the prompts, a pair a layer, each PHSD."""

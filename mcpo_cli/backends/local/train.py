@@ -11,29 +11,30 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import checkpoint, gradients
+from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
-from mcpo_cli.backends.local.tasks import encode
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.benchmarks import Problem, answer
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.grading import overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
+from mcpo_cli.records import StepRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.runs.seeds import stream
-from mcpo_cli.store.records import StepRow
+from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import answer
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Trainer:
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
-        self.benchmark = benchmarks.of(spec)
+        self.benchmark = tasks.of(spec)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state = spec.method.initial_state()
         self.step = 0

@@ -19,8 +19,8 @@ from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
-from mcpo_cli.runs.seeds import stream
-from mcpo_cli.store.records import MiniBatchRow
+from mcpo_cli.records import MiniBatchRow
+from mcpo_cli.seeds import stream
 
 
 @dataclass(frozen=True)

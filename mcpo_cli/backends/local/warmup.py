@@ -11,20 +11,20 @@ from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mcpo_cli import benchmarks
+from mcpo_cli import tasks
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import Encoded, encode
 from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.sampler import sample
-from mcpo_cli.backends.local.tasks import Encoded, encode
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.home import home
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.home import home
 from mcpo_cli.runs.journal import writing
-from mcpo_cli.runs.seeds import stream
+from mcpo_cli.seeds import stream
 
 
 def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerFast]:
@@ -55,7 +55,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
-    tokenizer = tokenizers.build(benchmarks.of(spec).vocabulary)
+    tokenizer = tokenizers.build(tasks.of(spec).vocabulary)
     model = policies.build(spec.model, tokenizer, spec.seed)
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
@@ -67,7 +67,7 @@ def _train(
     spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, attempt: Attempt, stop: Stop
 ) -> tuple[int, float]:
     """Cross-entropy on gold answers until the probe reaches the target; returns steps and accuracy."""
-    settings, benchmark = spec.warmup, benchmarks.of(spec)
+    settings, benchmark = spec.warmup, tasks.of(spec)
     longest = answer_length(spec)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.lr, weight_decay=0.0, fused=True)
     accuracy = 0.0
@@ -95,7 +95,7 @@ def _train(
 def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> float:
     """Share of right answers at temperature 1 on training prompts that a run does not begin with."""
     count = spec.warmup.probe_prompts
-    problems = benchmarks.of(spec).training(stream(spec.seed, "probe"), 0, count)
+    problems = tasks.of(spec).training(stream(spec.seed, "probe"), 0, count)
     batch = encode(tokenizer, problems, answer_length(spec)).to(policy.device)
     seed = stream(spec.seed, "probe", step)
     rollouts = sample(policy, batch.prompt_PS, 1, answer_length(spec), 1.0, tokenizer.eos_token_id, seed)

@@ -11,7 +11,7 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
 from mcpo_cli.backends.verl.overrides import AGENT
-from mcpo_cli.runs.seeds import stream
+from mcpo_cli.seeds import stream
 
 
 @register(AGENT)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 
+from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import State
-from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
 from mcpo_cli.runs.journal import read_json, write_atomic
 
 SEAL = "sealed.json"

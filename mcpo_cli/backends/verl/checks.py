@@ -7,13 +7,14 @@ from typing import Any
 
 import psutil
 
-from mcpo_cli import data, machine
+from mcpo_cli import data, home, machine
+from mcpo_cli.backends import cost
+from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import pins
 from mcpo_cli.backends.verl.data import path, whole
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.data import files, hub
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs import cost, home
 
 GIB = 2**30
 SIZES = {
@@ -197,7 +198,7 @@ def _disk(spec: RunSpec) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise ConfigError(
-            f"checkpoints need {needed / GIB:.0f} GiB ({cost.KEPT_CHECKPOINTS} are kept, one is being written); "
+            f"checkpoints need {needed / GIB:.0f} GiB ({KEPT_CHECKPOINTS} are kept, one is being written); "
             f"{folder} has {free / GIB:.0f} GiB left",
             fix="MCPO_HOME=FOLDER on a larger disk",
         )
@@ -205,7 +206,7 @@ def _disk(spec: RunSpec) -> None:
 
 def _model(spec: RunSpec) -> None:
     """The model is there or can be fetched, and is what the settings say of it."""
-    from mcpo_cli.evaluation.model import configuration
+    from mcpo_cli.model_facts import configuration
 
     model, train = spec.model, spec.train
     config = configuration(model.path, model.revision or None)

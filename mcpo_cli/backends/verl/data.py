@@ -12,16 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import benchmarks, data
+from mcpo_cli import data, tasks
 from mcpo_cli.backends.verl.overrides import Paths
-from mcpo_cli.benchmarks import Problem
-from mcpo_cli.benchmarks.base import from_pool
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.data.base import Loaded
+from mcpo_cli.data.base import Loaded, Problem
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.records import SOURCES, DataSource
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store.records import SOURCES, DataSource
+from mcpo_cli.tasks.base import from_pool
 
 ROWS = 8192
 """Rows that are in memory at once: with dynamic sampling the file holds many epochs."""
@@ -71,14 +70,14 @@ class Problems:
     def training(self, start: int, count: int) -> list[Problem]:
         """Problems `start` to `start + count` of the training stream, for arithmetic the local backend's."""
         if self.spec.task.name == "arithmetic":
-            return benchmarks.of(self.spec).training(self.spec.seed, start, count)
+            return tasks.of(self.spec).training(self.spec.seed, start, count)
         return from_pool(self.pool, self.spec.seed, start, count)
 
     def held_out(self) -> dict[str, Sequence[Problem]]:
         """The problems of each tier."""
         spec = self.spec
         if spec.task.name == "arithmetic":
-            return dict(benchmarks.of(spec).tiers(spec.eval.problems))
+            return dict(tasks.of(spec).tiers(spec.eval.problems))
         return {name: self.loaded[name].problems for name in spec.task.benchmarks}
 
     def sources(self) -> dict[str, DataSource]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from mcpo_cli.backends.measure import Graded, equal_pairs
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, tally
 
 

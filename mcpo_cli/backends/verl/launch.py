@@ -51,7 +51,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     """The Hugging Face folder of the policy that training begins with."""
     if spec.model.path:
-        from mcpo_cli.evaluation.model import resolve
+        from mcpo_cli.model_facts import resolve
 
         return resolve(spec.model.path, spec.model.revision or None).folder
     from mcpo_cli.backends.local.warmup import base_folder

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs.cost import KEPT_CHECKPOINTS
-from mcpo_cli.runs.seeds import Stream, stream
+from mcpo_cli.seeds import Stream, stream
 
 MAIN = "mcpo_cli.backends.verl.main"
 REWARD = "pkg://mcpo_cli.backends.verl.reward"

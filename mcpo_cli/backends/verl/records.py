@@ -12,9 +12,9 @@ from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.records import EvalRow, StepRow
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter, Kind
-from mcpo_cli.store.records import EvalRow, StepRow
 
 OURS = ("train/", "mastery/", "hinge/", "weight/", "probe/", "sanity/")
 PHASES = {

@@ -4,8 +4,8 @@ import asyncio
 import functools
 from typing import Any
 
-from mcpo_cli import benchmarks
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli import tasks
+from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Pool, Verdict
 
 WORKERS = 4
@@ -31,8 +31,8 @@ async def compute_score(
 async def judge(grader: str, problem: Problem, response: str) -> Verdict:
     """What `grader` says; `exact` compares tokens and needs no process of its own."""
     if grader == "exact":
-        right = benchmarks.correct(response, problem)
-        return Verdict("correct" if right else "wrong", benchmarks.answer(response))
+        right = tasks.correct(response, problem)
+        return Verdict("correct" if right else "wrong", tasks.answer(response))
     return await asyncio.wrap_future(_pool(grader).submit(problem.gold, response))
 
 

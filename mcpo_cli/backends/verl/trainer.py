@@ -38,10 +38,10 @@ from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import MiniBatch, Signals, Step, TokenBatch
+from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.seeds import Stream, stream
-from mcpo_cli.store.records import MiniBatchRow
+from mcpo_cli.seeds import Stream, stream
 
 
 @register_trainer(TRAINER)

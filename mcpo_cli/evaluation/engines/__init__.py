@@ -3,7 +3,7 @@
 from typing import Literal
 
 from mcpo_cli.evaluation.engines.base import Engine, Request, Sample, Sampling
-from mcpo_cli.evaluation.model import ModelFacts
+from mcpo_cli.model_facts import ModelFacts
 
 __all__ = ["Engine", "Request", "Sample", "Sampling", "open_engine"]
 

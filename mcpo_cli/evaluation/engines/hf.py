@@ -16,7 +16,7 @@ from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import draw
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
-from mcpo_cli.evaluation.model import ModelFacts, tokenizer
+from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 
 class Seeded:

@@ -12,7 +12,7 @@ from typing import Any
 
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
-from mcpo_cli.evaluation.model import ModelFacts, tokenizer
+from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 SETTINGS = {
     # In this process: scheduling does not depend on timing, and whoever kills us leaves no other behind.

@@ -1,6 +1,6 @@
 """String equality of the answer, or of the whole response where nothing marks an answer.
 
-White space between tokens does not count. This is what `benchmarks.correct` says of the arithmetic task.
+White space between tokens does not count. This is what `tasks.correct` says of the arithmetic task.
 """
 
 from mcpo_cli.grading.base import Verdict, hedged

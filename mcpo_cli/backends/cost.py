@@ -9,9 +9,10 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from mcpo_cli.benchmarks.arithmetic import Arithmetic, prompt_length
+from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
+from mcpo_cli.tasks.arithmetic import Arithmetic, prompt_length
 
 PEAK = 989e12
 """bfloat16 operations a second of one H100 or H200 SXM, dense (NVIDIA's data sheet)."""
@@ -31,8 +32,6 @@ BYTES_TRAINED = 16
 """A weight in training: itself, its gradient and two moments, in float32."""
 BYTES_SAVED = 12
 """A weight in a checkpoint: itself and two moments."""
-KEPT_CHECKPOINTS = 2
-"""The newest, and the one before it in case the newest is damaged."""
 BYTES_SAMPLED = 2
 """A weight in the rollout engine, and a number in its cache of keys and values: bfloat16."""
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from mcpo_cli.config.plan import Cell
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.plan import Cell
+from mcpo_cli.records import EvalRow, State
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
 from mcpo_cli.store.points import evaluated
-from mcpo_cli.store.records import EvalRow, State
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from mcpo_cli import console
+from mcpo_cli.commands import console
 from mcpo_cli.errors import McpoError
 from mcpo_cli.probes.base import Probe
 from mcpo_cli.probes.study import Measured
@@ -21,7 +21,7 @@ def publish(probe: Probe, measured: Sequence[Measured], document: dict[str, Any]
     try:
         store = Findings(uri)
         store.check()
-        findings = {one.cell.spec.run_id: one.finding for one in measured}
+        findings = {one.cell.spec.run_id: one.finding.values for one in measured}
         if unknown := store.log(probe.name, findings, document):
             console.talk(f"not in the MLflow store: {', '.join(unknown)}; mcpo runs sync brings runs there")
     except McpoError as error:

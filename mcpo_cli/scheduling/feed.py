@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from mcpo_cli.plan import Plan
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.store.address import resolve
 
 if TYPE_CHECKING:

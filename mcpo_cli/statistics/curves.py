@@ -11,7 +11,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 from scipy import special
 
-from mcpo_cli.analysis.stats import Floats, Interval, t_interval
+from mcpo_cli.statistics.stats import Floats, Interval, t_interval
 
 SHIFTS = np.arange(-70, 71) * (math.log(4) / 70)
 """The values of log c that are tried: c from 1/4 to 4, 1 among them."""

@@ -1,9 +1,11 @@
-"""From the disk to the store, without ever costing a result."""
+"""Brings evaluations from the disk to the MLflow store, without ever costing a result."""
 
 from collections.abc import Callable
 from pathlib import Path
 
-from mcpo_cli.errors import StoreError
+from mcpo_cli.errors import McpoError
+from mcpo_cli.evaluation.gradings import all_of
+from mcpo_cli.home import home
 from mcpo_cli.store.address import resolve
 
 
@@ -26,8 +28,21 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
 
     def publish(folder: Path) -> None:
         try:
-            store.ingest(folder)
-        except StoreError as error:
+            store.ingest(folder, all_of(folder))
+        except McpoError as error:
             note(f"warning: {error}; the results are in {folder}")
 
     return publish
+
+
+def sync(uri: str) -> dict[str, int]:
+    """Bring every evaluation of this home to the store at `uri`: points sent by evaluation id.
+
+    Raises:
+        StoreError: the store failed. McpoError: the record of a grading is damaged.
+    """
+    from mcpo_cli.store.evaluations import Evaluations
+
+    store = Evaluations(uri)
+    folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
+    return {folder.name: store.ingest(folder, all_of(folder)) for folder in folders}

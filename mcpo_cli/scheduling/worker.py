@@ -1,4 +1,4 @@
-"""The process that trains one run: `python -m mcpo_cli.runs.worker RUN_ID`.
+"""The process that trains one run: `python -m mcpo_cli.scheduling.worker RUN_ID`.
 
 Reads runs/<run_id>/spec.json, holds the run's lock, opens an attempt and calls the backend. Ends with 0
 (done), 130 (asked to stop; a checkpoint was written), 75 (another process is at work on the run) or 1 (failed; the
@@ -14,10 +14,10 @@ from pathlib import Path
 
 from mcpo_cli import backends
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
+from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import catalog, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, missing, owned
-from mcpo_cli.runs.home import run_dir
 from mcpo_cli.runs.journal import Journal
 
 BUSY = 75

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpo_cli.runs.journal import finite
-from mcpo_cli.runs.progress import CellView, View
+from mcpo_cli.scheduling.progress import CellView, View
 
 PIPE_WIDTH = 160
 """Columns where there is no terminal: wide enough that no name is cut."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mcpo_cli.analysis.stats import Floats
+from mcpo_cli.statistics.stats import Floats
 
 
 @dataclass(frozen=True)

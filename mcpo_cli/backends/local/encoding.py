@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.benchmarks import Problem
+from mcpo_cli.data.base import Problem
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Encoded:
     def correct(self, rollouts: Rollouts) -> Tensor:
         """correct_PG: the whole response equals the gold one, end token included.
 
-        Says what `benchmarks.correct` says of the decoded text, at the price of one comparison.
+        Says what `tasks.correct` says of the decoded text, at the price of one comparison.
         """
         T = rollouts.token_PGT.shape[-1]
         same = (rollouts.token_PGT == self.gold_PT[:, None, :T]).all(-1)

@@ -9,7 +9,7 @@ import psutil
 
 from mcpo_cli.config.schema import Compute, RunSpec
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.runs.progress import Progress
+from mcpo_cli.scheduling.progress import Progress
 
 EVERY_SECONDS = 1.0
 """Between two looks at the memory: it reads the table of processes."""

@@ -7,12 +7,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.benchmarks.arithmetic import prompt_length
+from mcpo_cli.backends import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs import catalog, cost
+from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
+from mcpo_cli.tasks.arithmetic import prompt_length
 
 SECONDS_A_TOKEN = 9.7e-6
 SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11

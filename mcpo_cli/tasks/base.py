@@ -1,30 +1,11 @@
 """What a task is to the rest: problems with a gold answer, a training stream, held-out tiers."""
 
-import hashlib
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from mcpo_cli.runs.seeds import stream
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A prompt and its gold answer, as text. `text` identifies it."""
-
-    text: str
-    gold: str
-
-    @property
-    def id(self) -> str:
-        """12 hex digits of the text's SHA-256: the same wherever the problem stands and however often it is copied."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:12]
-
-    @property
-    def number(self) -> int:
-        """`id` as an integer below 2^48."""
-        return int(self.id, 16)
+from mcpo_cli.data.base import Problem
+from mcpo_cli.seeds import stream
 
 
 class Benchmark(Protocol):

@@ -12,20 +12,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mcpo_cli import backends, machine
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.plan import Cell, Plan
-from mcpo_cli.runs import attempts, limits, sanity
-from mcpo_cli.runs.estimate import Estimator, makespan
-from mcpo_cli.runs.feed import feeding
-from mcpo_cli.runs.home import home
+from mcpo_cli.home import home
+from mcpo_cli.records import State
+from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import Journal, read_json, write_json, writing
-from mcpo_cli.runs.progress import CellView, Progress, Tracker, View, final_metrics
-from mcpo_cli.runs.worker import BUSY
-from mcpo_cli.runs.workers import LocalWorker, Worker
-from mcpo_cli.store.records import State
+from mcpo_cli.scheduling import limits
+from mcpo_cli.scheduling.estimate import Estimator, makespan
+from mcpo_cli.scheduling.feed import feeding
+from mcpo_cli.scheduling.handles import LocalWorker, Worker
+from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
+from mcpo_cli.scheduling.worker import BUSY
 
-WORKER = (sys.executable, "-P", "-m", "mcpo_cli.runs.worker")
+WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """-P: a file in the user's folder must not shadow a module."""
 TICK_SECONDS = 0.25
 LITTLE_BYTES = 1 << 20
@@ -109,7 +110,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
         backends.check(spec)
         limits.check(spec)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
-        from mcpo_cli.runs import slurm
+        from mcpo_cli.scheduling import slurm
 
         slurm.check()
     with feeding(plan, display.note), _signals(scheduler.stop):
@@ -208,7 +209,7 @@ class _Scheduler:
         command, environment = [*self.worker, spec.run_id], {**threads, "MCPO_HOME": str(self.home)}
         if spec.cluster.launcher == "local":
             return LocalWorker(command, environment, job.folder / "worker.log")
-        from mcpo_cli.runs.slurm import SlurmWorker, Task
+        from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 
         worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, job.folder))
         self.display.note(f"{spec.run_id}: SLURM job {worker.job_id}")

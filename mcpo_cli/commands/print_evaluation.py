@@ -4,12 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mcpo_cli import console
+from mcpo_cli.commands import console
 from mcpo_cli.data.base import Loaded
 from mcpo_cli.evaluation.gradings import writable
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.grading import STATUSES
-from mcpo_cli.store.records import Results
+from mcpo_cli.records import Results
 
 ANSWER_WIDTH = 40
 

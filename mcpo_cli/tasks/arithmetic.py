@@ -8,9 +8,10 @@ import random
 import zlib
 from collections.abc import Callable
 
-from mcpo_cli.benchmarks.base import Problem, from_pool
 from mcpo_cli.config.schema import Task, Warmup
-from mcpo_cli.runs.seeds import stream
+from mcpo_cli.data.base import Problem
+from mcpo_cli.seeds import stream
+from mcpo_cli.tasks.base import from_pool
 
 MODULUS = 11
 LONGEST = 8

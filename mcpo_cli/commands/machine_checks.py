@@ -16,8 +16,8 @@ from packaging.requirements import Requirement
 from mcpo_cli import machine
 from mcpo_cli.backends.verl import pins
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.home import location
 from mcpo_cli.store.address import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"

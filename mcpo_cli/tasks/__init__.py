@@ -1,8 +1,9 @@
 """Tasks and benchmarks: one file each."""
 
-from mcpo_cli.benchmarks.arithmetic import Arithmetic
-from mcpo_cli.benchmarks.base import Benchmark, Problem, answer, correct
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.base import Benchmark, answer, correct
 
 __all__ = ["Benchmark", "Problem", "answer", "correct", "of"]
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mcpo_cli import console
+from mcpo_cli.commands import console
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import McpoError
-from mcpo_cli.plan import Plan
 from mcpo_cli.store.address import resolve
 
 

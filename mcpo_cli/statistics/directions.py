@@ -7,7 +7,7 @@ and M . M are means of rows, and so is every such product after one prompt was l
 import math
 from collections.abc import Sequence
 
-from mcpo_cli.store.records import GradientRow
+from mcpo_cli.records import GradientRow
 
 Products = tuple[float, float, float]
 """U . U, U . M and M . M."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import load
-from mcpo_cli.config.convert import convert
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli import data
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.plan import Plan
@@ -18,7 +17,7 @@ from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, Rerol
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 
-TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
+TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 
 
 def build(name: str, plan: Plan, home: Path) -> Built:
@@ -89,10 +88,8 @@ def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow
 
 def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
     n = spec.eval.samples
-    if spec.task.name == "math":
-        tiers = {name: (0.4, data.get(name).size or 0) for name in spec.task.benchmarks}
-    else:
-        tiers = {tier: (p, spec.eval.problems) for tier, p in TIERS.items()}
+    sizes = spec.task.tier_sizes(spec.eval.problems)
+    tiers = {tier: (TIERS.get(tier, 0.4), size) for tier, size in sizes.items()}
     return [
         {
             "step": step,

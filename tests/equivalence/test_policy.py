@@ -37,7 +37,7 @@ def new_policy(seed: int = 0) -> Policy:
 
 def prompts(count: int) -> Tensor:
     spec = load(["scale=smoke"])[0]
-    return encode(TOKENIZER, tasks.of(spec).training(0, 0, count), T).prompt_PS
+    return encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, count), T).prompt_PS
 
 
 def stock_logits(policy: Policy, rollouts: Rollouts) -> Tensor:

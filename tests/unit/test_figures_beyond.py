@@ -17,8 +17,10 @@ from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
+from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import seal
+from tests.fakes import has_hinge
 
 N = 8
 BASE = {"k2-3": [0, 2, 4, 6, 7, 8], "k5-6": [8, 8, 8, 0, 0, 0], "k7-8": [0, 0, 0, 0, 0, 0]}
@@ -54,7 +56,7 @@ def _write(spec: RunSpec, arm: str, panel: Mapping[int, Mapping[str, list[int]]]
     for step in (1, 2, 3):
         journal.rows("groups", step, [_group(step, "k2-3 0" if arm == "DAPO" else "fresh")])
         metrics = {"train/grad_norm": 1.0 + step, "weight/effective_sample": 10.0 * step + spec.seed}
-        if spec.method.anchors_mastered:
+        if has_hinge(spec):
             metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.2}
         journal.rows("mini_batches", step, [_mini_batch(spec, step, number) for number in (1, 2)])
         if arm != "DAPO":
@@ -79,12 +81,12 @@ def _roll(step: int, prompt: str, c: int, origin: int = 0) -> dict[str, Any]:
 
 
 def _mini_batch(spec: RunSpec, step: int, number: int) -> dict[str, Any]:
-    row = {"step": step, "mini_batch": number, "policy_loss": (0.1, 0.3)[number - 1]}
-    if spec.method.anchors_mastered:
+    sums = {"train/policy_loss": [(0.1, 0.3)[number - 1], 1]}
+    if has_hinge(spec):
         later = number - 1
-        row |= {"hinge_loss": 0.5 * later, "mastered": 2, "felt": later, "tokens": 20, "tokens_active": 4 * later}
-        row["d_counts"] = [20] * 15
-    return row
+        sums |= {"train/hinge_loss": [0.5 * later, 1], "hinge/prompts_felt": [later, 2]}
+        sums |= {"hinge/tokens_active": [4 * later, 20]} | {name: [20, 0] for name in drift_names()}
+    return {"step": step, "mini_batch": number, "sums": sums}
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
 
 def direction(policy: Policy, prompt: str, rollouts: Rollouts, method: Method, right: int, *reward_G: float) -> Any:
     """`update_direction` of the group that `graded` makes."""
-    spec = RunSpec(method)
+    spec = RunSpec(method, tasks.get("arithmetic"))
     updater = Updater(policy, method, spec.train, spec.compute, spec.seed)
     return gradients.update_direction(updater, prompt, graded(rollouts, method, right, list(reward_G) or None))
 

@@ -1,4 +1,4 @@
-"""Finding the plug-ins of a package: one new file in it is one new method, benchmark, table, ..."""
+"""Finding the plug-ins of a package: one new file in it is one new method, task, data set, table, ..."""
 
 import importlib
 import pkgutil
@@ -15,6 +15,25 @@ def names(package: str) -> list[str]:
 def modules(package: str) -> list[ModuleType]:
     """Import every module of `package` (not of its sub-packages), in alphabetical order."""
     return [importlib.import_module(f"{package}.{name}") for name in names(package)]
+
+
+def classes(package: str, base: type, what: str) -> dict[str, Any]:
+    """The classes derived from `base` that the modules of `package` define, by their `name`; one without is a base.
+
+    Raises:
+        TypeError: two share a name; `what` says of what.
+    """
+    found: dict[str, Any] = {}
+    for module in modules(package):
+        for value in vars(module).values():
+            if not (isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__):
+                continue
+            name = getattr(value, "name", None)
+            if name in found:
+                raise TypeError(f"{what} name '{name}' is taken twice: {found[name]} and {value}")
+            if name is not None:
+                found[name] = value
+    return found
 
 
 def declared(package: str, attribute: str, what: str) -> dict[str, Any]:

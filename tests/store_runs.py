@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import methods
+from mcpo_cli import methods, tasks
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Eval, RunSpec, Train
 from mcpo_cli.home import run_dir
@@ -18,14 +18,18 @@ from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from tests.fakes import write_runs
 
-TIERS = {"easy": [2, 1], "middle": [1, 1], "hard": [0, 1]}
+TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
 """Right answers, of 2, to the two problems of each tier."""
-PASS_AT_1 = {"easy": 0.75, "middle": 0.5, "hard": 0.25}
+PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
 
 
 def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:
     return RunSpec(
-        method=methods.get(method), seed=seed, train=Train(steps=steps), eval=Eval(problems=2, samples=2, every=2)
+        method=methods.get(method),
+        task=tasks.get("arithmetic"),
+        seed=seed,
+        train=Train(steps=steps),
+        eval=Eval(problems=2, samples=2, every=2),
     )
 
 

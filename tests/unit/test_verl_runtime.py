@@ -126,10 +126,13 @@ def score(response: str, grader: str = "exact") -> dict[str, object]:
     return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
 
 
-@pytest.mark.parametrize(("response", "right"), [("3 = 5", 1.0), ("3 =  5 ", 1.0), ("3 = 6", 0.0), ("", 0.0)])
-def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float) -> None:
+@pytest.mark.parametrize(
+    ("response", "right", "answer"),
+    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("3 = 6 <eos>", 0.0, "6"), ("", 0.0, "")],
+)
+def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
     status = "correct" if right else "wrong"
-    assert score(response) == {"score": right, "acc": right, "status": status, "detail": ""}
+    assert score(response) == {"score": right, "acc": right, "status": status, "detail": "", "answer": answer}
 
 
 class OneVerdict:
@@ -148,8 +151,11 @@ class OneVerdict:
 def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
     status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(Verdict(status, detail="why")))
-    assert score("42", "math_verify") == {"score": 0.0, "acc": 0.0, "status": status, "detail": "why"}
+    for answer in (None, "41"):
+        verdict = OneVerdict(Verdict(status, answer, "why"))
+        monkeypatch.setattr(reward, "_pool", lambda _, verdict=verdict: verdict)
+        expected = {"score": 0.0, "acc": 0.0, "status": status, "detail": "why", "answer": answer or ""}
+        assert score("42", "math_verify") == expected
 
 
 def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:

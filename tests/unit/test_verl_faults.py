@@ -68,7 +68,13 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     thrown = dataclasses.replace(group(1, "correct", "correct"), entropy=[math.nan, math.nan])
     timing = {"gen": 5.0, "probe": 2.0, "update_actor": 1.0, "step": 7.0}
     Records(spec, tmp_path).step(
-        1, [group(0, "wrong", "correct")], [thrown], {"probe/rollouts": 8.0, "own/name": 3.0}, {"a": {"b": 4}}, timing, TOKENIZER
+        1,
+        [group(0, "wrong", "correct")],
+        [thrown],
+        {"probe/rollouts": 8.0, "own/name": 3.0},
+        {"a": {"b": 4}},
+        timing,
+        TOKENIZER,
     )
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     seconds = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}

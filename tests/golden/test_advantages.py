@@ -14,7 +14,7 @@ from mcpo_cli.methods import get, query_weight, registry
 
 G = 16
 METHODS = ("dapo", "grpo", "mcpo", "reweighted")
-"""The methods of the MCPO paper, and the diagnostic that is MCPO at its defaults; others have advantages of their own."""
+"""Those of the MCPO paper, and the diagnostic that is MCPO at its defaults; others have advantages of their own."""
 
 
 def group(right: int) -> torch.Tensor:

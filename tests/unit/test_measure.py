@@ -75,6 +75,11 @@ def test_weights_do_not_see_a_baseline() -> None:
     assert shifted == pytest.approx(found)
 
 
+def test_answers_are_equal_where_their_texts_are() -> None:
+    answers = [["7", None, "x", "7"], ["x", "", "x", None]]
+    assert measure.answer_classes(answers) == [[0, -1, 1, 0], [0, -1, 0, -1]]
+
+
 def test_group_rows_by_hand() -> None:
     """Entropies are means over tokens, not over rollouts; what a group has no rollout for is left out."""
     graded = measure.Graded(

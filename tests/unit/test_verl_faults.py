@@ -68,13 +68,19 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     thrown = dataclasses.replace(group(1, "correct", "correct"), entropy=[math.nan, math.nan])
     timing = {"gen": 5.0, "probe": 2.0, "update_actor": 1.0, "step": 7.0}
     Records(spec, tmp_path).step(
-        1, [group(0, "wrong", "correct")], [thrown], {"probe/rollouts": 8.0}, timing, TOKENIZER
+        1,
+        [group(0, "wrong", "correct")],
+        [thrown],
+        {"probe/rollouts": 8.0, "own/name": 3.0},
+        {"a": {"b": 4}},
+        timing,
+        TOKENIZER,
     )
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     seconds = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}
     assert seconds == {"sample": 3.0, "probe": 2.0, "update": 1.0, "record": 1.0}
     assert row["metrics"]["train/entropy"] == 0.5
-    assert row["metrics"]["probe/rollouts"] == 8.0
+    assert [row["metrics"][name] for name in ("probe/rollouts", "own/name", "verl/a/b")] == [8.0, 3.0, 4.0]
     kept, discarded = rows(tmp_path, "groups", 1)
     assert (kept["entropy"], kept["entropy_right"], kept["entropy_wrong"]) == (0.5, 0.5, 0.5)
     assert not {"entropy", "entropy_right", "entropy_wrong"} & discarded.keys()
@@ -84,7 +90,7 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
     kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
-    records.step(1, kept, thrown, {}, {"step": 1.0}, TOKENIZER)
+    records.step(1, kept, thrown, {}, {}, {"step": 1.0}, TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     assert row["metrics"]["grading/infra_errors"] == 3 / 6
     assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)

@@ -1,6 +1,7 @@
 """What surrounds verl's trainer and needs no verl: checkpoints, messages of a crash, processes, rewards, the loss."""
 
 import asyncio
+import dataclasses
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
+import torch
 
 from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
@@ -18,6 +20,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
+from tests.methods import Centred
 
 
 def write_checkpoint(root: Path, step: int) -> Path:
@@ -126,10 +129,13 @@ def score(response: str, grader: str = "exact") -> dict[str, object]:
     return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
 
 
-@pytest.mark.parametrize(("response", "right"), [("3 = 5", 1.0), ("3 =  5 ", 1.0), ("3 = 6", 0.0), ("", 0.0)])
-def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float) -> None:
+@pytest.mark.parametrize(
+    ("response", "right", "answer"),
+    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("3 = 6 <eos>", 0.0, "6"), ("", 0.0, "")],
+)
+def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
     status = "correct" if right else "wrong"
-    assert score(response) == {"score": right, "acc": right, "status": status, "detail": ""}
+    assert score(response) == {"score": right, "acc": right, "status": status, "detail": "", "answer": answer}
 
 
 class OneVerdict:
@@ -148,8 +154,11 @@ class OneVerdict:
 def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
     status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reward, "_pool", lambda _: OneVerdict(Verdict(status, detail="why")))
-    assert score("42", "math_verify") == {"score": 0.0, "acc": 0.0, "status": status, "detail": "why"}
+    for answer in (None, "41"):
+        verdict = OneVerdict(Verdict(status, answer, "why"))
+        monkeypatch.setattr(reward, "_pool", lambda _, verdict=verdict: verdict)
+        expected = {"score": 0.0, "acc": 0.0, "status": status, "detail": "why", "answer": answer or ""}
+        assert score("42", "math_verify") == expected
 
 
 def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:
@@ -164,6 +173,42 @@ def test_a_temperature_at_which_backends_differ_is_refused_before_anything_start
     with pytest.raises(ConfigError, match=r"train\.temperature=0\.9") as error:
         checks.check(spec)
     assert error.value.fix == "train.temperature=1"
+
+
+def test_the_state_of_a_method_is_under_the_seal_of_its_step(tmp_path: Path) -> None:
+    """Written and read to the bit; a transposed tensor is one that lies in no row of bytes as it is."""
+    state = {"mean": torch.tensor([1 / 3], dtype=torch.float64), "table": torch.arange(6).view(2, 3).T}
+    write_checkpoint(tmp_path, 4)
+    checkpoint.save_method_state(tmp_path, 4, state)
+    checkpoint.seal(tmp_path, 4)
+    found = checkpoint.method_state(tmp_path, 4)
+    assert found.keys() == state.keys()
+    for name, tensor in state.items():
+        assert found[name].dtype == tensor.dtype
+        assert torch.equal(found[name], tensor)
+    # It is lost with nobody noticing, unless the seal knows of it.
+    assert checkpoint.whole(tmp_path) == [4]
+    (checkpoint.folder(tmp_path, 4) / "method.safetensors").unlink()
+    assert checkpoint.whole(tmp_path) == []
+
+
+def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 4)
+    checkpoint.save_method_state(tmp_path, 4, {})
+    assert checkpoint.method_state(tmp_path, 4) == {}
+    assert not list(tmp_path.rglob("method*"))
+
+
+def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several() -> None:
+    (spec,) = load(["scale=verl-cpu", "train.temperature=0.9"])
+    several = dataclasses.replace(spec, method=Centred())
+    with pytest.raises(ConfigError, match=r"method=centred .* between the 2 mini-batches of a step") as error:
+        checks.check(several)
+    assert error.value.fix == f"train.mini_batch={spec.train.prompts}, or backend=local"
+    one = dataclasses.replace(several, train=dataclasses.replace(spec.train, mini_batch=spec.train.prompts))
+    # The next thing that is checked.
+    with pytest.raises(ConfigError, match=r"train\.temperature"):
+        checks.check(one)
 
 
 def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
     nested["position_ids"] = [torch.arange(len(ids)) for ids in nested["input_ids"]]
     nested["response_mask"] = [torch.ones_like(response) for response in nested["responses"]]
     nested["loss_mask"] = nested["response_mask"]
-    nested["advantages"] = [batch["advantage_B"][i].expand(len(batch["responses"][i])).clone() for i in chosen]
+    nested |= {name: [values[i] for i in chosen] for name, values in batch["signals"].items()}
     fields = {name: torch.nested.as_nested_tensor(value, layout=torch.jagged) for name, value in nested.items()}
     return TensorDict({**fields, FACTS: batch["facts"][chosen]}, batch_size=len(chosen))
 
@@ -67,8 +67,8 @@ def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any
     reports = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(reports, output["metrics"]["mcpo"])
     # As verl reports it: the mean over ranks of the losses that were multiplied by their number.
-    ((sums, felt),) = merged([report for of_rank in reports for report in of_rank], len(batch["responses"]))
-    return float(total) / len(reports), gradient, sums, sorted(felt)
+    (sums,) = merged([report for of_rank in reports for report in of_rank], len(batch["responses"]))
+    return float(total) / len(reports), gradient, sums
 
 
 def main(folder: Path) -> None:

@@ -1,14 +1,19 @@
 """The same recorded batch through the local backend's update and through verl's engine: loss, gradient, metrics."""
 
+import dataclasses
 import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from mcpo_cli import tasks
 from mcpo_cli.backends import measure
@@ -18,24 +23,35 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.backends.measure import Sums
-from mcpo_cli.backends.verl.loss import facts
+from mcpo_cli.backends.verl import queue
+from mcpo_cli.backends.verl.loss import FACTS
+from mcpo_cli.backends.verl.trainer import Trainer
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
-from mcpo_cli.methods import Method, MiniBatch, get, reduce
+from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
+from mcpo_cli.methods.mcpo import drift_names
+from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
+from tests.methods import Centred, Remembering
 
 pytestmark = pytest.mark.verl
 P, G, T = 6, 4, 9
+SPEC = load(["scale=smoke", "train.grad_clip=1e9"])[0]
+LIMIT = SPEC.train.max_response
 METHODS = {
     "grpo": get("grpo"),
     "dapo": get("dapo"),
+    "dapo, weights by the longest response": get("dapo", aggregation="constant"),
     "mcpo": get("mcpo"),
     "mcpo without hinge": get("mcpo", hinge=False),
     "mcpo without reweight": get("mcpo", reweight=False),
     "mcpo, other options": get(
         "mcpo", clip_low=0.01, clip_high=0.01, aggregation="token-mean", normalize="all", beta=0.5, degenerate="shaped"
     ),
+    # Advantages of tokens, a column of rollouts and one of tokens.
+    "remembering": Remembering(),
+    # A column that is prepared for the mini-batch.
+    "centred": Centred(),
 }
 SPLITS: dict[str, dict[str, Any]] = {
     "1": {"use_dynamic_bsz": False, "micro_batch_size_per_gpu": 1},
@@ -46,6 +62,15 @@ SPLITS: dict[str, dict[str, Any]] = {
 ACCURACY = (0, 1, 2, 3, 4, 4)
 """Right rollouts of each prompt: every kind there is, mastered twice."""
 TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+
+
+@dataclass(frozen=True)
+class Drawn(Centred):
+    """With random numbers in what it prepares."""
+
+    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+        noise = torch.rand(len(batch.mask_BT), 1, generator=torch.Generator().manual_seed(seed))
+        return {name: column * noise for name, column in super().prepare(scores, batch, seed).items()}
 
 
 def policy(noise: float = 0.0) -> Policy:
@@ -61,32 +86,30 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward."""
     correct_PG = torch.arange(G) < torch.tensor(ACCURACY)[:, None]
     reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
-    return GradedBatch(rollouts, correct_PG, reward_PG, method.advantages(reward_PG, correct_PG))
+    place_P = torch.arange(P)
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=LIMIT, logp_PGT=rollouts.logp_PGT)
+    signals, _ = method.signals(step, method.initial_state())
+    return GradedBatch(rollouts, correct_PG, signals, place_P)
 
 
-def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], Sums, list[int]]:
-    """Loss, gradient by name, sums behind the metrics and the prompts that felt the hinge, by the local backend."""
-    spec = load(["scale=smoke", "train.grad_clip=1e9"])[0]
-    moved, batch, sums = policy(0.02), graded(rollouts, method), Sums()
-    updater = Updater(moved, method, spec.train, spec.compute)
-    everything = torch.arange(P)
-    tokens = updater._tokens(batch, everything, total(rollouts))
+def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
+    """The mini-batch with all its columns, under the policy that has moved on."""
+    batch = graded(rollouts, method)
+    updater = Updater(policy(0.02), method, SPEC.train, SPEC.compute, SPEC.seed)
+    return updater, updater.prepared(batch, batch.total(LIMIT), 0, at_rest=False) if method.prepares else batch
+
+
+def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], dict[str, list[float]]]:
+    """Loss, gradient by name, and what is recorded of the gradient step, by the local backend."""
+    updater, batch = prepared(rollouts, method)
+    tokens = updater.tokens(batch, batch.total(LIMIT))
     value = float(reduce(method.token_loss(tokens), tokens.mask_BT).detach())
-    felt = updater._mini_batch(batch, everything, True, sums).nonzero().flatten().tolist()
-    gradient = {name: p.grad for name, p in moved.model.named_parameters() if p.grad is not None}
-    # verl's trainer has these from elsewhere.
-    for name in ("train/grad_norm", "sanity/logp_difference"):
-        sums.pairs.pop(name)
-    return value, gradient, sums, felt
-
-
-def row(method: Method, sums: Sums, felt: list[int]) -> Any:
-    """What is recorded of the gradient step."""
-    return measure.mini_batch_row(1, 1, sums, method, ACCURACY.count(G), len(felt))
-
-
-def total(rollouts: Rollouts) -> MiniBatch:
-    return MiniBatch(P * G, int(rollouts.length_PG.sum()), ACCURACY.count(G) * G)
+    # Not the first mini-batch, in which the policy would still be the one that sampled.
+    found = measure.mini_batch_row(1, 2, updater.mini_batch(graded(rollouts, method), 1, 1))["sums"]
+    gradient = {name: p.grad for name, p in updater.policy.model.named_parameters() if p.grad is not None}
+    # verl's trainer has it from elsewhere.
+    del found["train/grad_norm"]
+    return value, gradient, found
 
 
 def record(rollouts: Rollouts, folder: Path) -> None:
@@ -98,22 +121,26 @@ def record(rollouts: Rollouts, folder: Path) -> None:
         values = getattr(rollouts, name).flatten(0, 1)
         return [value[:length] for value, length in zip(values, lengths, strict=True)]
 
-    methods = [
-        (label, method, {"advantage_B": graded(rollouts, method).advantage_PG.flatten().float()})
-        for label, method in METHODS.items()
-    ]
-    rows = [facts(p, ACCURACY[p] == G, total(rollouts)) for p in range(P) for _ in range(G)]
+    methods = [(label, method, through_the_queue(rollouts, method)) for label, method in METHODS.items()]
     torch.save(
         {
             "prompts": list(rollouts.prompt_PS.repeat_interleave(G, 0)),
             "responses": cut("token_PGT"),
             "old_log_probs": cut("logp_PGT"),
-            "facts": torch.tensor(rows),
             "methods": methods,
             "splits": SPLITS,
         },
         folder / "batch.pt",
     )
+
+
+def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
+    """What verl's trainer puts into its queue for the loss."""
+    batch = prepared(rollouts, method)[1]
+    places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
+    fields = queue.fields(method, batch.signals, rollouts.length_PG, [batch.total(LIMIT)], places)
+    facts = fields.pop(FACTS)
+    return {"facts": facts, "signals": {name: list(value.unbind()) for name, value in fields.items()}}
 
 
 def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[str]":
@@ -157,25 +184,68 @@ def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: 
 def test_same_loss_gradient_and_metrics_as_the_local_backend(
     found: Any, rollouts: Rollouts, label: str, split: str
 ) -> None:
-    value, gradient, sums, felt = local(rollouts, METHODS[label])
-    theirs, their_gradient, their_sums, their_felt = found[label, split]
+    value, gradient, recorded = local(rollouts, METHODS[label])
+    theirs, their_gradient, their_sums = found[label, split]
     assert theirs == pytest.approx(value, abs=1e-5)
     assert their_gradient.keys() == gradient.keys()
     for name, mine in gradient.items():
         assert float((their_gradient[name] - mine).norm()) <= 1e-4 * float(mine.norm()), name
     # The local backend leaves out sequences whose loss is zero, which count for nothing in these either.
-    assert their_sums.means() == pytest.approx(sums.means(), rel=1e-4)
-    assert their_felt == felt
-    mine, yours = row(METHODS[label], sums, felt), row(METHODS[label], their_sums, their_felt)
-    assert yours.pop("d_counts", None) == mine.pop("d_counts", None)
-    assert yours == pytest.approx(mine, rel=1e-4)
+    their_recorded = measure.mini_batch_row(1, 2, their_sums)["sums"]
+    assert their_recorded.keys() == recorded.keys()
+    for name, pair in recorded.items():
+        assert their_recorded[name] == pytest.approx(pair, rel=1e-4), name
+    counts = {"hinge/prompts_felt", "hinge/tokens_active", *drift_names()} & recorded.keys()
+    assert {name: their_recorded[name] for name in counts} == {name: recorded[name] for name in counts}
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:
     """Otherwise the comparison says little."""
-    sums, felt = local(rollouts, METHODS["mcpo, other options"])[2:]
-    metrics = sums.means()
-    assert 0 < metrics["hinge/tokens_active"] < 1
-    assert metrics["hinge/penalty"] > 0
-    assert felt
-    assert min(metrics["train/clip_high"], metrics["train/clip_low"]) > 0
+    recorded = local(rollouts, METHODS["mcpo, other options"])[2]
+    share = {name: top / bottom for name, (top, bottom) in recorded.items() if bottom}
+    assert 0 < share["hinge/tokens_active"] < 1
+    assert share["train/hinge_loss"] > 0
+    assert share["hinge/prompts_felt"] > 0
+    assert sum(recorded[name][0] > 0 for name in drift_names()) > 2
+    assert min(share["train/clip_high"], share["train/clip_low"]) > 0
+
+
+def test_the_small_methods_have_signals_that_are_lost_if_one_is(rollouts: Rollouts) -> None:
+    """Each column, and each token's own advantage, changes their loss."""
+    for method, columns in ((METHODS["remembering"], ("length", "place")), (METHODS["centred"], ("surprise",))):
+        updater, batch = prepared(rollouts, method)
+        tokens = updater.tokens(batch, batch.total(LIMIT))
+
+        def loss(changed: TokenBatch, method: Method = method) -> float:
+            return float(reduce(method.token_loss(changed), changed.mask_BT).detach())
+
+        whole = loss(tokens)
+        mean_B1 = (tokens.advantage_BT * tokens.mask_BT).sum(-1, keepdim=True) / tokens.length_B[:, None]
+        assert (loss(tokens.replace(advantage_BT=mean_B1)) == pytest.approx(whole)) == (not method.token_advantages)
+        for name in columns:
+            if name in method.columns:
+                total = dataclasses.replace(tokens.total, sums={**tokens.total.sums, name: 1.0})
+                other = tokens.replace(total=total)
+            else:
+                other = tokens.replace(columns={**tokens.columns, name: tokens.columns[name] * 0 + 1})
+            assert loss(other) != pytest.approx(whole)
+
+
+def test_what_is_prepared_is_what_the_local_backend_prepares(
+    rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
+    method = Drawn()
+    batch = graded(rollouts, method)
+    updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
+    expected = updater.prepared(batch, batch.total(LIMIT), stream(SPEC.seed, "method", 5, 0), at_rest=True).signals
+    step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), limit=LIMIT)
+    trainer = SimpleNamespace(
+        spec=dataclasses.replace(SPEC, method=method), totals=[batch.total(LIMIT)], prompts={}, global_steps=5
+    )
+    longest = int(rollouts.length_PG.max())
+    monkeypatch.setattr(queue, "padded", lambda *_: rollouts.logp_PGT[..., :longest])
+    found = Trainer._prepared(trainer, step, batch.signals, [])
+    assert found.columns.keys() == expected.columns.keys() == {"surprise"}
+    assert torch.equal(found.columns["surprise"], expected.columns["surprise"][..., :longest])
+    assert len(found.columns["surprise"].unique()) > P * G

@@ -7,8 +7,6 @@ import json
 import shutil
 from pathlib import Path
 
-from safetensors.torch import load_file, save_file
-
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import State
@@ -27,12 +25,16 @@ def folder(root: Path, step: int) -> Path:
 
 def save_method_state(root: Path, step: int, state: State) -> None:
     """Write what the method remembers after `step`, before the seal; nothing for a method without a memory."""
+    from safetensors.torch import save_file  # torch, which a plan does without
+
     if state:
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)
 
 
 def method_state(root: Path, step: int) -> State:
     """What `save_method_state` wrote, empty where it wrote nothing."""
+    from safetensors.torch import load_file
+
     path = folder(root, step) / METHOD
     return load_file(path) if path.exists() else {}
 

@@ -16,7 +16,6 @@ from mcpo_cli.records import EvalRow, StepRow
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter, Kind
 
-OURS = ("train/", "mastery/", "hinge/", "weight/", "probe/", "sanity/")
 PHASES = {
     "gen": "sample",
     "update_weights": "sample",
@@ -57,11 +56,14 @@ class Records:
         step: int,
         kept: Sequence[Group],
         discarded: Sequence[Group],
+        measured: Mapping[str, float],
         metrics: Mapping[str, Any],
         timing: Mapping[str, float],
         tokenizer: Any,
     ) -> None:
         """All rows of one global step. discarded: groups that dynamic sampling threw away.
+
+        measured: metrics under their own names. metrics: those of verl.
 
         Metrics of sampling are over all groups, but for `train/entropy`: verl computes entropies with the old
         log-probabilities, hence of the kept groups only; the others would cost a forward pass.
@@ -76,7 +78,8 @@ class Records:
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
             self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         row = {
-            **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
+            **{f"verl/{name}": value for name, value in _flat(metrics)},
+            **measured,
             **measure.sampled(graded, _entropy(graded)),
             **measure.sanity(graded, reasons=self.spec.task.reasons),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),

@@ -48,7 +48,7 @@ from mcpo_cli.seeds import Stream, stream
 class Trainer(PPOTrainerSync):
     """One run. prompts: given out in this step. kept, discarded: groups in its batch, and those thrown away.
 
-    probed: metrics of the step's probes. mini_batches: rows of its gradient steps.
+    measured: metrics of the step that are not verl's. mini_batches: rows of its gradient steps.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,7 +60,7 @@ class Trainer(PPOTrainerSync):
         self.prompts: dict[str, Prompt] = {}
         self.kept: list[Group] = []
         self.discarded: list[Group] = []
-        self.probed: dict[str, float] = {}
+        self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
@@ -122,7 +122,7 @@ class Trainer(PPOTrainerSync):
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
-        self.prompts, self.discarded = {}, []
+        self.prompts, self.discarded, self.measured = {}, [], {}
         self.timing_raw: dict[str, float] = {}
         metrics: dict[str, Any] = {}
         start = time.monotonic()
@@ -130,11 +130,12 @@ class Trainer(PPOTrainerSync):
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        metrics |= self.probed | {"sanity/logp_difference": queue.logp_difference(batch.keys)}
+        self.measured["sanity/logp_difference"] = queue.logp_difference(batch.keys)
         self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
         self.records.rows("mini_batches", self.global_steps, self.mini_batches)
-        self.records.step(self.global_steps, self.kept, self.discarded, metrics, self.timing_raw, self.tokenizer)
+        found = (self.kept, self.discarded, self.measured, metrics, self.timing_raw)
+        self.records.step(self.global_steps, *found, self.tokenizer)
 
     def evaluate(self) -> None:
         """All held-out problems under the current policy.
@@ -227,7 +228,7 @@ class Trainer(PPOTrainerSync):
         self.kept = queue.read(self.replay_buffer.partitions["train"], "train", self.prompts)
         groups.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
-            self.probed = self.probe()
+            self.measured |= self.probe()
         super().on_sample_end()
 
     def _discard(self, uids: set[str]) -> None:
@@ -256,7 +257,7 @@ class Trainer(PPOTrainerSync):
         """The method's signals on whole groups, and what each sequence has to know of its mini-batch."""
         method, step = self.spec.method, self._step(batch.keys)
         signals, self.method_state = method.signals(step, self.method_state)
-        metrics.update(measure.weights(step.correct_PG, signals.advantage_PG))
+        self.measured |= measure.weights(step.correct_PG, signals.advantage_PG)
         self.totals = [
             MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
             for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)
@@ -329,9 +330,8 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        metrics.update(self._gradient_steps(output.pop(METRIC)))
-        metrics["train/lr"] = train.lr_at(self.global_steps)
-        metrics["train/grad_norm"] = float(np.mean(output["grad_norm"]))
+        self.measured |= self._gradient_steps(output.pop(METRIC)) | {"train/lr": train.lr_at(self.global_steps)}
+        self.measured["train/grad_norm"] = float(np.mean(output["grad_norm"]))
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))

@@ -8,10 +8,12 @@ import dataclasses
 import functools
 import hashlib
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from mcpo_cli.methods import Method
+from mcpo_cli.plugins import Plugin
 
 IDENTITY, RUNTIME = "identity", "runtime"
 RUN_ID_VERSION = 1
@@ -241,6 +243,8 @@ class RunSpec:
     probe: Probe = identity(Probe())
     compute: Compute = runtime(Compute())
     cluster: Cluster = runtime(Cluster())
+    plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
+    """The plug-ins that decide the result, by what each provides (`method NAME`); no setting."""
 
     @functools.cached_property
     def run_id(self) -> str:
@@ -251,6 +255,8 @@ class RunSpec:
     def base_id(self) -> str:
         """Names the base policy: shared by every run that starts from the same warm-up."""
         parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
+        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
+            parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
@@ -264,6 +270,9 @@ class RunSpec:
     def _plain(self, *, runtime_too: bool) -> dict[str, Any]:
         nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
         nested["method"] = {"name": self.method.name, **nested["method"]}
+        # Runs without plug-ins keep the ids that they had before there were any.
+        if plugins := nested.pop("plugins"):
+            nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
         return nested
 
 

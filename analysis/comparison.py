@@ -75,7 +75,7 @@ class Comparison:
     """Scores of all arms and their differences from `baseline`, for one plan.
 
     spec: any run of the plan, for the settings they share. k: of best@k and pass@k. ungraded: samples without a
-    verdict, in all runs together.
+    verdict, in all runs together. sizes: problems of each tier.
     """
 
     plan: Plan
@@ -85,11 +85,16 @@ class Comparison:
     ungraded: int
     models: list[str]
     arms: list[str]
-    tiers: list[str]
+    sizes: dict[str, int]
     metrics: list[str]
     scores: list[Score]
     differences: list[Difference]
     runs: list[Run]
+
+    @property
+    def tiers(self) -> list[str]:
+        """The held-out tiers, in the order in which they were evaluated."""
+        return list(self.sizes)
 
     def average(self, model: str, arm: str, metric: str) -> Interval:
         """Arm minus baseline, the mean over the tiers: its t-interval over the seeds."""
@@ -115,8 +120,9 @@ def compare(found: Runs, baseline: str) -> Comparison:
     metrics = _metrics(k)
     for name, metric in metrics.items():
         frame[name] = metric(frame["n"].to_numpy(), frame["c"].to_numpy())
-    models, arms, tiers = (frame[column].unique().tolist() for column in ("model", "arm", "tier"))
-    keys = [(model, arm, tier, metric) for model in models for arm in arms for metric in metrics for tier in tiers]
+    models, arms = (frame[column].unique().tolist() for column in ("model", "arm"))
+    sizes = {str(tier): len(rows["problem"].unique()) for tier, rows in frame.groupby("tier", sort=False)}
+    keys = [(model, arm, tier, metric) for model in models for arm in arms for metric in metrics for tier in sizes]
     tables = {key: _matrix(frame, *key) for key in keys}
     scores = [Score(*key, stats.t_interval(table.mean(axis=1).to_numpy())) for key, table in tables.items()]
     paired = {
@@ -135,7 +141,7 @@ def compare(found: Runs, baseline: str) -> Comparison:
         Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, trees[cell.spec.run_id])
         for cell in plan.cells
     ]
-    return Comparison(plan, baseline, spec, k, ungraded, models, arms, tiers, list(metrics), scores, differences, runs)
+    return Comparison(plan, baseline, spec, k, ungraded, models, arms, sizes, list(metrics), scores, differences, runs)
 
 
 def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:

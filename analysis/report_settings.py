@@ -4,12 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mcpo_cli import data
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs.attempts import tier_problems
 
 NOT_STATED = "not stated"
 DEVIATES = "deviates"
@@ -27,23 +25,15 @@ def _tuning(spec: RunSpec) -> str:
     return "none" if spec.model.path else f"warm-up to {spec.warmup.target_accuracy:.0%} right answers"
 
 
-def _training_data(spec: RunSpec) -> str:
-    task = spec.task
-    if task.name == "math":
-        return data.get(task.data).title
-    skills = "one skill" if task.skills == 1 else f"{task.skills} skills"
-    return f"arithmetic chains modulo 11, {task.min_ops} to {task.max_ops} operators, {skills}"
-
-
 def _schedule(spec: RunSpec) -> str:
     steps = spec.train.lr_warmup_steps
     return f"constant, {f'{steps} global steps of' if steps else 'no'} warm-up"
 
 
 def _benchmarks(spec: RunSpec) -> dict[str, int]:
-    if spec.task.name == "math":
-        return {name.upper(): tier_problems(spec, name) for name in spec.task.benchmarks}
-    return {f"each tier of {spec.task.name}": spec.eval.problems}
+    """The held-out tiers and their problems, published ones in the paper's spelling."""
+    sizes = spec.task.tier_sizes(spec.eval.problems)
+    return {name.upper() if name in spec.task.published else name: size for name, size in sizes.items()}
 
 
 def _option(name: str) -> Callable[[Cell], Any]:
@@ -63,7 +53,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
     "framework": lambda cell: {"local": "PyTorch alone (backend=local)"}.get(cell.spec.backend, cell.spec.backend),
     "base_models": lambda cell: _model(cell.spec),
     "supervised_fine_tuning": lambda cell: _tuning(cell.spec),
-    "training_data": lambda cell: _training_data(cell.spec),
+    "training_data": lambda cell: cell.spec.task.title,
     # No setting: both backends have it built in.
     "optimizer": lambda _: "AdamW",
     "learning_rate": lambda cell: cell.spec.train.lr,

@@ -7,18 +7,17 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli import data
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.backends.measure import drift_bins
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
+from mcpo_cli.methods.mcpo import Mcpo, drift_names
 from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 
-TIERS = {"easy": 0.7, "middle": 0.4, "hard": 0.1}
+TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 
 
 def build(name: str, plan: Plan, home: Path) -> Built:
@@ -54,6 +53,11 @@ def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False
     attempt.end("done")
 
 
+def has_hinge(spec: RunSpec) -> bool:
+    """Whether the run's loss penalises drift on mastered prompts."""
+    return isinstance(spec.method, Mcpo) and spec.method.penalises_drift
+
+
 def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, float]:
     p_P = np.array([group["p"] for group in groups])
     metrics = {
@@ -64,10 +68,10 @@ def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, f
     }
     # Not defined for a method without a hinge, nor at a step in which it feels nothing.
     if spec.method.name == "mcpo" and groups[0]["step"] % 2 == 0:
-        metrics["hinge/penalty"] = 0.25
+        metrics["train/hinge_loss"] = 0.25
     if probed:
         metrics |= {"train/grad_norm": 2 / groups[0]["step"], "weight/effective_sample": 10 * (p_P * (1 - p_P)).sum()}
-        if spec.method.anchors_mastered:
+        if has_hinge(spec):
             metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.1 * groups[0]["step"]}
     return {name: float(value) for name, value in metrics.items()}
 
@@ -89,10 +93,8 @@ def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow
 
 def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
     n = spec.eval.samples
-    if spec.task.name == "math":
-        tiers = {name: (0.4, data.get(name).size or 0) for name in spec.task.benchmarks}
-    else:
-        tiers = {tier: (p, spec.eval.problems) for tier, p in TIERS.items()}
+    sizes = spec.task.tier_sizes(spec.eval.problems)
+    tiers = {tier: (TIERS.get(tier, 0.4), size) for tier, size in sizes.items()}
     return [
         {
             "step": step,
@@ -143,11 +145,10 @@ def _gradient(spec: RunSpec, group: GroupRow, rng: np.random.Generator) -> Gradi
 
 def _mini_batch(spec: RunSpec, step: int, number: int) -> MiniBatchRow:
     """Only later mini-batches feel the hinge, where there is one."""
-    row = MiniBatchRow(step=step, mini_batch=number, policy_loss=0.1 / (step + number))
-    if spec.method.anchors_mastered:
-        later = number > 1
-        row |= {"hinge_loss": 0.01 * later, "mastered": 2, "felt": int(later), "tokens": 20, "tokens_active": 3 * later}
-        counts = [0] * len(drift_bins())
-        counts[len(counts) // 2], counts[-1] = 20 - 3 * later, 3 * later
-        row["d_counts"] = counts
-    return row
+    sums = {"train/policy_loss": [0.1 / (step + number), 1.0]}
+    if has_hinge(spec):
+        later = float(number > 1)
+        sums |= {"train/hinge_loss": [0.01 * later, 1.0], "hinge/prompts_felt": [later, 2.0]}
+        sums |= {"hinge/tokens_active": [3 * later, 20.0]} | {name: [0.0, 0.0] for name in drift_names()}
+        sums |= {drift_names()[7]: [20 - 3 * later, 0.0], drift_names()[-1]: [3 * later, 0.0]}
+    return MiniBatchRow(step=step, mini_batch=number, sums=sums)

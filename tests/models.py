@@ -11,7 +11,7 @@ from mcpo_cli.config.load import load
 def untrained(folder: Path) -> Path:
     """An untrained toy-s with its tokenizer in `folder`; embeddings so small that no token is certain."""
     (spec,) = load(["model=toy-s", "model.init_std=0.04"])
-    tokenizer = tokenizers.build(tasks.of(spec).vocabulary)
+    tokenizer = tokenizers.build(tasks.closed(spec.task).vocabulary)
     policies.build(spec.model, tokenizer, 0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -18,9 +18,9 @@ from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from tests.fakes import write_runs
 
-TIERS = {"easy": [2, 1], "middle": [1, 1], "hard": [0, 1]}
+TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
 """Right answers, of 2, to the two problems of each tier."""
-PASS_AT_1 = {"easy": 0.75, "middle": 0.5, "hard": 0.25}
+PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
 
 
 def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:

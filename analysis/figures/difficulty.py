@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.tasks.arithmetic import HELD_OUT_SHARE
 
 SUITE = "table2"
 TITLE = "Difficulty of the held-out problems"
@@ -80,10 +79,8 @@ def _notes(runs: Runs, rows: pd.DataFrame) -> list[str]:
         "Problems: " + ", ".join(f"{count} of {tier}" for tier, count in sizes.items()) + ".",
         f"{len(problems & trained)} of {len(problems)} held-out problems were among the training prompts.",
     ]
-    if runs.cells[0].spec.task.name == "arithmetic":
-        notes.append(
-            f"There can be none: a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then."
-        )
+    if rule := runs.cells[0].spec.task.held_out_rule:
+        notes.append(f"There can be none: {rule}.")
     return notes
 
 

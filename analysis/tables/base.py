@@ -13,7 +13,6 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
-from mcpo_cli.runs.attempts import tier_problems
 from mcpo_cli.statistics.stats import Effect, Interval
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
@@ -129,7 +128,7 @@ class _Table:
             t_low=_number(seeds.low),
             t_high=_number(seeds.high),
             seeds=seeds.n,
-            problems=tier_problems(self.comparison.spec, row.tier),
+            problems=self.comparison.sizes[row.tier],
             samples=self.comparison.spec.eval.samples,
             run_ids=" ".join(run.run_id for run in runs),
             trees=" ".join(run.tree for run in runs),
@@ -157,7 +156,7 @@ class _Table:
 
     def _model_title(self, model: str) -> str:
         spec = self.comparison.spec
-        sizes = [str(tier_problems(spec, tier)) for tier in self.comparison.tiers]
+        sizes = [str(self.comparison.sizes[tier]) for tier in self.comparison.tiers]
         problems = f"{sizes[0]} problems a tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         seeds = len({run.seed for run in self.comparison.runs if run.model == model})
         stands = f" (stands where the paper has {STANDS_FOR[model]})" if model in STANDS_FOR else ""
@@ -195,7 +194,7 @@ class _Table:
         return f"published (arXiv {self.paper['source']['arxiv']}, {where}), not measured here"
 
     def _about_published(self) -> str:
-        if self.comparison.spec.task.name == "math":
+        if self.comparison.spec.scale == "paper":
             return "The published numbers are of one run each, without error bars"
         return (
             "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "

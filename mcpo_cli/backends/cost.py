@@ -12,17 +12,12 @@ from typing import Any
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
-from mcpo_cli.tasks.arithmetic import Arithmetic, prompt_length
 
 PEAK = 989e12
 """bfloat16 operations a second of one H100 or H200 SXM, dense (NVIDIA's data sheet)."""
 SAMPLING_UTILISATION = 0.10
 """Sampling waits for memory, not for arithmetic."""
 TRAINING_UTILISATION = 0.35
-RESPONSE_SHARE = 0.25
-"""Mean response length, as a share of train.max_response (math)."""
-MATH_PROMPT = 200
-"""Tokens of a math prompt with its template."""
 SAMPLING_ROUNDS = 3
 """Batches that dynamic sampling draws to fill one."""
 TRAINING_PASSES = 5
@@ -63,8 +58,9 @@ class Cost:
 
 def basis(spec: RunSpec) -> str:
     """How the cost of `spec` was estimated, in words."""
+    _, response = spec.task.expected_tokens(spec.train.max_response)
     return (
-        f"estimated, not measured: responses of {response_length(spec):,.0f} tokens on average; "
+        f"estimated, not measured: responses of {response:,.0f} tokens on average; "
         f"{SAMPLING_ROUNDS} batches sampled for one under dynamic sampling; {rerolled(spec):,} prompts rolled again as "
         "probes, every cohort full (probe.prompts); 2 operations a weight and token to sample, "
         f"{2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
@@ -74,16 +70,17 @@ def basis(spec: RunSpec) -> str:
 
 def of(spec: RunSpec) -> Cost:
     """The cost of all global steps, rerolls and evaluations of `spec`."""
-    train, prompt, response = spec.train, _prompt(spec), response_length(spec)
+    train = spec.train
+    prompt, response = spec.task.expected_tokens(train.max_response)
     batch = train.steps * train.prompts * train.rollouts
     rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
     probed = rerolled(spec) * train.rollouts
     sampled, trained = (batch * rounds + evaluated + probed) * response, batch * (prompt + response)
-    operations = _operations(spec.model, context=prompt + response / 2)
+    operations = _operations(spec, context=prompt + response / 2)
     seconds = sampled * operations / SAMPLING_UTILISATION
     seconds += trained * operations * TRAINING_PASSES / TRAINING_UTILISATION
-    return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec.model))
+    return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec))
 
 
 def rerolled(spec: RunSpec) -> int:
@@ -94,11 +91,12 @@ def rerolled(spec: RunSpec) -> int:
     return cohorts * min(probe.prompts, spec.train.prompts) + panels * probe.panel
 
 
-def parameters(model: Model) -> int:
+def parameters(spec: RunSpec) -> int:
     """Weights of layers and embeddings; norms are next to nothing."""
+    model = spec.model
     heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    embedding = model.hidden * vocabulary(model)
+    embedding = model.hidden * vocabulary(spec)
     return layers + embedding * (1 if model.tied else 2)
 
 
@@ -107,9 +105,9 @@ def kv_heads(model: Model) -> int:
     return model.kv_heads or model.heads
 
 
-def vocabulary(model: Model) -> int:
+def vocabulary(spec: RunSpec) -> int:
     """Rows of the embedding."""
-    return model.vocabulary or len(Arithmetic.vocabulary)
+    return spec.model.vocabulary or len(spec.task.vocabulary)
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
@@ -120,26 +118,16 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     the rollout engine has `cluster.gpu_memory` of the GPU for them.
     """
     model, cluster, train = spec.model, spec.cluster, spec.train
-    shared = BYTES_TRAINED * parameters(model) / (cluster.nodes * cluster.gpus)
-    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(model)
+    shared = BYTES_TRAINED * parameters(spec) / (cluster.nodes * cluster.gpus)
+    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
     cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
-    sampling = BYTES_SAMPLED * parameters(model) + cache * (train.max_prompt + train.max_response)
+    sampling = BYTES_SAMPLED * parameters(spec) + cache * (train.max_prompt + train.max_response)
     return {"trains": shared + logits + inputs, "samples": sampling / cluster.tensor_parallel / cluster.gpu_memory}
 
 
-def response_length(spec: RunSpec) -> float:
-    """Tokens of a response: assumed for math, the mean of the right answers for arithmetic."""
-    if spec.task.name == "math":
-        return RESPONSE_SHARE * spec.train.max_response
-    return spec.task.min_ops + spec.task.max_ops
-
-
-def _prompt(spec: RunSpec) -> int:
-    return MATH_PROMPT if spec.task.name == "math" else prompt_length(spec.task)
-
-
-def _operations(model: Model, context: float) -> float:
+def _operations(spec: RunSpec, context: float) -> float:
     """Floating-point operations of one token's forward pass; the embedding is a look-up."""
-    embedding = 0 if model.tied else model.hidden * vocabulary(model)
-    return 2 * (parameters(model) - embedding) + 4 * model.layers * model.heads * model.head_dim * context
+    model = spec.model
+    embedding = 0 if model.tied else model.hidden * vocabulary(spec)
+    return 2 * (parameters(spec) - embedding) + 4 * model.layers * model.heads * model.head_dim * context

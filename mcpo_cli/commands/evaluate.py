@@ -16,11 +16,11 @@ The defaults are the paper's (Section 6.1)."""
 
 
 def _complete_benchmarks(incomplete: str) -> list[str]:
-    from mcpo_cli import data
+    from mcpo_cli.evaluation import scope
 
     done, _, begun = incomplete.rpartition(",")
     before = f"{done}," if done else ""
-    return [before + name for name in [*data.names("benchmark"), "arithmetic"] if name.startswith(begun)]
+    return [before + name for name in scope.known() if name.startswith(begun)]
 
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder, or OWNER/NAME on the hub.")]
@@ -31,7 +31,7 @@ Settings = Annotated[
 Benchmarks = Annotated[
     str,
     typer.Option(
-        help="Names separated by commas (mcpo data list; arithmetic: the local engine's held-out tiers).",
+        help="Names separated by commas (mcpo data list; or a generated task: arithmetic, its held-out tiers).",
         autocompletion=_complete_benchmarks,
     ),
 ]

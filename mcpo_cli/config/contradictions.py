@@ -4,17 +4,14 @@ import math
 import re
 from collections.abc import Iterator
 
-from mcpo_cli import data as datasets
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import nearest
-from mcpo_cli.tasks import arithmetic
 
 
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """A message and an override for each contradiction in `spec`."""
     yield from _batch(spec)
     yield from _probe(spec)
-    yield from _arithmetic(spec) if spec.task.name == "arithmetic" else _math(spec)
+    yield from spec.task.contradictions(spec.train)
     yield from _model(spec)
     if spec.backend == "verl":
         yield from _cluster(spec)
@@ -45,44 +42,6 @@ def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"probe.lags={lags}: must begin with 0, the control, and rise",
             f"probe.lags=[{','.join(map(str, meant))}]",
         )
-
-
-def _arithmetic(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    task, train = spec.task, spec.train
-    if task.min_ops > task.max_ops:
-        yield f"task.min_ops={task.min_ops} is larger than task.max_ops={task.max_ops}", f"task.min_ops={task.max_ops}"
-    # One skill is evaluated on up to 8 operators, whatever it trains on.
-    answer = 2 * (task.max_ops if task.skills > 1 else 8)
-    if train.max_response < answer:
-        yield (
-            f"train.max_response={train.max_response} cannot hold an answer of {answer} tokens",
-            f"train.max_response={answer}",
-        )
-    prompt = arithmetic.prompt_length(task)
-    if train.max_prompt < prompt:
-        yield (
-            f"train.max_prompt={train.max_prompt} cannot hold a prompt of {prompt} tokens",
-            f"train.max_prompt={prompt}",
-        )
-    if 0 < task.pool < train.prompts:
-        yield (
-            f"task.pool={task.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
-            f"task.pool={train.prompts}  (or 0: fresh prompts)",
-        )
-
-
-def _math(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    task = spec.task
-    sets = datasets.names("train")
-    if task.data not in sets:
-        yield f"task.data={task.data} is no training set: {nearest(task.data, sets)}", f"task.data={sets[0]}"
-    known = datasets.names("benchmark")
-    for name in task.benchmarks:
-        if name not in known:
-            yield f"task.benchmarks: '{name}' is no benchmark: {nearest(name, known)}", "mcpo data list"
-    if len(set(task.benchmarks)) < max(1, len(task.benchmarks)):
-        named = "names none" if not task.benchmarks else "names one twice"
-        yield f"task.benchmarks={list(task.benchmarks)} {named}", "task.benchmarks=[aime24,aime25,amc23]"
 
 
 def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:

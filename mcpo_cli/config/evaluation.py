@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from mcpo_cli.config.schema import identity, runtime
+from mcpo_cli.settings import identity, runtime
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,30 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 
-from mcpo_cli import methods, plugins
+from mcpo_cli import data as datasets
+from mcpo_cli import methods, plugins, tasks
 from mcpo_cli.config import contradictions
-from mcpo_cli.config.schema import RunSpec, plain
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, first_line, nearest
-from mcpo_cli.plugins import Plugin
+from mcpo_cli.grading import graders
+from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
+from mcpo_cli.settings import plain
 
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
 """More in one sweep is a slip of the keyboard."""
+KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
+"""Settings that are a class each, by the name of the group: `method=mcpo` chooses one, `method.beta` is its option."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -41,16 +46,31 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
 
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     """The plug-ins that decide the result of `spec`, by what each of them provides."""
-    uses = [("method", methods.registry(), spec.method.name)]
-    return {f"{what} {name}": found.plugins[name] for what, found, name in uses if name in found.plugins}
+    task = spec.task
+    uses: list[tuple[str, Found[Any], Sequence[str]]] = [
+        ("method", methods.registry(), [spec.method.name]),
+        ("task", tasks.registry(), [task.name]),
+        ("grader", graders(), [task.grader]),
+        ("dataset", datasets.registry(), task.published),
+    ]
+    return {
+        f"{what} {name}": found.plugins[name] for what, found, names in uses for name in names if name in found.plugins
+    }
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """Inverse of `RunSpec.to_dict`."""
     data = dict(data)
-    options = dict(data.pop("method"))
-    method = methods.get(options.pop("name"), **options)
-    return validate(convert(RunSpec, data, "", method=method))
+    method, task = dict(data.pop("method")), dict(data.pop("task"))
+    return validate(
+        convert(
+            RunSpec,
+            data,
+            "",
+            method=methods.get(method.pop("name"), **method),
+            task=tasks.get(task.pop("name"), **task),
+        )
+    )
 
 
 def settings(cls: type[T], overrides: Sequence[str]) -> T:
@@ -78,9 +98,12 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 
 @functools.cache
 def groups() -> dict[str, list[str]]:
-    """The named presets of each group: what may stand right of `method=`, `model=`, `regime=`, `scale=`."""
-    shipped = sorted(folder.name for folder in (EXPERIMENTS / "conf").iterdir() if folder.is_dir())
-    return {"method": sorted(methods.registry()), **{group: sorted(files(f"conf/{group}/*.yaml")) for group in shipped}}
+    """What may stand right of `method=` and `task=`, and the named presets of `model=`, `regime=` and `scale=`."""
+    found = {group: sorted(kinds()) for group, kinds in KINDS.items()}
+    for folder in sorted((EXPERIMENTS / "conf").iterdir()):
+        if folder.is_dir():
+            found[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    return found
 
 
 def files(pattern: str) -> dict[str, Path]:
@@ -109,9 +132,16 @@ def stem(name: str) -> str:
 
 @functools.cache
 def keys() -> list[str]:
-    """Every setting that an override may name, methods' options included."""
-    options = {f"method.{field.name}" for method in methods.registry().values() for field in dataclasses.fields(method)}
+    """Every setting that an override may name, the options of all methods and tasks included."""
+    options = {
+        f"{group}.{option}" for group, kinds in KINDS.items() for kind in kinds().values() for option in _options(kind)
+    }
     return sorted(options | dict(_flatten(_base_node())).keys())
+
+
+def _options(kind: type) -> set[str]:
+    """The options of a method or a task."""
+    return {field.name for field in dataclasses.fields(kind)}
 
 
 def override_key(override: str) -> str:
@@ -150,11 +180,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _base_node() -> dict[str, Any]:
-    """All defaults of the settings but the method's, as Hydra's lowest layer."""
+    """All defaults of the schema but those of method and task, as Hydra's lowest layer."""
     return {
         field.name: plain(field.default)
         for field in dataclasses.fields(RunSpec)
-        if field.name not in ("method", "plugins")
+        if field.name not in (*KINDS, "plugins")
     }
 
 
@@ -168,15 +198,16 @@ def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 @contextmanager
 def _hydra() -> Iterator[Any]:
-    """Hydra's compose function, with the schema's defaults and the registered methods as config nodes."""
+    """Hydra's compose function, with the schema's defaults and the registered methods and tasks as config nodes."""
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
 
     store = ConfigStore.instance()
     store.store(name="schema", node=_base_node())
-    for name, method in methods.registry().items():
-        store.store(group="method", name=name, node={"name": name, **dataclasses.asdict(method())})
+    for group, kinds in KINDS.items():
+        for name, kind in kinds().items():
+            store.store(group=group, name=name, node={"name": name, **dataclasses.asdict(kind())})
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(EXPERIMENTS / "conf"), version_base="1.3"):
         yield compose
@@ -246,9 +277,12 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     options = groups()
     if key in options:
         for value in values:
-            if value not in options[key] and (key == "method" or not is_file(value)):
+            if value not in options[key] and (key in KINDS or not is_file(value)):
                 fix = f"{key}={closest(value, options[key])}"
                 raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
+    elif key in {f"{group}.name" for group in KINDS}:
+        group = key.removesuffix(".name")
+        raise ConfigError(f"'{key}' is no setting: the name alone chooses a {group}", fix=f"{group}={','.join(values)}")
     elif key not in keys():
         meant = _meant(key)
         hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
@@ -268,11 +302,11 @@ def _load_one(overrides: list[str]) -> RunSpec:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    _check_method_options(overrides)
     options = groups()
     try:
         # Presets first, then single settings, as Hydra does it: the runs of a sweep share the first part, which costs.
         data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if override_key(text) in options)))
+        _check_options(overrides, data)
         for text in overrides:
             if (key := override_key(text)) not in options:
                 *path, name = key.split(".")
@@ -302,7 +336,10 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     except Exception as error:  # on a preset that is none, Hydra and OmegaConf raise whatever they stumble over
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
-    return {str(key): value for key, value in data.items()}
+    composed: dict[str, Any] = {str(key): value for key, value in data.items()}
+    # A preset says of each task it knows what it changes there.
+    composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
+    return composed
 
 
 def _stored(group: str, name: str) -> str:
@@ -310,7 +347,7 @@ def _stored(group: str, name: str) -> str:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    if group == "method":  # a method is a class
+    if group in KINDS:  # a class
         return f"{group}={name}"
     path = Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
     read_yaml(path)
@@ -329,16 +366,16 @@ def _value(text: str) -> Any:
     return _override(text).value()
 
 
-def _check_method_options(overrides: Sequence[str]) -> None:
-    chosen = dict(override.split("=", 1) for override in overrides)
-    name = chosen.get("method", str(read_default("method")))
-    for key in chosen:
-        if key.startswith("method."):
-            option = key.removeprefix("method.")
-            owners = [other for other, kind in methods.registry().items() if option in kind.__dataclass_fields__]
+def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
+    """Raises ConfigError where an override is an option of another method or task than the one that was chosen."""
+    for key in map(override_key, overrides):
+        group, _, option = key.partition(".")
+        if group in KINDS and option:
+            name = composed[group]["name"]
+            owners = [other for other, kind in KINDS[group]().items() if option in _options(kind)]
             if name not in owners:
                 raise ConfigError(
-                    f"{key} is an option of {', '.join(owners)}, not of {name}", fix=f"method={owners[0]}"
+                    f"{key} is an option of {', '.join(owners)}, not of {name}", fix=f"{group}={owners[0]}"
                 )
 
 

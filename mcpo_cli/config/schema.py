@@ -4,7 +4,6 @@ The defaults stand here and nowhere else; the YAML files below `experiments/conf
 named preset changes.
 """
 
-import dataclasses
 import functools
 import hashlib
 import json
@@ -14,20 +13,11 @@ from typing import Any, Literal
 
 from mcpo_cli.methods import Method
 from mcpo_cli.plugins import Plugin
+from mcpo_cli.settings import IDENTITY, identity, plain, runtime
+from mcpo_cli.tasks import Task
 
-IDENTITY, RUNTIME = "identity", "runtime"
-RUN_ID_VERSION = 1
+RUN_ID_VERSION = 2
 """Raised when the same fields come to mean another result, so that old records are not taken for new."""
-
-
-def identity(default: Any, **bounds: float) -> Any:
-    """A field that changes the result."""
-    return field(default=default, metadata={"role": IDENTITY, **bounds})
-
-
-def runtime(default: Any, **bounds: float) -> Any:
-    """A field that does not change the result: where and how fast it is computed."""
-    return field(default=default, metadata={"role": RUNTIME, **bounds})
 
 
 @dataclass(frozen=True)
@@ -57,43 +47,15 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Task:
-    """What is trained and evaluated on.
-
-    Arithmetic chains over Z_11 with k operators:
-    skills: 1, or 3 with a task token that rotates the meaning of the operators.
-    min_ops, max_ops: k of the training prompts. pool: number of distinct training prompts that come
-    back epoch after epoch; 0 draws fresh prompts for ever.
-
-    Math, published data sets (`mcpo data list`):
-    data: the training set. benchmarks: the held-out sets, each a tier, evaluated whole.
-    prompt: the template around a problem. data_path: a file, or a folder with a file `<data set>.jsonl`
-    or `.parquet` each; empty loads from the hub.
-    """
-
-    name: Literal["arithmetic", "math"] = identity("arithmetic")
-    skills: Literal[1, 3] = identity(1)
-    min_ops: int = identity(1, ge=1, le=8)
-    max_ops: int = identity(8, ge=2, le=8)
-    pool: int = identity(0, ge=0, le=8192)
-    data: str = identity("dapo_math_17k")
-    benchmarks: tuple[str, ...] = identity(("aime24", "aime25", "amc23"))
-    prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
-    data_path: str = runtime("")
-
-
-@dataclass(frozen=True)
 class Warmup:
     """Supervised training that makes the base policy; stops on accuracy, not on a count of steps.
 
     target_accuracy: share of right answers at temperature 1 on training prompts. max_steps: an error
-    when reached. first_skill_share: share of skill A in the data (3 skills).
+    when reached.
     """
 
     batch: int = identity(128, ge=1)
     lr: float = identity(4e-3, gt=0)
-    max_ops: int = identity(6, ge=1, le=8)
-    first_skill_share: float = identity(0.94, gt=0, le=1)
     target_accuracy: float = identity(0.4, ge=0, le=1)
     probe_every: int = identity(10, ge=1)
     probe_prompts: int = identity(512, ge=1)
@@ -105,7 +67,7 @@ class Train:
     """One run of RL. Batch sizes count prompts; lengths count tokens.
 
     steps: global steps, one rollout batch each. mini_batch: prompts of one gradient step.
-    max_prompt: the longest prompt; math problems with a longer one are left out.
+    max_prompt: the longest prompt; published problems with a longer one are left out.
     max_refills: sampling rounds after the first that dynamic sampling may use to fill a batch.
     overlong_cache: the last tokens before max_response, in which reward falls linearly from 0 to
     -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
@@ -134,7 +96,7 @@ class Train:
 
 @dataclass(frozen=True)
 class Eval:
-    """Held-out tiers: `samples` per problem at `temperature`; `problems` of each tier of the arithmetic task.
+    """Held-out tiers: `samples` per problem at `temperature`; `problems` of each tier that is generated.
 
     every: global steps between evaluations; the base policy and the last step are always evaluated.
     """
@@ -231,12 +193,12 @@ class RunSpec:
     """Everything that determines one run."""
 
     method: Method
+    task: Task
     backend: Literal["local", "verl"] = identity("local")
     scale: str = identity("toy")
     regime: str = identity("drift")
     seed: int = identity(0, ge=0)
     model: Model = identity(Model())
-    task: Task = identity(Task())
     warmup: Warmup = identity(Warmup())
     train: Train = identity(Train())
     eval: Eval = identity(Eval())
@@ -260,7 +222,7 @@ class RunSpec:
         return f"{self.model.name}-s{self.seed}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
-        """The nested plain data of all IDENTITY fields, method name included."""
+        """The nested plain data of all IDENTITY fields, with the names of method and task."""
         return self._plain(runtime_too=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,22 +231,12 @@ class RunSpec:
 
     def _plain(self, *, runtime_too: bool) -> dict[str, Any]:
         nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
-        nested["method"] = {"name": self.method.name, **nested["method"]}
+        for key, name in (("method", self.method.name), ("task", self.task.name)):
+            nested[key] = {"name": name, **nested[key]}
         # Runs without plug-ins keep the ids that they had before there were any.
         if plugins := nested.pop("plugins"):
             nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
         return nested
-
-
-def plain(value: Any, *, runtime_too: bool = True) -> Any:
-    """A dataclass as nested plain data, with or without its RUNTIME fields; anything else as it is."""
-    if not dataclasses.is_dataclass(value) or isinstance(value, type):
-        return value
-    return {
-        f.name: plain(getattr(value, f.name), runtime_too=runtime_too)
-        for f in dataclasses.fields(value)
-        if runtime_too or f.metadata.get("role") != RUNTIME
-    }
 
 
 def digest(data: Any) -> str:

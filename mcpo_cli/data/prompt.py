@@ -9,7 +9,7 @@ from typing import Literal
 Template = Literal["plain", "boxed", "dapo"]
 
 WRAPPERS: dict[Template, tuple[str, str]] = {
-    # The arithmetic task: its prompt is complete.
+    # Of generated tasks: their prompts are complete.
     "plain": ("", ""),
     "boxed": ("", "\n\nPlease reason step by step, and put your final answer within \\boxed{}."),
     # As published in BytedTsinghua-SIA/DAPO-Math-17k and in DAPO's AIME 2024 (arXiv 2503.14476).

@@ -6,10 +6,11 @@ from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import EXPERIMENTS, read_yaml
-from mcpo_cli.config.schema import RUNTIME, digest
+from mcpo_cli.config.schema import digest
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.settings import RUNTIME
 
 
 @dataclass(frozen=True)

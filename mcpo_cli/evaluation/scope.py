@@ -1,30 +1,27 @@
-"""What is evaluated: a run's policy, a folder or a model of the hub; on which benchmarks, arithmetic among them."""
+"""What is evaluated: a run's policy, a folder or a model of the hub; on which benchmarks or tiers of a task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcpo_cli import data
+from mcpo_cli import data, tasks
 from mcpo_cli.config.load import from_dict
-from mcpo_cli.config.schema import Eval, Task, Warmup
+from mcpo_cli.config.schema import Eval
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.tasks.arithmetic import Arithmetic
-
-ARITHMETIC = "arithmetic"
-"""Stands for the held-out tiers of the local engine's task."""
+from mcpo_cli.tasks import ClosedTask, Task
 
 
 @dataclass(frozen=True)
 class Subject:
-    """The model to evaluate. task: the arithmetic task that it was trained on, the default one where none is known."""
+    """The model to evaluate. task: what it was trained on, where that is known."""
 
     facts: ModelFacts
-    task: Task
+    task: Task | None = None
 
 
 def subject(model: str, revision: str) -> Subject:
@@ -44,7 +41,7 @@ def subject(model: str, revision: str) -> Subject:
             facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
-            return Subject(facts, Task())
+            return Subject(facts)
         _check(facts.folder)
         spec = from_dict(read_json(spec_file))
         return Subject(replace(facts, name=spec.run_id), spec.task)
@@ -65,23 +62,31 @@ def _check(policy: Path) -> None:
         )
 
 
-def benchmarks(names: Sequence[str], path: str, task: Task, limit: int | None) -> list[Loaded]:
-    """The benchmarks `names`, each at most its first `limit` problems.
+def known() -> list[str]:
+    """What can be evaluated on: the benchmarks, and the tasks that generate held-out tiers."""
+    return [*data.names("benchmark"), *tasks.closed_registry()]
 
-    path: a file or a folder to read them from instead of the hub; it says nothing about the arithmetic tiers.
+
+def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int | None) -> list[Loaded]:
+    """The benchmarks and tasks `names`, each benchmark or tier at most its first `limit` problems.
+
+    Args:
+        path: a file or a folder to read benchmarks from instead of the hub.
+        trained: the task that the model was trained on: its tiers are those of its options. Other tasks have theirs
+            of the default ones.
 
     Raises:
         ConfigError: an unknown name, a name given twice, a training set, or data that cannot be read.
     """
-    known = [*data.names("benchmark"), ARITHMETIC]
-    loaded: list[Loaded] = []
+    generated, loaded = tasks.closed_registry(), list[Loaded]()
     for name in names:
-        if name == ARITHMETIC:
-            loaded += _tiers(task, limit)
+        if name in generated:
+            own = trained if isinstance(trained, generated[name]) else generated[name]()
+            loaded += _tiers(own, limit)
             continue
-        if name not in known:
+        if name not in known():
             why = "is a training set" if name in data.names("train") else "is no benchmark"
-            raise ConfigError(f"'{name}' {why}: {nearest(name, known)}", fix="mcpo data list")
+            raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix="mcpo data list")
         whole = data.load(name, Path(path).expanduser() if path else None)
         loaded.append(_cut(whole, limit) if limit else whole)
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
@@ -95,11 +100,10 @@ def _cut(whole: Loaded, limit: int) -> Loaded:
     return replace(whole, problems=problems, digest=digest(problems), notes=(*whole.notes, note))
 
 
-def _tiers(task: Task, limit: int | None) -> list[Loaded]:
-    tiers = Arithmetic(task, Warmup()).tiers(limit or Eval().problems)
-    sets = {name: tuple(problems) for name, problems in tiers.items()}
+def _tiers(task: ClosedTask, limit: int | None) -> list[Loaded]:
+    sets = {name: tuple(problems) for name, problems in task.tiers(limit or Eval().problems).items()}
     return [
-        Loaded(name, found, digest(found), f"generated:{ARITHMETIC}", len(found), grader="exact", template="plain")
+        Loaded(name, found, digest(found), f"generated:{task.name}", len(found), grader=task.grader, template="plain")
         for name, found in sets.items()
     ]
 

@@ -224,6 +224,8 @@ class Method(ABC):
     """Names of the PGT columns of `signals`, and of everything that `prepare` returns."""
     token_advantages: ClassVar[bool] = False
     """Whether the advantage is one of tokens."""
+    stop_gradients: ClassVar[bool] = False
+    """Whether `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
     prepares: ClassVar[bool] = False
     """Whether `scores` and `prepare` are called before the gradient of each mini-batch."""
 

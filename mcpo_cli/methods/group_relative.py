@@ -10,19 +10,22 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from mcpo_cli.methods.base import Floats, Method, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import Floats, Method, Quotient, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+Aggregation = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "constant"]
+"""Each token weighs 1/(B |y|), 1/N, 1/B or 1/(B L_max), for B sequences of |y| tokens, N tokens in all, and L_max the
+longest response that is allowed."""
 
 
 @dataclass(frozen=True)
 class GroupRelative(Method):
     """Advantages from comparison within a group of rollouts, and a loss of one term, `policy`."""
 
-    aggregation: Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum", "constant"] = "seq-mean-token-mean"
-    """How token losses become one number: each token weighs 1/(B |y|), 1/N, 1/B or 1/(B L_max), for B sequences of
-    |y| tokens, N tokens in all, and L_max the longest response allowed."""
+    aggregation: Aggregation = "seq-mean-token-mean"
+    """How token losses become one number."""
     degenerate: Literal["zero", "shaped"] = "zero"
     """Advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping leaves there."""
 
@@ -131,10 +134,15 @@ class Clipped(GroupRelative):
         return -(ratio_BT * batch.A_BT).minimum(clipped_BT * batch.A_BT)
 
     def report(self, batch: TokenBatch) -> Report:
-        """`train/clip_high`, `train/clip_low`: shares of the tokens with an advantage whose gradient the clip cuts."""
+        """Clip shares of the tokens with an advantage."""
         bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
-        ratio_BT, count = self.log_ratio(batch).exp(), bears_BT.sum()
-        up_BT = bears_BT & (batch.advantage_BT > 0) & (ratio_BT > 1 + self.clip_high)
-        down_BT = bears_BT & (batch.advantage_BT < 0) & (ratio_BT < 1 - self.clip_low)
-        clips = {"train/clip_high": (up_BT.sum(), count), "train/clip_low": (down_BT.sum(), count)}
-        return Report({**clips, **super().report(batch).sums})
+        shares = clip_shares(self, self.log_ratio(batch), batch.advantage_BT, bears_BT)
+        return Report({**shares, **super().report(batch).sums})
+
+
+def clip_shares(method: Clipped, log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
+    """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `bears` that lose their gradient."""
+    ratio, count = log_ratio.exp(), bears.sum()
+    up = bears & (advantage > 0) & (ratio > 1 + method.clip_high)
+    down = bears & (advantage < 0) & (ratio < 1 - method.clip_low)
+    return {"train/clip_high": (up.sum(), count), "train/clip_low": (down.sum(), count)}

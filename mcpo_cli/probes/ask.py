@@ -78,7 +78,7 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
     cell = Cell(run.origin.get("arm", run.spec.method.label), run.spec)
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
-        journal = Journal(_observed(target, prompts or run.spec.task.pool or PROMPTS))
+        journal = Journal(_observed(target, prompts or run.spec.task.distinct_problems or PROMPTS))
     return study.measure(probe, cell, journal)
 
 

@@ -9,15 +9,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mcpo_cli import data
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal, write_json, writing
 
-TIERS = 3
-"""Held-out tiers of the arithmetic task."""
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
 """Room that a disk keeps for the last words of an attempt: a row begun, the checksums, why it failed."""
@@ -175,14 +172,7 @@ def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
 
 def eval_problems(spec: RunSpec) -> int:
     """Held-out problems of one evaluation, all tiers together."""
-    if spec.task.name == "arithmetic":
-        return TIERS * spec.eval.problems
-    return sum(tier_problems(spec, name) for name in spec.task.benchmarks)
-
-
-def tier_problems(spec: RunSpec, tier: str) -> int:
-    """Held-out problems of one tier; those of a benchmark as its declaration says."""
-    return spec.eval.problems if spec.task.name == "arithmetic" else data.get(tier).size or 0
+    return sum(spec.task.tier_sizes(spec.eval.problems).values())
 
 
 def eval_steps(spec: RunSpec) -> list[int]:

@@ -13,7 +13,6 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
-from mcpo_cli.tasks.arithmetic import prompt_length
 
 SECONDS_A_TOKEN = 9.7e-6
 SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
@@ -87,7 +86,7 @@ def training_seconds(spec: RunSpec) -> float:
     and one a parameter."""
     if on_gpus(spec):
         return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    length = cost.response_length(spec)
+    _, length = spec.task.expected_tokens(spec.train.max_response)
     batch = spec.train.prompts * spec.train.rollouts * length
     rounds = cost.SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
     evaluation = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples * length
@@ -100,12 +99,12 @@ def warmup_seconds(spec: RunSpec) -> float:
     if spec.model.path:
         return 0.0
     steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    tokens = spec.warmup.batch * (prompt_length(spec.task) + spec.task.min_ops + spec.task.max_ops)
+    tokens = spec.warmup.batch * sum(spec.task.expected_tokens(spec.train.max_response))
     return _seconds_a_token(spec) * steps * tokens * WARMUP_PASSES
 
 
 def _seconds_a_token(spec: RunSpec) -> float:
-    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * cost.parameters(spec.model)
+    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * cost.parameters(spec)
 
 
 def on_gpus(spec: RunSpec) -> bool:

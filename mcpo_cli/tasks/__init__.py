@@ -1,13 +1,53 @@
-"""Tasks and benchmarks: one file each."""
+"""The tasks: one file each, in this package or of plug-ins; `task=NAME` chooses one, `task.*` are its options.
 
-from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.data.base import Problem
-from mcpo_cli.tasks.arithmetic import Arithmetic
-from mcpo_cli.tasks.base import Benchmark, answer, correct
+>>> from mcpo_cli.tasks import get
+>>> get("arithmetic", skills=3).training(seed=0, start=0, count=1)
+"""
 
-__all__ = ["Benchmark", "Problem", "answer", "correct", "of"]
+from functools import cache
+from typing import Any
+
+from mcpo_cli import plugins
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.plugins import Found
+from mcpo_cli.tasks.base import ClosedTask, Problems, Task, answer, correct
+
+__all__ = ["ClosedTask", "Problems", "Task", "answer", "closed", "closed_registry", "correct", "get", "registry"]
 
 
-def of(spec: RunSpec) -> Benchmark:
-    """The benchmark that `spec.task` names."""
-    return Arithmetic(spec.task, spec.warmup)
+@cache
+def registry() -> Found[type[Task]]:
+    """All tasks by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    return plugins.classes("tasks", __name__, Task)
+
+
+def get(name: str, **options: Any) -> Task:
+    """The task `name` with `options` in place of its defaults.
+
+    Raises:
+        ConfigError: unknown task, unknown option, or an option value out of its range.
+    """
+    known = registry()
+    if name not in known:
+        raise ConfigError(f"unknown task '{name}': {nearest(name, known)}", fix="task=arithmetic")
+    return convert(known[name], options, "task")
+
+
+def closed_registry() -> dict[str, type[ClosedTask]]:
+    """The tasks for which a model can be built from scratch, by name."""
+    return {name: kind for name, kind in registry().items() if issubclass(kind, ClosedTask)}
+
+
+def closed(task: Task) -> ClosedTask:
+    """`task`, if a model can be built from scratch for it.
+
+    Raises:
+        ConfigError: it has no vocabulary of its own.
+    """
+    if isinstance(task, ClosedTask):
+        return task
+    names = ", ".join(closed_registry())
+    raise ConfigError(
+        f"task={task.name} has no vocabulary of its own: backend=local trains on {names} only", fix="backend=verl"
+    )

@@ -5,63 +5,125 @@ each operator. With three skills a leading token A, B or C rotates what the oper
 """
 
 import random
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
-from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.data.base import Problem
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks.base import from_pool
+from mcpo_cli.settings import identity
+from mcpo_cli.tasks.base import BLANK, HELD_OUT_SHARE, ClosedTask, Limits, from_pool, held_out
 
 MODULUS = 11
 LONGEST = 8
 OPERATORS = "+-*"
 SKILLS = "ABC"
-BLANK, EQUALS, EOS = "_", "=", "<eos>"
+EQUALS = "="
 APPLY: tuple[Callable[[int, int], int], ...] = (
     lambda a, b: (a + b) % MODULUS,
     lambda a, b: (a - b) % MODULUS,
     lambda a, b: (a * b) % MODULUS,
 )
-HELD_OUT_SHARE = 8
-"""One problem in this many, by a hash of its text, is never trained on."""
+TIERS = {"k2-3": (2, 3), "k5-6": (5, 6), "k7-8": (7, 8)}
+"""Operators of the held-out problems of each tier, where there is one skill."""
 
 
-class Arithmetic:
-    """The task with the settings of `task` and, for the warm-up's demonstrations, of `warmup`."""
+@dataclass(frozen=True)
+class Arithmetic(ClosedTask):
+    """Arithmetic chains over Z_11 with k operators."""
 
-    vocabulary = (EOS, BLANK, EQUALS, *OPERATORS, *SKILLS, *(str(value) for value in range(MODULUS)))
+    name = "arithmetic"
+    words = (EQUALS, *OPERATORS, *SKILLS, *(str(value) for value in range(MODULUS)))
+    held_out_rule = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 
-    def __init__(self, task: Task, warmup: Warmup) -> None:
-        self.task = task
-        self.warmup = warmup
+    skills: Literal[1, 3] = identity(1)
+    """1, or 3 with a token in front that rotates the meaning of the operators."""
+    min_ops: int = identity(1, ge=1, le=LONGEST)
+    """The least k of the training problems."""
+    max_ops: int = identity(LONGEST, ge=2, le=LONGEST)
+    """The largest k of the training problems."""
+    pool: int = identity(0, ge=0, le=8192)
+    """Distinct training problems, which come back epoch after epoch; 0 draws fresh ones for ever."""
+    warmup_max_ops: int = identity(6, ge=1, le=LONGEST)
+    """The largest k of the warm-up's demonstrations, and never more than `max_ops`."""
+    warmup_first_skill_share: float = identity(0.94, gt=0, le=1)
+    """The share of skill A in the demonstrations, where there are three skills."""
+
+    @property
+    def distinct_problems(self) -> int:
+        """See `Task`."""
+        return self.pool
+
+    @property
+    def title(self) -> str:
+        """See `Task`."""
+        skills = "one skill" if self.skills == 1 else f"{self.skills} skills"
+        return f"arithmetic chains modulo {MODULUS}, {self.min_ops} to {self.max_ops} operators, {skills}"
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """See `ClosedTask`."""
+        return tuple(TIERS) if self.skills == 1 else tuple(f"skill-{skill}" for skill in SKILLS)
+
+    @property
+    def prompt_length(self) -> int:
+        """Operands, operators and blanks, the equals sign, the skill if there are several."""
+        return 2 * LONGEST + 2 + (self.skills > 1)
+
+    @property
+    def answer_length(self) -> int:
+        """See `ClosedTask`."""
+        return 2 * self.max_ops
+
+    @property
+    def held_out_answer_length(self) -> int:
+        """One skill is evaluated on up to 8 operators, whatever it trains on."""
+        return self.answer_length if self.skills > 1 else 2 * LONGEST
+
+    def expected_tokens(self, max_response: int) -> tuple[float, float]:
+        """See `Task`; k is uniform, and a right answer to k operators has 2k tokens."""
+        return self.prompt_length, self.min_ops + self.max_ops
+
+    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
+        """See `Task`."""
+        if self.min_ops > self.max_ops:
+            yield (
+                f"task.min_ops={self.min_ops} is larger than task.max_ops={self.max_ops}",
+                f"task.min_ops={self.max_ops}",
+            )
+        yield from super().contradictions(train)
+        if 0 < self.pool < train.prompts:
+            yield (
+                f"task.pool={self.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
+                f"task.pool={train.prompts}  (or 0: fresh prompts)",
+            )
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """Problems `start` to `start + count` of the endless stream: fresh ones, or a pool epoch by epoch."""
-        if not self.task.pool:
+        """See `Problems`: fresh ones, or a pool epoch by epoch."""
+        if not self.pool:
             return [self._draw(random.Random(stream(seed, "data", i))) for i in range(start, start + count)]
         return from_pool(self._pool(seed), seed, start, count)
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """The problems of warm-up step `step`; skill A has `warmup.first_skill_share` of them."""
+        """See `ClosedTask`."""
         rng = random.Random(stream(seed, "warmup", step))
-        longest = min(self.warmup.max_ops, self.task.max_ops)
-        share = self.warmup.first_skill_share
-        weights = [1.0] if self.task.skills == 1 else [share, (1 - share) / 2, (1 - share) / 2]
+        longest = min(self.warmup_max_ops, self.max_ops)
+        share = self.warmup_first_skill_share
+        weights = [1.0] if self.skills == 1 else [share, (1 - share) / 2, (1 - share) / 2]
         problems: list[Problem] = []
         while len(problems) < count:
-            (skill,) = rng.choices(range(self.task.skills), weights)
+            (skill,) = rng.choices(range(self.skills), weights)
             problem = self._make(rng, rng.randint(1, longest), skill)
             if not held_out(problem):
                 problems.append(problem)
         return problems
 
     def tiers(self, count: int) -> dict[str, list[Problem]]:
-        """Held-out problems: k = 2-3, 5-6 and 7-8 operators, or one tier a skill."""
-        if self.task.skills == 1:
-            ranges = {f"k{low}-{high}": (low, high, 0) for low, high in ((2, 3), (5, 6), (7, 8))}
+        """See `Problems`: 2-3, 5-6 and 7-8 operators, or one tier a skill."""
+        if self.skills == 1:
+            ranges = {name: (low, high, 0) for name, (low, high) in TIERS.items()}
         else:
-            ranges = {f"skill-{SKILLS[i]}": (self.task.min_ops, self.task.max_ops, i) for i in range(self.task.skills)}
+            ranges = {name: (self.min_ops, self.max_ops, skill) for skill, name in enumerate(self.tier_names)}
         tiers = {}
         for name, (low, high, skill) in ranges.items():
             rng = random.Random(f"{name}:{low}:{high}")
@@ -76,7 +138,7 @@ class Arithmetic:
     def _pool(self, seed: int) -> list[Problem]:
         rng = random.Random(stream(seed, "pool"))
         found: dict[str, Problem] = {}
-        while len(found) < self.task.pool:
+        while len(found) < self.pool:
             problem = self._draw(rng)
             found[problem.text] = problem
         return list(found.values())
@@ -84,14 +146,14 @@ class Arithmetic:
     def _draw(self, rng: random.Random) -> Problem:
         """One training problem: k and skill uniform, never a held-out one."""
         while True:
-            length = rng.randint(self.task.min_ops, self.task.max_ops)
-            problem = self._make(rng, length, rng.randrange(self.task.skills))
+            length = rng.randint(self.min_ops, self.max_ops)
+            problem = self._make(rng, length, rng.randrange(self.skills))
             if not held_out(problem):
                 return problem
 
     def _make(self, rng: random.Random, length: int, skill: int) -> Problem:
         value = rng.randrange(MODULUS)
-        prompt = [SKILLS[skill]] * (self.task.skills > 1) + [str(value)]
+        prompt = [SKILLS[skill]] * (self.skills > 1) + [str(value)]
         trace = []
         for _ in range(length):
             operator, operand = rng.randrange(len(OPERATORS)), rng.randrange(MODULUS)
@@ -100,13 +162,3 @@ class Arithmetic:
             trace.append(str(value))
         blanks = [BLANK] * (2 * (LONGEST - length))
         return Problem(" ".join([*prompt, *blanks, EQUALS]), f" {EQUALS} ".join(trace))
-
-
-def prompt_length(task: Task) -> int:
-    """Tokens of every prompt: operands, operators and blanks, the equals sign, the skill if there are several."""
-    return 2 * LONGEST + 2 + (task.skills > 1)
-
-
-def held_out(problem: Problem) -> bool:
-    """Whether the problem belongs to evaluation: decided by its text alone, so no list has to agree."""
-    return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0

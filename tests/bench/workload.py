@@ -10,6 +10,7 @@ from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy, tokenizer
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
 
 THREADS = 2
 NEVER = -1
@@ -30,11 +31,11 @@ def spec(*settings: str) -> RunSpec:
 
 def fresh_model(settings: RunSpec) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
     """The model at its initial weights, the same at every call, with its tokenizer."""
-    words = tokenizer.build(tasks.of(settings).vocabulary)
+    words = tokenizer.build(tasks.closed(settings.task).vocabulary)
     return policy.build(settings.model, words, settings.seed), words
 
 
-def prompts(settings: RunSpec, step: int) -> list[tasks.Problem]:
+def prompts(settings: RunSpec, step: int) -> list[Problem]:
     """The problems of global step `step`."""
     count = settings.train.prompts
-    return tasks.of(settings).training(settings.seed, step * count, count)
+    return tasks.closed(settings.task).training(settings.seed, step * count, count)

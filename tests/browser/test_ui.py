@@ -75,7 +75,7 @@ def test_filters_find_runs_by_what_they_are(runs: Page, plan: Plan) -> None:
 def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, plan: Plan) -> None:
     parent.get_by_role("link", name="MCPO toy-s seed 0").click()
     parent.get_by_role("tab", name="Model metrics").click()
-    for section in ("eval/easy", "eval/middle", "eval/hard"):
+    for section in ("eval/k2-3", "eval/k5-6", "eval/k7-8"):
         expect(parent.get_by_text(section, exact=False).first).to_be_visible(timeout=WAIT)
     assert points(parent.locator(".js-plotly-plot").first) == len(eval_steps(plan.cells[0].spec))
 
@@ -94,8 +94,8 @@ def test_the_saved_view_compares_arms_over_their_seeds(parent: Page, plan: Plan)
         group = compared.get_by_role("row").filter(has_text=f"Group: {arm} toy-s")
         expect(group.first).to_contain_text("2", timeout=WAIT)
         # A line an arm, not one a run.
-        expect(compared.get_by_text(f"{arm} toy-s (eval/easy/pass_at_1)")).to_be_visible(timeout=WAIT)
-    expect(compared.get_by_text("seed 0 (eval/easy")).to_have_count(0)
+        expect(compared.get_by_text(f"{arm} toy-s (eval/k2-3/pass_at_1)")).to_be_visible(timeout=WAIT)
+    expect(compared.get_by_text("seed 0 (eval/k2-3")).to_have_count(0)
     assert points(compared.locator(".js-plotly-plot").first) >= 2 * len(eval_steps(plan.cells[0].spec))
 
 

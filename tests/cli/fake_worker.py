@@ -12,7 +12,7 @@ import time
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, owned
+from mcpo_cli.runs.attempts import Attempt, eval_steps, owned
 from mcpo_cli.runs.journal import Journal, read_json
 
 
@@ -49,9 +49,9 @@ def evaluate(attempt: Attempt, spec: RunSpec, step: int) -> None:
     """Half of all samples are right."""
     n = spec.eval.samples
     rows = [
-        {"step": step, "tier": f"t{tier}", "problem": str(i), "n": n, "c": n // 2}
-        for tier in range(TIERS)
-        for i in range(spec.eval.problems)
+        {"step": step, "tier": tier, "problem": str(i), "n": n, "c": n // 2}
+        for tier, size in spec.task.tier_sizes(spec.eval.problems).items()
+        for i in range(size)
     ]
     attempt.journal.rows("eval", step, rows)
 

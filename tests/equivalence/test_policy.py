@@ -8,17 +8,16 @@ import torch
 from torch import Tensor
 
 from mcpo_cli import tasks
-from mcpo_cli.backends import measure
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
-from mcpo_cli.backends.measure import Sums
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import Compute, Model, RunSpec
-from mcpo_cli.methods import Method, get
+from mcpo_cli.config.schema import Compute, Model, RunSpec, Train
+from mcpo_cli.methods import Method, Step, get
+from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.tasks.arithmetic import Arithmetic
 
 TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
@@ -37,7 +36,7 @@ def new_policy(seed: int = 0) -> Policy:
 
 def prompts(count: int) -> Tensor:
     spec = load(["scale=smoke"])[0]
-    return encode(TOKENIZER, tasks.of(spec).training(0, 0, count), T).prompt_PS
+    return encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, count), T).prompt_PS
 
 
 def stock_logits(policy: Policy, rollouts: Rollouts) -> Tensor:
@@ -111,8 +110,19 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     correct_PG = torch.tensor(
         [[0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 0, 0]]
     ).bool()
-    reward_PG = correct_PG.double()
-    return GradedBatch(rollouts, correct_PG, reward_PG, method.advantages(reward_PG, correct_PG))
+    return batch_of(rollouts, correct_PG, method)
+
+
+def batch_of(rollouts: Rollouts, correct_PG: Tensor, method: Method) -> GradedBatch:
+    """The rollouts with these verdicts, and the method's signals."""
+    place_P = torch.arange(len(correct_PG))
+    step = Step(correct_PG.double(), correct_PG, rollouts.length_PG, place_P, limit=T, logp_PGT=rollouts.logp_PGT)
+    signals, _ = method.signals(step, method.initial_state())
+    return GradedBatch(rollouts, correct_PG, signals, place_P)
+
+
+def updater_of(policy: Policy, method: Method, train: Train, **compute: int) -> Updater:
+    return Updater(policy, method, train, Compute(**compute), seed=0)
 
 
 def updated(
@@ -120,8 +130,7 @@ def updated(
 ) -> tuple[dict[str, Tensor], dict[str, float]]:
     """Weights and metrics after two global steps of two mini-batches on the same rollouts."""
     policy = new_policy()
-    compute = Compute(micro_batch=micro_batch, threads=threads)
-    updater = Updater(policy, spec.method, spec.train, compute, policy.copy() if spec.method.needs_anchor else None)
+    updater = updater_of(policy, spec.method, spec.train, micro_batch=micro_batch, threads=threads)
     metrics: dict[str, float] = {}
     for step in range(1, steps + 1):
         metrics, _ = updater.global_step(graded(rollouts, spec.method), step)
@@ -172,24 +181,25 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
         # Away from the rollout policy, or every ratio is 1 and the hinge idle.
         policy.model.model.embed_tokens.weight.data += 0.02
     batch = graded(rollouts, method)
-    updater = Updater(ours, method, spec.train, Compute(micro_batch=2))
-    sums = Sums()
-    updater._mini_batch(batch, torch.arange(6), True, sums)
+    updater = updater_of(ours, method, spec.train, micro_batch=2)
+    # A mini-batch that is not the first: the policy is not the one that sampled.
+    sums = updater.mini_batch(batch, 1, 1)
 
     logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
     total = torch.zeros((), dtype=torch.float64)
-    mastered = int(batch.mastered_P.sum()) * G
+    mastered_P = batch.correct_PG.all(-1)
+    mastered = int(mastered_P.sum()) * G
     for p in range(6):
         for g in range(G):
             n = int(rollouts.length_PG[p, g])
             d = (logp - rollouts.logp_PGT)[p, g, :n]
-            a = batch.advantage_PG[p, g]
+            a = batch.signals.advantage[p, g]
             total = total - torch.minimum(d.exp() * a, d.exp().clamp(0.8, 1.28) * a).mean() / (6 * G)
-            if batch.mastered_P[p]:
+            if mastered_P[p]:
                 k3 = d.exp() - d - 1
                 edge = torch.where(d > 0, 0.01, -0.01)
                 total = total + torch.where(d.abs() > 0.01, k3 - (edge.exp() - edge - 1), 0.0).mean() / mastered
-    measured = sums.pairs["train/policy_loss"][0] + sums.pairs["hinge/penalty"][0]
+    measured = sums.pairs["train/policy_loss"][0] + sums.pairs["train/hinge_loss"][0]
     assert measured == pytest.approx(float(total.detach()), rel=1e-5)
     total.backward()
     for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
@@ -201,11 +211,10 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
 def test_a_batch_in_which_no_prompt_bears_a_gradient_does_not_crash(rollouts: Rollouts) -> None:
     before = {name: value.detach().clone() for name, value in new_policy().model.named_parameters()}
     policy = new_policy()
-    updater = Updater(policy, get("mcpo"), SPEC.train, Compute(micro_batch=2))
-    correct_PG = torch.zeros(6, G, dtype=torch.bool)
-    nothing = GradedBatch(rollouts, correct_PG, correct_PG.double(), correct_PG.double())
+    updater = updater_of(policy, get("mcpo"), SPEC.train, micro_batch=2)
+    nothing = batch_of(rollouts, torch.zeros(6, G, dtype=torch.bool), get("mcpo"))
     metrics, (first, second) = updater.global_step(nothing, 1)
-    assert first["policy_loss"] == second["policy_loss"] == 0
+    assert first["sums"]["train/policy_loss"] == second["sums"]["train/policy_loss"] == [0, 1]
     assert metrics["train/grad_norm"] == 0
     for name, value in policy.model.named_parameters():
         assert torch.equal(value, before[name])
@@ -219,30 +228,40 @@ def test_hinge_with_rollout_anchor_is_silent_in_the_first_mini_batch_only(rollou
     # Prompts 1 and 4 are mastered, one in each mini-batch: only the second one is felt.
     metrics = updated(halves, rollouts, 6, steps=1)[1]
     assert metrics["hinge/prompts_felt"] == pytest.approx(0.5)
-    assert metrics["hinge/penalty"] > 0
+    assert metrics["train/hinge_loss"] > 0
 
 
 @pytest.mark.parametrize("micro_batch", [1, 6])
 def test_the_rows_of_gradient_steps_add_up_to_the_metrics(rollouts: Rollouts, micro_batch: int) -> None:
     """Prompts 1 and 4 are mastered, one in each mini-batch; only the second one's policy has moved."""
     policy, method = new_policy(), get("mcpo", delta=0.001)
-    updater = Updater(policy, method, SPEC.train, Compute(micro_batch=micro_batch))
+    updater = updater_of(policy, method, SPEC.train, micro_batch=micro_batch)
     metrics, rows = updater.global_step(graded(rollouts, method), 5)
-    first, second = rows
-    assert [(row["step"], row["mini_batch"], row["mastered"]) for row in rows] == [(5, 1, 1), (5, 2, 1)]
-    assert (first["hinge_loss"], first["felt"], first["tokens_active"], second["felt"]) == (0, 0, 0, 1)
-    for row, prompt in zip(rows, (1, 4), strict=True):
-        assert row["tokens"] == sum(row["d_counts"]) == int(rollouts.length_PG[prompt].sum())
+    assert [(row["step"], row["mini_batch"]) for row in rows] == [(5, 1), (5, 2)]
+    first, second = (row["sums"] for row in rows)
+    assert (first["train/hinge_loss"], first["hinge/prompts_felt"], second["hinge/prompts_felt"]) == (
+        [0, 1],
+        [0, 1],
+        [1, 1],
+    )
+    for sums, prompt in zip((first, second), (1, 4), strict=True):
+        active, tokens = sums["hinge/tokens_active"]
+        counts = [sums[name] for name in drift_names()]
+        assert tokens == sum(count for count, _ in counts) == int(rollouts.length_PG[prompt].sum())
+        assert {denominator for _, denominator in counts} == {0}
         outside = [
-            count
-            for (low, high), count in zip(measure.drift_bins(), row["d_counts"], strict=True)
-            if low >= 1 or high <= -1
+            count for (low, high), (count, _) in zip(drift_bins(), counts, strict=True) if low >= 1 or high <= -1
         ]
-        assert row["tokens_active"] == sum(outside)
-    assert second["tokens_active"] > 0
-    assert metrics["hinge/penalty"] == pytest.approx((first["hinge_loss"] + second["hinge_loss"]) / 2)
-    assert metrics["hinge/tokens_active"] == second["tokens_active"] / (first["tokens"] + second["tokens"])
-    assert metrics["train/policy_loss"] == pytest.approx((first["policy_loss"] + second["policy_loss"]) / 2)
+        assert active == sum(outside)
+    assert first["hinge/tokens_active"][0] == 0 < second["hinge/tokens_active"][0]
+    for name in metrics.keys() - {"train/lr"}:
+        pairs = [sums[name] for sums in (first, second) if name in sums]
+        assert metrics[name] == pytest.approx(sum(pair[0] for pair in pairs) / sum(pair[1] for pair in pairs))
+    assert {"train/hinge_loss", "train/policy_loss", "hinge/tokens_active", "hinge/prompts_felt"} <= metrics.keys()
+    assert metrics["train/policy_loss"] == pytest.approx(
+        (first["train/policy_loss"][0] + second["train/policy_loss"][0]) / 2
+    )
+    assert not metrics.keys() & set(drift_names())
 
 
 def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Rollouts) -> None:

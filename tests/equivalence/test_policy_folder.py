@@ -17,7 +17,7 @@ from mcpo_cli.config.load import load
 def test_stock_classes_load_it_and_generate_the_same_tokens(tmp_path: Path) -> None:
     for name in ("toy-s", "toy-m"):
         (spec,) = load([f"model={name}"])
-        task = tasks.of(spec)
+        task = tasks.closed(spec.task)
         tokenizer = tokenizers.build(task.vocabulary)
         policy = Policy(policies.build(spec.model, tokenizer, 0), torch.device("cpu"))
         policy.save(tmp_path / name, tokenizer)

@@ -7,7 +7,7 @@ import time
 
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, owned
+from mcpo_cli.runs.attempts import Attempt, eval_steps, owned
 from mcpo_cli.runs.journal import Journal
 
 LEAK = "kept = bytes(range(256)) * 3_000_000; import time; time.sleep(600)"
@@ -28,9 +28,9 @@ def main() -> None:
                 attempt.durable(step)
             if step in eval_steps(spec):
                 rows = [
-                    {"step": step, "tier": f"t{tier}", "problem": str(i), "n": spec.eval.samples, "c": 1}
-                    for tier in range(TIERS)
-                    for i in range(spec.eval.problems)
+                    {"step": step, "tier": tier, "problem": str(i), "n": spec.eval.samples, "c": 1}
+                    for tier, size in spec.task.tier_sizes(spec.eval.problems).items()
+                    for i in range(size)
                 ]
                 attempt.journal.rows("eval", step, rows)
         attempt.end("done")

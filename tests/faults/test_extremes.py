@@ -17,7 +17,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import TIERS, Attempt, eval_steps, state
+from mcpo_cli.runs.attempts import Attempt, eval_steps, state
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, write_json
 from mcpo_cli.scheduling import estimate
 from mcpo_cli.scheduling.progress import Tracker, final_metrics
@@ -63,9 +63,9 @@ def record(attempt: Attempt, spec: RunSpec, step: int, time: float, **more: floa
         attempt.journal.step({"step": step, "time": time, "metrics": metrics})
     if step in eval_steps(spec):
         rows = [
-            {"step": step, "tier": f"t{tier}", "problem": str(i), "n": spec.eval.samples, "c": 2}
-            for tier in range(TIERS)
-            for i in range(spec.eval.problems)
+            {"step": step, "tier": tier, "problem": str(i), "n": spec.eval.samples, "c": 2}
+            for tier, size in spec.task.tier_sizes(spec.eval.problems).items()
+            for i in range(size)
         ]
         attempt.journal.rows("eval", step, rows)
 

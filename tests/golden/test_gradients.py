@@ -18,10 +18,10 @@ from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
-from mcpo_cli.backends.local.update import GradedBatch
+from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import Model
-from mcpo_cli.methods import Method, get, query_weight
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.methods import Method, Step, get, query_weight
 from mcpo_cli.records import GradientRow
 from mcpo_cli.statistics import directions
 from mcpo_cli.tasks.arithmetic import Arithmetic
@@ -54,7 +54,16 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
     """One group whose first `right` rollouts are correct."""
     correct_PG = torch.arange(rollouts.token_PGT.shape[1])[None] < right
     reward_PG = correct_PG.double() if reward_G is None else torch.tensor([reward_G], dtype=torch.float64)
-    return GradedBatch(rollouts, correct_PG, reward_PG, method.advantages(reward_PG, correct_PG))
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, torch.zeros(1, dtype=torch.long), limit=9)
+    signals, _ = method.signals(step, method.initial_state())
+    return GradedBatch(rollouts, correct_PG, signals, torch.zeros(1, dtype=torch.long))
+
+
+def direction(policy: Policy, prompt: str, rollouts: Rollouts, method: Method, right: int, *reward_G: float) -> Any:
+    """`update_direction` of the group that `graded` makes."""
+    spec = RunSpec(method)
+    updater = Updater(policy, method, spec.train, spec.compute, spec.seed)
+    return gradients.update_direction(updater, prompt, graded(rollouts, method, right, list(reward_G) or None))
 
 
 def test_two_groups_by_hand() -> None:
@@ -63,7 +72,7 @@ def test_two_groups_by_hand() -> None:
     One of four right: A = sqrt(3) and -1/sqrt(3), v = sqrt(3)/4 (1, -1), u = (1, -1). The mastered one: v = (1, -1)/2.
     """
     policy = Softmax(2)
-    mixed = gradients.update_direction(policy, DAPO, "a", graded(bandit(0, 1, 1, 1, vocabulary=2), DAPO, right=1))
+    mixed = direction(policy, "a", bandit(0, 1, 1, 1, vocabulary=2), DAPO, 1)
     mastered = gradients.likelihood_direction(policy, "b", bandit(0, 0, 0, 0, vocabulary=2))
     first, second = gradients.rows(7, [mixed, mastered])
     edge = math.sqrt(3) / 4
@@ -83,16 +92,16 @@ def test_two_groups_by_hand() -> None:
 
 def test_a_shaped_reward_leaves_a_residual_by_hand() -> None:
     """Rewards 1, 0, -1 of three tokens: v = sqrt(1.5)/3 (1, 0, -1) and u = (1, -1/2, -1/2), so W = sqrt(1.5)/3."""
-    group = graded(bandit(0, 1, 2, vocabulary=3), DAPO, right=1, reward_G=[1.0, 0.0, -1.0])
-    (row,) = gradients.rows(1, [gradients.update_direction(Softmax(3), DAPO, "a", group)])
+    found = direction(Softmax(3), "a", bandit(0, 1, 2, vocabulary=3), DAPO, 1, 1.0, 0.0, -1.0)
+    (row,) = gradients.rows(1, [found])
     assert row["weight"] == pytest.approx(math.sqrt(1.5) / 3)
     assert row["residual"] == pytest.approx(0.5)
     assert "with_mastered" not in row
 
 
 def test_a_group_without_an_advantage_has_no_residual() -> None:
-    group = graded(bandit(0, 1, vocabulary=2), DAPO, right=1, reward_G=[1.0, 1.0])
-    (row,) = gradients.rows(1, [gradients.update_direction(Softmax(2), DAPO, "a", group)])
+    found = direction(Softmax(2), "a", bandit(0, 1, vocabulary=2), DAPO, 1, 1.0, 1.0)
+    (row,) = gradients.rows(1, [found])
     assert row["norm"] == row["weight"] == 0
     assert "residual" not in row
 
@@ -102,7 +111,7 @@ def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight responses of its own to one prompt."""
     tokenizer = tokenizers.build(Arithmetic.vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
-    prompt_PS = encode(tokenizer, tasks.of(load(["scale=smoke"])[0]).training(0, 0, 1), 9).prompt_PS
+    prompt_PS = encode(tokenizer, tasks.closed(load(["scale=smoke"])[0].task).training(0, 0, 1), 9).prompt_PS
     return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)
 
 
@@ -112,7 +121,7 @@ def test_measured_weights_are_those_of_the_theory(sampled: tuple[Policy, Rollout
     """sqrt(p(1 - p)) for DAPO (Eq. 6), and 1/2 above p = 1/2 for MCPO (Eq. 14)."""
     policy, rollouts = sampled
     assert len(rollouts.length_PG.unique()) > 1
-    (row,) = gradients.rows(1, [gradients.update_direction(policy, method, "", graded(rollouts, method, right))])
+    (row,) = gradients.rows(1, [direction(policy, "", rollouts, method, right)])
     p = right / 8
     expected = 0.5 if p > 0.5 and method == get("mcpo") else math.sqrt(p * (1 - p))
     assert row["weight"] == pytest.approx(expected, abs=1e-4)
@@ -124,7 +133,7 @@ def test_measuring_changes_nothing(sampled: tuple[Policy, Rollouts]) -> None:
     policy, rollouts = sampled
     before = [parameter.detach().clone() for parameter in policy.parameters()]
     random = torch.get_rng_state()
-    gradients.update_direction(policy, DAPO, "", graded(rollouts, DAPO, 3))
+    direction(policy, "", rollouts, DAPO, 3)
     gradients.likelihood_direction(policy, "", rollouts)
     assert all(torch.equal(old, new) for old, new in zip(before, policy.parameters(), strict=True))
     assert all(parameter.grad is None for parameter in policy.parameters())

@@ -13,11 +13,15 @@ from mcpo_cli.methods import Method, MiniBatch, TokenBatch, get, reduce
 from mcpo_cli.methods.mcpo import hinge_kl
 
 DELTA = 0.01
+LIMIT = 9
 VARIANTS = [
     get("grpo"),
+    get("grpo", aggregation="seq-mean-token-sum"),
     get("dapo"),
     get("dapo", aggregation="token-mean"),
+    get("dapo", aggregation="constant"),
     get("mcpo"),
+    get("mcpo", anchor="previous_step"),
     get("mcpo", normalize="all", beta=2.5, delta=0.1),
     get("mcpo", hinge=False),
     get("mcpo", reweight=False, aggregation="token-mean"),
@@ -75,8 +79,8 @@ def test_hinge_is_never_negative_and_zero_only_inside_the_budget(d: float, delta
         assert value >= 0
 
 
-def random_batch(seed: int, sequences: int = 12, tokens: int = 7) -> tuple[TokenBatch, Tensor]:
-    """A mini-batch with log-probabilities that need a gradient, in float64."""
+def random_batch(seed: int, method: Method, sequences: int = 12, tokens: int = 7) -> tuple[TokenBatch, Tensor]:
+    """A mini-batch for `method` with log-probabilities that need a gradient, in float64."""
     rng = torch.Generator().manual_seed(seed)
     length_B = torch.randint(1, tokens + 1, (sequences,), generator=rng)
     mask_BT = torch.arange(tokens) < length_B[:, None]
@@ -84,44 +88,57 @@ def random_batch(seed: int, sequences: int = 12, tokens: int = 7) -> tuple[Token
     old_BT = logp_BT + 0.3 * torch.randn(sequences, tokens, generator=rng, dtype=torch.float64)
     mastered_B = torch.arange(sequences) % 3 == 0
     advantage_B = torch.randn(sequences, generator=rng, dtype=torch.float64) * ~mastered_B
-    total = MiniBatch(sequences, int(length_B.sum()), int(mastered_B.sum()))
+    total = MiniBatch(sequences, int(length_B.sum()), 4, LIMIT, {"mastered": float(mastered_B.sum())})
     logp_BT.requires_grad_()
-    return TokenBatch(logp_BT, old_BT, old_BT - 0.1, mask_BT, advantage_B, mastered_B, total), logp_BT
-
-
-def part_of(batch: TokenBatch, index: Tensor) -> TokenBatch:
-    fields = {name: value[index] for name, value in vars(batch).items() if name != "total"}
-    return TokenBatch(**fields, total=batch.total)
+    batch = TokenBatch(
+        logp_BT=logp_BT,
+        logp_old_BT=old_BT,
+        mask_BT=mask_BT,
+        advantage_BT=advantage_B[:, None],
+        group_B=torch.arange(sequences) // 3,
+        total=total,
+        columns={"mastered": mastered_B},
+        logp_previous_BT=old_BT - 0.1 if "previous_policy" in method.needs else None,
+    )
+    return batch, logp_BT
 
 
 def numpy_loss(method: Method, batch: TokenBatch) -> float:
     """The objective written as nested loops over sequences and tokens, sharing no code with the methods."""
     surrogate = hinge = 0.0
-    counted = int(batch.mask_BT.sum())
+    sequences, counted = len(batch.mask_BT), int(batch.mask_BT.sum())
+    mastered_B = batch.columns["mastered"]
+    anchor_BT = batch.logp_old_BT - 0.1 if getattr(method, "anchor", "") == "previous_step" else batch.logp_old_BT
+    has_hinge = method.name == "mcpo" and method.hinge
     for b in range(len(batch.mask_BT)):
         length = int(batch.mask_BT[b].sum())
-        a = float(batch.advantage_B[b])
+        a = float(batch.advantage_BT[b, 0])
         of_sequence = of_hinge = 0.0
         for t in range(length):
             r = math.exp(float(batch.logp_BT.detach()[b, t] - batch.logp_old_BT[b, t]))
             of_sequence += min(r * a, min(max(r, 1 - method.clip_low), 1 + method.clip_high) * a)
-            d = float(batch.logp_BT.detach()[b, t] - batch.logp_anchor_BT[b, t])
+            d = float(batch.logp_BT.detach()[b, t] - anchor_BT[b, t])
             delta = getattr(method, "delta", 0.0)
             of_hinge += 0.0 if abs(d) <= delta else k3(d) - k3(math.copysign(delta, d))
-        token_mean = method.aggregation == "token-mean"
-        surrogate += of_sequence / (counted if token_mean else length * len(batch.mask_BT))
-        if batch.mastered_B[b]:
-            of_mastered = getattr(method, "normalize", "mastered") == "mastered"
-            hinge += of_hinge / length / (batch.total.mastered if of_mastered else batch.total.sequences)
-    beta = getattr(method, "beta", 0.0) if method.anchors_mastered else 0.0
-    return -surrogate + beta * hinge
+        surrogate += (
+            of_sequence
+            / {
+                "token-mean": counted,
+                "seq-mean-token-mean": length * sequences,
+                "seq-mean-token-sum": sequences,
+                "constant": sequences * LIMIT,
+            }[method.aggregation]
+        )
+        if has_hinge and mastered_B[b]:
+            hinge += of_hinge / length / (int(mastered_B.sum()) if method.normalize == "mastered" else sequences)
+    return -surrogate + (method.beta * hinge if has_hinge else 0.0)
 
 
 @pytest.mark.parametrize("method", VARIANTS, ids=str)
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=20)
 def test_loss_against_nested_loops(method: Method, seed: int) -> None:
-    batch, _ = random_batch(seed)
+    batch, _ = random_batch(seed, method)
     loss = reduce(method.token_loss(batch), batch.mask_BT).detach()
     assert float(loss) == pytest.approx(numpy_loss(method, batch), abs=1e-12)
 
@@ -130,7 +147,7 @@ def test_loss_against_nested_loops(method: Method, seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), cuts=st.sets(st.integers(1, 11), max_size=5))
 @settings(max_examples=20)
 def test_loss_and_gradient_do_not_depend_on_the_split(method: Method, seed: int, cuts: set[int]) -> None:
-    batch, logp_BT = random_batch(seed)
+    batch, logp_BT = random_batch(seed, method)
     whole = reduce(method.token_loss(batch), batch.mask_BT)
     whole.backward()
     assert logp_BT.grad is not None
@@ -138,7 +155,7 @@ def test_loss_and_gradient_do_not_depend_on_the_split(method: Method, seed: int,
     order = torch.randperm(12, generator=torch.Generator().manual_seed(seed))
     total = 0.0
     for index in order.tensor_split(sorted(cuts)):
-        piece = part_of(batch, index)
+        piece = batch.select(index)
         loss = reduce(method.token_loss(piece), piece.mask_BT)
         loss.backward()
         total += float(loss.detach())
@@ -148,11 +165,10 @@ def test_loss_and_gradient_do_not_depend_on_the_split(method: Method, seed: int,
 
 @pytest.mark.parametrize("method", VARIANTS, ids=str)
 def test_gradient_by_finite_differences(method: Method) -> None:
-    batch, logp_BT = random_batch(5)
+    batch, logp_BT = random_batch(5, method)
 
     def loss(logp: Tensor) -> Tensor:
-        moved = TokenBatch(**{**vars(batch), "logp_BT": logp})
-        return reduce(method.token_loss(moved), batch.mask_BT)
+        return reduce(method.token_loss(batch.replace(logp_BT=logp)), batch.mask_BT)
 
     assert torch.autograd.gradcheck(loss, (logp_BT,), eps=1e-7, atol=1e-6)
 
@@ -165,11 +181,10 @@ def test_clipping_is_asymmetric() -> None:
         batch = TokenBatch(
             logp_BT=one * math.log(ratio),
             logp_old_BT=one * 0,
-            logp_anchor_BT=one * 0,
             mask_BT=one.bool(),
-            advantage_B=torch.tensor([advantage]),
-            mastered_B=torch.tensor([False]),
-            total=MiniBatch(1, 1, 0),
+            advantage_BT=torch.tensor([[advantage]]),
+            group_B=torch.tensor([0]),
+            total=MiniBatch(sequences=1, tokens=1, prompts=1, limit=1),
         )
         return float(reduce(method.token_loss(batch), batch.mask_BT))
 
@@ -181,10 +196,9 @@ def test_clipping_is_asymmetric() -> None:
 
 
 def test_a_mini_batch_without_mastered_prompts_has_no_hinge_and_no_nan() -> None:
-    batch, _ = random_batch(3)
-    nobody = TokenBatch(
-        **{**vars(batch), "mastered_B": batch.mastered_B & False, "total": MiniBatch(12, batch.total.tokens, 0)}
-    )
+    batch, _ = random_batch(3, get("mcpo"))
+    total = MiniBatch(12, batch.total.tokens, 4, LIMIT, {"mastered": 0.0})
+    nobody = batch.replace(columns={"mastered": batch.columns["mastered"] & False}, total=total)
     with_hinge = reduce(get("mcpo").token_loss(nobody), batch.mask_BT)
     without = reduce(get("mcpo", hinge=False).token_loss(nobody), batch.mask_BT)
     assert np.isfinite(float(with_hinge.detach()))

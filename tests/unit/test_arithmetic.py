@@ -14,14 +14,14 @@ from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import overlong
 from mcpo_cli.tasks import correct
-from mcpo_cli.tasks.arithmetic import held_out
+from mcpo_cli.tasks.base import held_out
 
 APPLY = {"+": operators.add, "-": operators.sub, "*": operators.mul}
 REGIMES = ["drift", "skills-drift"]
 
 
-def benchmark(regime: str, *overrides: str) -> tasks.Benchmark:
-    return tasks.of(load([f"regime={regime}", *overrides])[0])
+def benchmark(regime: str, *overrides: str) -> tasks.ClosedTask:
+    return tasks.closed(load([f"regime={regime}", *overrides])[0].task)
 
 
 def by_hand(problem: Problem) -> str:

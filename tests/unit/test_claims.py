@@ -240,15 +240,15 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     rows = [{"step": 1, "prompt": f"{i}", "p": p, "weight": w, "norm": 1.0} for i, (p, w) in enumerate(gradients)]
     attempt.journal.rows("gradients", 1, rows)
     for step in eval_steps(cell.spec):
-        right = {"easy": 8, "middle": 2, "hard": 1 if step == 3 else 5}
+        right = {"k2-3": 8, "k5-6": 2, "k7-8": 1 if step == 3 else 5}
         counts = [{"step": step, "tier": tier, "problem": "a", "n": 8, "c": c} for tier, c in right.items()]
         attempt.journal.rows("eval", step, counts)
     attempt.end("done")
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(one.measure(runs, cell)) for name, one in STATISTICS.items()}
     middle, hard = 1 - (6 / 8) ** 8, 1 - (7 / 8) ** 8
-    assert found.pop("pass@1 by tier") == {"easy": 1, "middle": 2 / 8, "hard": 1 / 8}
-    assert found.pop("best@8 by tier") == {"easy": 1, "middle": middle, "hard": hard}
+    assert found.pop("pass@1 by tier") == {"k2-3": 1, "k5-6": 2 / 8, "k7-8": 1 / 8}
+    assert found.pop("best@8 by tier") == {"k2-3": 1, "k5-6": middle, "k7-8": hard}
     assert {name: numbers[""] for name, numbers in found.items()} == pytest.approx(
         {
             "pass@1": 11 / 24,
@@ -283,7 +283,7 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     built = Workshop(plans, mcpo_home / "reports", "smoke").build("claims")
     rows = {(row["claim"], row["model"], row["tier"]): row for row in built.to_json()["rows"]}
     assert rows["entropy-explodes", "toy-s", None]["why"] == "no such records"
-    assert rows["pass@1", "toy-m", "hard"]["seeds"] == 2
+    assert rows["pass@1", "toy-m", "k7-8"]["seeds"] == 2
     assert rows["quarter-mastered", "toy-s", None]["p"] is not None
     sentence = built.record["sentence"]
     assert sentence.startswith(f"Of {len(rows)} tests of {len(claims.read())} claims on ")

@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from mcpo_cli import methods
+from mcpo_cli import methods, tasks
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.schema import IDENTITY, RUNTIME, Compute, RunSpec, digest
+from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.settings import IDENTITY, RUNTIME
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
@@ -23,12 +24,12 @@ def base() -> RunSpec:
 
 
 def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
-    """Every setting below RunSpec with its path, the method's options left out."""
+    """Every setting below RunSpec with its path, the options of methods and tasks left out."""
     for field in dataclasses.fields(RunSpec):
         if field.name in GROUPS:
             for inner in dataclasses.fields(type(field.default)):
                 yield f"{field.name}.{inner.name}", inner
-        elif field.name != "method":
+        elif field.name not in load.KINDS:
             yield field.name, field
 
 
@@ -57,7 +58,7 @@ def changed(spec: Any, path: str) -> Any:
 def test_every_field_says_whether_it_changes_the_result(path: str, field: "dataclasses.Field[Any]") -> None:
     role = field.metadata["role"]
     assert role in (IDENTITY, RUNTIME)
-    assert (role == RUNTIME) == (path.startswith(("compute.", "cluster.")) or path == "task.data_path")
+    assert (role == RUNTIME) == (path.startswith(("compute.", "cluster.")))
     run_id = changed(base(), path).run_id
     assert (run_id == base().run_id) == (role == RUNTIME)
 
@@ -68,6 +69,16 @@ def test_every_option_of_a_method_is_identity(name: str) -> None:
     options = [field.name for field in dataclasses.fields(spec.method)]
     ids = {changed(spec, f"method.{option}").run_id for option in options} | {spec.run_id}
     assert len(ids) == len(options) + 1
+
+
+@pytest.mark.parametrize("name", sorted(tasks.registry()))
+def test_options_of_a_task_are_identity_but_where_its_data_lie(name: str) -> None:
+    spec = dataclasses.replace(base(), task=tasks.get(name))
+    roles = {field.name: field.metadata["role"] for field in dataclasses.fields(spec.task)}
+    assert {option for option, role in roles.items() if role == RUNTIME} == {"data_path"} & roles.keys()
+    for option, role in roles.items():
+        assert (changed(spec, f"task.{option}").run_id == spec.run_id) == (role == RUNTIME)
+    assert spec.identity()["task"].keys() == {"name", *(option for option, role in roles.items() if role == IDENTITY)}
 
 
 def test_methods_with_the_same_options_are_different_runs() -> None:

@@ -23,7 +23,7 @@ def spec(*overrides: str) -> RunSpec:
     ("model", "billions"), [("qwen3-0.6b", 0.596), ("qwen3-1.7b", 1.72), ("qwen3-8b", 8.19), ("qwen3-14b", 14.77)]
 )
 def test_parameters_are_those_that_are_published(model: str, billions: float) -> None:
-    assert cost.parameters(spec(f"model={model}").model) / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert cost.parameters(spec(f"model={model}")) / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
 def test_tokens_and_operations_by_hand() -> None:
@@ -33,12 +33,12 @@ def test_tokens_and_operations_by_hand() -> None:
     assert about.trained == batch * (200 + 5120)
     # The base policy and the only step are evaluated: 30 problems, 8 samples.
     assert about.sampled == (batch + 2 * 30 * 8) * 5120
-    weights = cost.parameters(run.model) - 4096 * 151936
+    weights = cost.parameters(run) - 4096 * 151936
     operations = 2 * weights + 4 * 36 * 4096 * (200 + 2560)
     sampling = about.sampled * operations / (989e12 * 0.10)
     training = about.trained * operations * 5 / (989e12 * 0.35)
     assert about.gpu_seconds == pytest.approx(sampling + training)
-    assert about.checkpoint == 12 * cost.parameters(run.model)
+    assert about.checkpoint == 12 * cost.parameters(run)
     assert about.disk == 3 * about.checkpoint
 
 
@@ -91,7 +91,7 @@ def test_memory_shrinks_with_what_is_shared() -> None:
     assert two["trains"] < one["trains"]
     assert two["samples"] == one["samples"]
     assert whole["samples"] == 2 * one["samples"]
-    weights, cache = 2 * cost.parameters(spec().model), 4 * 36 * 8 * 128 * 22528
+    weights, cache = 2 * cost.parameters(spec()), 4 * 36 * 8 * 128 * 22528
     assert one["samples"] == pytest.approx((weights + cache) / 2 / 0.7)
 
 

@@ -17,11 +17,13 @@ from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
+from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import seal
+from tests.fakes import has_hinge
 
 N = 8
-BASE = {"easy": [0, 2, 4, 6, 7, 8], "middle": [8, 8, 8, 0, 0, 0], "hard": [0, 0, 0, 0, 0, 0]}
+BASE = {"k2-3": [0, 2, 4, 6, 7, 8], "k5-6": [8, 8, 8, 0, 0, 0], "k7-8": [0, 0, 0, 0, 0, 0]}
 """Of 8 samples, the right ones of each problem under the base policy."""
 TRAINED = {0: [4, 4, 4, 4, 4, 4], 1: [8, 8, 8, 8, 8, 8]}
 """By seed, after training, in every tier."""
@@ -52,9 +54,9 @@ def _write(spec: RunSpec, arm: str, panel: Mapping[int, Mapping[str, list[int]]]
         ]
         journal.rows("eval", step, rows)
     for step in (1, 2, 3):
-        journal.rows("groups", step, [_group(step, "easy 0" if arm == "DAPO" else "fresh")])
+        journal.rows("groups", step, [_group(step, "k2-3 0" if arm == "DAPO" else "fresh")])
         metrics = {"train/grad_norm": 1.0 + step, "weight/effective_sample": 10.0 * step + spec.seed}
-        if spec.method.anchors_mastered:
+        if has_hinge(spec):
             metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.2}
         journal.rows("mini_batches", step, [_mini_batch(spec, step, number) for number in (1, 2)])
         if arm != "DAPO":
@@ -79,12 +81,12 @@ def _roll(step: int, prompt: str, c: int, origin: int = 0) -> dict[str, Any]:
 
 
 def _mini_batch(spec: RunSpec, step: int, number: int) -> dict[str, Any]:
-    row = {"step": step, "mini_batch": number, "policy_loss": (0.1, 0.3)[number - 1]}
-    if spec.method.anchors_mastered:
+    sums = {"train/policy_loss": [(0.1, 0.3)[number - 1], 1]}
+    if has_hinge(spec):
         later = number - 1
-        row |= {"hinge_loss": 0.5 * later, "mastered": 2, "felt": later, "tokens": 20, "tokens_active": 4 * later}
-        row["d_counts"] = [20] * 15
-    return row
+        sums |= {"train/hinge_loss": [0.5 * later, 1], "hinge/prompts_felt": [later, 2]}
+        sums |= {"hinge/tokens_active": [4 * later, 20]} | {name: [20, 0] for name in drift_names()}
+    return {"step": step, "mini_batch": number, "sums": sums}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +112,7 @@ def _of(data: pd.DataFrame, **where: Any) -> pd.DataFrame:
 def test_learning_curves_are_means_over_problems(runs: Runs) -> None:
     product = _product("learning-curves", runs)
     mine = _of(product.data, arm="MCPO", seed=0)
-    assert _of(mine, tier="easy")["pass_at_1"].tolist() == pytest.approx([27 / 48, 27 / 48, 0.5])
+    assert _of(mine, tier="k2-3")["pass_at_1"].tolist() == pytest.approx([27 / 48, 27 / 48, 0.5])
     assert mine["problems"].unique().tolist() == [6]
     # Base policy: (27/48 + 1/2 + 0) / 3 in both seeds; after training 1/2 and 1.
     for words in ("from 35.4 % (35.4 to 35.4) at the base", "75.0 % (50.0 to 100.0) under DAPO at step 3"):
@@ -120,7 +122,7 @@ def test_learning_curves_are_means_over_problems(runs: Runs) -> None:
 
 def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
     product = _product("pass-at-k", runs)
-    rows = _of(product.data, arm="DAPO", seed=0, tier="hard").set_index("k")
+    rows = _of(product.data, arm="DAPO", seed=0, tier="k7-8").set_index("k")
     assert rows.index.tolist() == list(range(1, 9))
     assert rows["pass_at_k"].tolist() == pytest.approx([1 - math.comb(4, k) / math.comb(8, k) for k in range(1, 9)])
     assert rows["best_at_k"].tolist() == pytest.approx([1 - 0.5**k for k in range(1, 9)])
@@ -131,16 +133,16 @@ def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
 
 def test_difficulty_has_a_problem_in_each_bin(runs: Runs) -> None:
     product = _product("difficulty", runs)
-    before = _of(product.data, arm="DAPO", seed=0, tier="easy", policy="base policy")
+    before = _of(product.data, arm="DAPO", seed=0, tier="k2-3", policy="base policy")
     assert before["solved"].tolist() == ["never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always"]
     assert before["share"].tolist() == pytest.approx([1 / 6] * 6)
-    after = _of(product.data, arm="DAPO", tier="easy", policy="trained", solved="always")
+    after = _of(product.data, arm="DAPO", tier="k2-3", policy="trained", solved="always")
     assert after["share"].tolist() == [0, 1]
     # Never: (1/6 + 1/2 + 1) / 3; always: (1/6 + 1/2) / 3.
     assert "55.6 % (55.6 to 55.6) and 22.2 % (22.2 to 22.2) under the base policy" in product.sentence
     assert "0.0 % (0.0 to 0.0) and 50.0 % (0.0 to 100.0) under DAPO" in product.sentence
     assert "1 of 18 held-out problems were among the training prompts." in product.notes
-    assert "Problems: 6 of easy, 6 of middle, 6 of hard." in product.notes
+    assert "Problems: 6 of k2-3, 6 of k5-6, 6 of k7-8." in product.notes
 
 
 def test_hinge_by_step_and_by_mini_batch(runs: Runs) -> None:

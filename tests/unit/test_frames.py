@@ -48,13 +48,13 @@ def test_all_evaluations_on_demand(plan: Plan) -> None:
 def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
     write_runs(plan)
     frame = Runs(plan).steps()
-    metrics = ["hinge/penalty", "mastery/all_wrong", "mastery/mastered", "train/accuracy", "train/entropy"]
+    metrics = ["mastery/all_wrong", "mastery/mastered", "train/accuracy", "train/entropy", "train/hinge_loss"]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
     assert frame["step"].tolist() == [1, 2, 3] * len(plan.cells)
     assert frame["train/entropy"].tolist() == [1, 1 / 2, 1 / 3] * len(plan.cells)
-    assert frame.loc[frame["method"] == "dapo", "hinge/penalty"].isna().all()
-    penalty = frame.loc[(frame["method"] == "mcpo") & (frame["seed"] == 0), "hinge/penalty"].tolist()
+    assert frame.loc[frame["method"] == "dapo", "train/hinge_loss"].isna().all()
+    penalty = frame.loc[(frame["method"] == "mcpo") & (frame["seed"] == 0), "train/hinge_loss"].tolist()
     assert penalty == pytest.approx([math.nan, 0.25, math.nan], nan_ok=True)
 
 
@@ -109,12 +109,9 @@ def test_every_kind_of_row_has_the_types_of_its_schema(plan: Plan) -> None:
     for kind in frames.ROWS:
         assert runs.rows(kind).dtypes.astype(str).to_dict() == frames.dtypes(kind)
     mini = frames.dtypes("mini_batches")
-    assert (mini["mini_batch"], mini["hinge_loss"], mini["felt"], mini["d_counts"]) == (
-        "int64",
-        "float64",
-        "Int64",
-        "object",
-    )
+    assert (mini["step"], mini["mini_batch"], mini["sums"]) == ("int64", "int64", "object")
+    again = frames.dtypes("rerolls"), frames.dtypes("gradients")
+    assert (again[0]["source"], again[1]["weight"]) == ("string", "float64")
 
 
 def test_a_journal_is_read_once(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpo_cli import tasks
+from mcpo_cli.data.base import Problem
 from mcpo_cli.grading.base import STATUSES
 from mcpo_cli.grading.graders import exact, math_dapo, math_verify
 from mcpo_cli.grading.integers import compare
@@ -297,7 +298,7 @@ def test_exact(gold: str, response: str, status: str) -> None:
 @given(st.text("0123456789= _", max_size=20), st.text("0123456789= _", max_size=20))
 def test_exact_is_what_the_arithmetic_task_counts(response: str, gold: str) -> None:
     says = exact.grade(gold, response, False).status == "correct"
-    assert says == tasks.correct(response, tasks.Problem("1 + 1 =", gold))
+    assert says == tasks.correct(response, Problem("1 + 1 =", gold))
 
 
 @pytest.mark.parametrize("grader", [exact, math_dapo])

@@ -9,6 +9,7 @@ import pytest
 
 from mcpo_cli import methods, probes
 from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.probes import Finding
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, Kind
@@ -47,12 +48,17 @@ def gradient(step: int, p: float, norm: float, **products: float) -> dict[str, A
     return {"step": step, "prompt": "", "p": p, "norm": norm, **products}
 
 
-def mini_batch(step: int, number: int, policy_loss: float, felt: int, hinge_loss: float) -> dict[str, Any]:
-    """4 mastered prompts of 25 tokens each, 10 of them active a prompt that is felt."""
-    counts = [0] * 15
-    counts[7], counts[11] = 100 - 10 * felt, 10 * felt
-    row = {"step": step, "mini_batch": number, "policy_loss": policy_loss, "hinge_loss": hinge_loss}
-    return row | {"mastered": 4, "felt": felt, "tokens": 100, "tokens_active": 10 * felt, "d_counts": counts}
+def mini_batch(
+    step: int, number: int, policy_loss: float, felt: int, hinge_loss: float, mastered: int = 4
+) -> dict[str, Any]:
+    """Mastered prompts of 25 tokens each, 10 of them active a prompt that is felt."""
+    tokens, active = 25.0 * mastered, 10.0 * felt
+    counts = [0.0] * 15
+    counts[7], counts[11] = tokens - active, active
+    sums = {"train/policy_loss": [policy_loss, 1.0], "train/hinge_loss": [hinge_loss, 1.0]}
+    sums |= {"hinge/prompts_felt": [float(felt), float(mastered)], "hinge/tokens_active": [active, tokens]}
+    sums |= {name: [count, 0.0] for name, count in zip(drift_names(), counts, strict=True)}
+    return {"step": step, "mini_batch": number, "sums": sums}
 
 
 MINI_BATCHES = [
@@ -84,8 +90,7 @@ def test_the_hinge_by_hand(tmp_path: Path) -> None:
 
 def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path) -> None:
     """2 of 4 felt, 0 of 1, and nobody to feel anything: 2 of 5 prompts, but the penalty is a mean of three."""
-    alone = {**mini_batch(2, 1, 1.0, 0, 0.0), "mastered": 1, "tokens": 25}
-    nobody = {**mini_batch(3, 1, 1.0, 0, 0.0), "mastered": 0, "tokens": 0, "d_counts": [0] * 15}
+    alone, nobody = (mini_batch(step, 1, 1.0, 0, 0.0, mastered=mastered) for step, mastered in ((2, 1), (3, 0)))
     rows = [mini_batch(1, 1, 1.0, 2, 0.3), alone, nobody]
     spec = RunSpec(methods.get("mcpo"))
     attempt = Attempt(tmp_path, spec, 0)
@@ -99,7 +104,7 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
 
 
 def test_a_method_without_a_hinge_finds_nothing(tmp_path: Path) -> None:
-    rows = [{"step": 1, "mini_batch": 1, "policy_loss": 0.5}]
+    rows = [{"step": 1, "mini_batch": 1, "sums": {"train/policy_loss": [0.5, 1.0]}}]
     assert finding("hinge", tmp_path, {"mini_batches": rows}).values == {}
 
 

@@ -81,5 +81,5 @@ def test_a_setting_that_no_run_has_deviates_from_nothing() -> None:
 def test_the_optimizer_is_the_one_that_the_local_backend_builds(toy: ROWS) -> None:
     (spec,) = load(["scale=smoke"])
     policy = SimpleNamespace(parameters=lambda: [torch.nn.Parameter(torch.zeros(1))])
-    optimizer = Updater(policy, spec.method, spec.train, spec.compute).optimizer
+    optimizer = Updater(policy, spec.method, spec.train, spec.compute, spec.seed).optimizer
     assert toy["optimizer"] == (type(optimizer).__name__, "AdamW", "")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.config.schema import Task
+from mcpo_cli import tasks
 from mcpo_cli.errors import StoreError
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import SOURCES
@@ -277,7 +277,7 @@ def test_what_fails_in_the_monitor_stays_there_and_what_fails_beside_it_does_not
 
 
 def test_published_data_sets_are_named_with_what_was_in_them(store: Store) -> None:
-    math = replace(spec(), task=Task(name="math"))
+    math = replace(spec(), task=tasks.get("math"))
     sources = {name: {"digest": f"{name}-digest", "source": f"hub:{name}"} for name in ("dapo_math_17k", "aime24")}
     complete(math)
     write_atomic(run_dir(math.run_id) / SOURCES, json.dumps(sources))

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcpo_cli import data, tasks
-from mcpo_cli.backends.verl.data import Problems, fits, stream_length, write
+from mcpo_cli.backends.verl.data import fits, stream_length, write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -34,7 +34,7 @@ def spec(*overrides: str) -> RunSpec:
 
 def written(run: RunSpec, home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     paths = planned(run, home)
-    write(Problems(run, lambda text: "too long" not in text), paths)
+    write(run, lambda text: "too long" not in text, paths)
     return pq.read_table(paths.train).to_pylist(), pq.read_table(paths.held_out).to_pylist()
 
 
@@ -61,7 +61,7 @@ def math(folder: Path, *overrides: str) -> RunSpec:
 def test_arithmetic_is_the_local_stream_row_by_row(regime: str, tmp_path: Path) -> None:
     run = spec("scale=verl-cpu", f"regime={regime}", "seed=3", *TINY)
     train, held_out = written(run, tmp_path)
-    local = tasks.of(spec("backend=local", "scale=verl-cpu", f"regime={regime}", "seed=3", *TINY))
+    local = tasks.closed(spec("backend=local", "scale=verl-cpu", f"regime={regime}", "seed=3", *TINY).task)
     expected = local.training(3, 0, 8)
     assert [row["extra_info"]["problem"] for row in train] == [problem.text for problem in expected]
     assert [row["prompt"] for row in train] == [[{"role": "user", "content": problem.text}] for problem in expected]
@@ -138,7 +138,7 @@ def test_a_later_attempt_finds_the_same_file(folder: Path, tmp_path: Path) -> No
 def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
     run = math(folder)
     with pytest.raises(ConfigError, match=r"0 of 9 problems fit into train.max_prompt=2048 tokens; a batch has 4"):
-        write(Problems(run, lambda _: False), planned(run, tmp_path))
+        write(run, lambda _: False, planned(run, tmp_path))
 
 
 def test_a_benchmark_that_is_not_whole(folder: Path, tmp_path: Path) -> None:

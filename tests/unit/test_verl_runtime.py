@@ -156,7 +156,7 @@ def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -
     (spec,) = load(["scale=verl-cpu", "method=mcpo", "method.anchor=previous_step"])
     with pytest.raises(ConfigError, match="previous_step") as error:
         checks.check(spec)
-    assert error.value.fix == "method.anchor=rollout"
+    assert error.value.fix == "method.anchor=rollout, or backend=local"
 
 
 def test_a_temperature_at_which_backends_differ_is_refused_before_anything_starts() -> None:
@@ -175,5 +175,14 @@ def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
 def test_reports_of_the_loss_are_merged_a_mini_batch_at_a_time() -> None:
     """Two mini-batches of four prompts, each in micro-batches and on ranks that report in any order."""
     reports = [(5, [1.0, 2.0], [6]), (0, [3.0, 4.0], []), (7, [5.0, 6.0], [6, 7]), (3, [7.0, 8.0], [3])]
-    found = merged([{"group": group, "sums": {"x": pair}, "felt": felt} for group, pair, felt in reports], prompts=4)
-    assert [(sums.pairs, felt) for sums, felt in found] == [({"x": [10.0, 12.0]}, {3}), ({"x": [6.0, 8.0]}, {6, 7})]
+    found = merged(
+        [
+            {"group": group, "sums": {"x": pair}, "prompts": {"felt": [felt, [group, *felt]]}}
+            for group, pair, felt in reports
+        ],
+        prompts=4,
+    )
+    assert [(sums.pairs, sums.prompts) for sums in found] == [
+        ({"x": [10.0, 12.0]}, {"felt": ({3}, {0, 3})}),
+        ({"x": [6.0, 8.0]}, {"felt": ({6, 7}, {5, 6, 7})}),
+    ]

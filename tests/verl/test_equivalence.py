@@ -133,7 +133,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
     spec = load(["scale=smoke"])[0]
-    prompt_PS = encode(TOKENIZER, tasks.of(spec).training(0, 0, P), T).prompt_PS
+    prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
     return sample(policy(), prompt_PS, G, T, 1.0, TOKENIZER.eos_token_id, seed=3)
 
 

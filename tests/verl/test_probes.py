@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
@@ -73,7 +72,7 @@ def what_was_mastered_is_rolled_again(journal: Journal) -> None:
         step: [row["prompt"] for row in journal.groups() if row["step"] == step and row["p"] == 1]
         for step in (1, 2, 3, 4)
     }
-    panel = [problem.text for problem in Arithmetic(Task(max_ops=2), Warmup()).training(0, 0, PANEL)]
+    panel = [problem.text for problem in Arithmetic(max_ops=2).training(0, 0, PANEL)]
     cohorts = {(step, later): mastered[step] for step in mastered for later in (step, step + 1) if later <= STEPS}
     assert rolled == {key: prompts for key, prompts in cohorts.items() if prompts} | {(0, 1): panel, (0, 3): panel}
     # The attempt that was killed picked the cohort, the next one rolled it again.

@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from mcpo_cli.backends.verl import checkpoint, processes
-from mcpo_cli.config.schema import Task, Warmup
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
@@ -112,7 +111,7 @@ def test_mcpo_on_two_ranks_is_killed_resumed_exported_and_evaluated(runs: Runs) 
     trained(runs, *settings)
     assert [row["step"] for row in Journal(folder).steps()] == [1, 2, 3, 4]
     assert read_json(folder / "attempt_2" / "status.json")["start_step"] == 2
-    assert _prompts(folder) == [problem.text for problem in Arithmetic(Task(max_ops=2), Warmup()).training(0, 0, 32)]
+    assert _prompts(folder) == [problem.text for problem in Arithmetic(max_ops=2).training(0, 0, 32)]
     assert all("hinge/tokens_active" in row["metrics"] for row in _with_mastered(folder))
     assert [step for step, _ in logged(runs.home, folder, "train/accuracy")] == [1, 2, 3, 4]
 

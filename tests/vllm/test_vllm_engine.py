@@ -40,7 +40,7 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> ModelFacts:
 def problems() -> list[Problem]:
     """The arithmetic tiers: 100 problems of each length."""
     (spec,) = load([])
-    return [problem for tier in tasks.of(spec).tiers(100).values() for problem in tier]
+    return [problem for tier in tasks.closed(spec.task).tiers(100).values() for problem in tier]
 
 
 def requests(facts: ModelFacts, problems: Sequence[Problem], samples: int, stream_name: str) -> list[Request]:

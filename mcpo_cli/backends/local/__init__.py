@@ -8,6 +8,7 @@ from mcpo_cli.backends.base import Stop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.tasks import closed
 
 
 class Local:
@@ -15,10 +16,7 @@ class Local:
 
     def check(self, spec: RunSpec) -> None:
         """torch and transformers can be found, and so can the device; task and model are ones it can train."""
-        if spec.task.name != "arithmetic":
-            raise ConfigError(
-                f"task.name={spec.task.name}: backend=local trains on arithmetic only", fix="backend=verl"
-            )
+        closed(spec.task)
         if spec.model.path:
             raise ConfigError(
                 f"model.path={spec.model.path}: backend=local builds its models from scratch", fix="backend=verl"

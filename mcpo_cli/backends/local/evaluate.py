@@ -2,19 +2,19 @@
 
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli import tasks
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.records import EvalRow
 from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import closed
 
 
 def evaluate(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> list[EvalRow]:
     """One row a problem of every tier, in the tiers' order."""
     settings, rows = spec.eval, []
-    for number, (tier, problems) in enumerate(tasks.of(spec).tiers(settings.problems).items()):
+    for number, (tier, problems) in enumerate(closed(spec.task).tiers(settings.problems).items()):
         batch = encode(tokenizer, problems, spec.train.max_response).to(policy.device)
         rollouts = sample(
             policy,

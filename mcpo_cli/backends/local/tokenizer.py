@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli.tasks.arithmetic import BLANK, EOS
+from mcpo_cli.tasks.base import BLANK, EOS
 
 
 def build(vocabulary: Sequence[str]) -> PreTrainedTokenizerFast:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli import tasks
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import checkpoint, gradients
@@ -34,7 +33,7 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import answer
+from mcpo_cli.tasks import answer, closed
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class Trainer:
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
-        self.benchmark = tasks.of(spec)
+        self.benchmark = closed(spec.task)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state = spec.method.initial_state()
         self.step = 0
@@ -151,7 +150,7 @@ class Trainer:
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
-            metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.name == "math")
+            metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled)

@@ -11,7 +11,6 @@ from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from mcpo_cli import tasks
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
@@ -25,6 +24,7 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import writing
 from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import closed
 
 
 def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerFast]:
@@ -55,7 +55,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
-    tokenizer = tokenizers.build(tasks.of(spec).vocabulary)
+    tokenizer = tokenizers.build(spec.task.vocabulary)
     model = policies.build(spec.model, tokenizer, spec.seed)
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
@@ -67,8 +67,7 @@ def _train(
     spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, attempt: Attempt, stop: Stop
 ) -> tuple[int, float]:
     """Cross-entropy on gold answers until the probe reaches the target; returns steps and accuracy."""
-    settings, benchmark = spec.warmup, tasks.of(spec)
-    longest = answer_length(spec)
+    settings, task = spec.warmup, closed(spec.task)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.lr, weight_decay=0.0, fused=True)
     accuracy = 0.0
     for step in range(settings.max_steps + 1):
@@ -79,8 +78,8 @@ def _train(
                 return step, accuracy
             if stop():
                 raise Interrupted("stopped during the warm-up, which starts again")
-        problems = benchmark.demonstrations(spec.seed, step, settings.batch)
-        loss = cross_entropy(policy, encode(tokenizer, problems, longest))
+        problems = task.demonstrations(spec.seed, step, settings.batch)
+        loss = cross_entropy(policy, encode(tokenizer, problems, task.answer_length))
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
@@ -94,17 +93,13 @@ def _train(
 
 def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> float:
     """Share of right answers at temperature 1 on training prompts that a run does not begin with."""
-    count = spec.warmup.probe_prompts
-    problems = tasks.of(spec).training(stream(spec.seed, "probe"), 0, count)
-    batch = encode(tokenizer, problems, answer_length(spec)).to(policy.device)
+    # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
+    task, count = closed(spec.task), spec.warmup.probe_prompts
+    problems, longest = task.training(stream(spec.seed, "probe"), 0, count), task.answer_length
+    batch = encode(tokenizer, problems, longest).to(policy.device)
     seed = stream(spec.seed, "probe", step)
-    rollouts = sample(policy, batch.prompt_PS, 1, answer_length(spec), 1.0, tokenizer.eos_token_id, seed)
+    rollouts = sample(policy, batch.prompt_PS, 1, longest, 1.0, tokenizer.eos_token_id, seed)
     return float(batch.correct(rollouts).double().mean())
-
-
-def answer_length(spec: RunSpec) -> int:
-    """Tokens of the longest right answer. The warm-up knows no other limit: `train` is not part of its identity."""
-    return 2 * spec.task.max_ops
 
 
 def cross_entropy(policy: Policy, batch: Encoded) -> Tensor:

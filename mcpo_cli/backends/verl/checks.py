@@ -7,13 +7,11 @@ from typing import Any
 
 import psutil
 
-from mcpo_cli import data, home, machine
+from mcpo_cli import home, machine
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import pins
-from mcpo_cli.backends.verl.data import path, whole
-from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.data import files, hub
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 
 GIB = 2**30
@@ -45,14 +43,14 @@ def check(spec: RunSpec) -> None:
     _disk(spec)
     if spec.model.path:
         _model(spec)
-    if spec.task.name == "math":
-        _data(spec)
+    spec.task.check()
 
 
 def _task(spec: RunSpec) -> None:
-    if spec.task.name == "math" and not spec.model.path:
+    if not spec.task.vocabulary and not spec.model.path:
         raise ConfigError(
-            f"model={spec.model.name} is built from scratch for arithmetic; task.name=math needs one that exists",
+            f"model={spec.model.name} is built from scratch, for which task={spec.task.name} has no vocabulary: it "
+            "needs a model that exists",
             fix="model=qwen3-1.7b, or model.path=FOLDER",
         )
 
@@ -183,7 +181,7 @@ def _slots(spec: RunSpec) -> None:
 
 def _memory(spec: RunSpec) -> None:
     """Weights and moments that wait in the processor's memory fit there."""
-    needed = cost.BYTES_SAVED * cost.parameters(spec.model) / spec.cluster.nodes
+    needed = cost.BYTES_SAVED * cost.parameters(spec) / spec.cluster.nodes
     total = psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         raise ConfigError(
@@ -210,9 +208,9 @@ def _model(spec: RunSpec) -> None:
 
     model, train = spec.model, spec.train
     config = configuration(model.path, model.revision or None)
-    wrong = {name: config[key] for name, key in SIZES.items() if key in config and config[key] != _size(model, name)}
+    wrong = {name: config[key] for name, key in SIZES.items() if key in config and config[key] != _size(spec, name)}
     if wrong:
-        told = ", ".join(f"model.{name}={_size(model, name)} is {value} there" for name, value in wrong.items())
+        told = ", ".join(f"model.{name}={_size(spec, name)} is {value} there" for name, value in wrong.items())
         fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
         raise ConfigError(f"{model.path}: its config.json says otherwise: {told}", fix=fix)
     window, longest = config.get("max_position_embeddings"), train.max_prompt + train.max_response
@@ -223,21 +221,10 @@ def _model(spec: RunSpec) -> None:
         )
 
 
-def _size(model: Model, name: str) -> Any:
+def _size(spec: RunSpec, name: str) -> Any:
     """The setting, as config.json would say it."""
-    counted = {"kv_heads": cost.kv_heads(model), "vocabulary": cost.vocabulary(model)}
-    return counted.get(name, getattr(model, name))
-
-
-def _data(spec: RunSpec) -> None:
-    """The training problems are there or can be fetched; the benchmarks can be read and are whole."""
-    where, training = path(spec), data.get(spec.task.data)
-    if where is None:
-        hub.fetch(training)
-    else:
-        files.locate(where, training.name)
-    for name in spec.task.benchmarks:
-        whole(name, where)
+    counted = {"kv_heads": cost.kv_heads(spec.model), "vocabulary": cost.vocabulary(spec)}
+    return counted.get(name, getattr(spec.model, name))
 
 
 def _here(spec: RunSpec) -> bool:

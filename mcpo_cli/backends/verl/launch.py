@@ -40,7 +40,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     start = attempt.status["start_step"]
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
-    data.write(data.Problems(spec, data.fits(spec, folder)), paths)
+    data.write(spec, data.fits(spec, folder), paths)
     checkpoint.choose(paths.checkpoints)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)

@@ -33,7 +33,7 @@ def main() -> None:
     @hydra.main(config_path="pkg://verl.trainer.config", config_name="ppo_trainer", version_base=None)
     def train(config: Any) -> None:
         with open_dict(config):
-            config.mcpo.attempt = str(attempt)
+            config.mcpo = {"attempt": str(attempt)}
         auto_set_device(config)
         validate_config(config, need_reference_policy(config), need_critic(config))
         run_ppo(config, task_runner_class=ray.remote(_runner()))

@@ -78,7 +78,7 @@ class Records:
         row = {
             **{name if name.startswith(OURS) else f"verl/{name}": value for name, value in _flat(metrics)},
             **measure.sampled(graded, _entropy(graded)),
-            **measure.sanity(graded, reasons=self.spec.task.name == "math"),
+            **measure.sanity(graded, reasons=self.spec.task.reasons),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
             **measure.speed(_seconds(timing), float(graded.length_PG.sum())),

@@ -1,4 +1,4 @@
-"""Tables and figures: one file each, found by scanning their packages; built from runs, written with a record.
+"""Tables and figures: found by their names, built from runs, written with a record.
 
 Beside its files (`<name>.csv`, `.md` and `.tex` of tables, `.png` and `.pdf` of figures) each artifact has a record,
 `<name>.json`: what it shows, the runs it was made from, a hash of everything that went in, the commit of the code that
@@ -16,6 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import plugins
 from mcpo_cli.analysis import beside, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
@@ -26,7 +27,6 @@ from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, neare
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
-from mcpo_cli.scan import declared
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
 CODE = ("analysis", "probes", "statistics", "methods", "tasks")
@@ -41,13 +41,8 @@ ALL = "all"
 
 @cache
 def registry() -> dict[str, Artifact]:
-    """All artifacts by name: the `ARTIFACT` of each module. Raises TypeError when two share a name."""
-    found: dict[str, Artifact] = {}
-    for package in PACKAGES:
-        for name, artifact in declared(package, "ARTIFACT", "artifact").items():
-            if name in found:
-                raise TypeError(f"artifact name '{name}' is taken twice, the second time in {package}")
-            found[name] = artifact
+    """All artifacts by name: the `ARTIFACT` of each module, and of plug-ins. ConfigError when two share a name."""
+    found = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
     return dict(sorted(found.items(), key=lambda item: SECTIONS.index(item[1].section)))
 
 

@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any, TypeVar
 
 import yaml
 
-from mcpo_cli import methods, tasks
+from mcpo_cli import data as datasets
+from mcpo_cli import methods, plugins, tasks
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, first_line, nearest
+from mcpo_cli.grading import graders
+from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import plain
 
@@ -26,7 +30,7 @@ T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
 """More in one sweep is a slip of the keyboard."""
-KINDS: dict[str, Callable[[], Mapping[str, type]]] = {"method": methods.registry, "task": tasks.registry}
+KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
 """Settings that are a class each, by the name of the group: `method=mcpo` chooses one, `method.beta` is its option."""
 
 
@@ -36,7 +40,22 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
     Raises:
         ConfigError: anything a user can get wrong, before anything starts.
     """
-    return [_load_one(combination) for combination in _expand(overrides)]
+    specs = [_load_one(combination) for combination in _expand(overrides)]
+    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
+
+
+def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
+    """The plug-ins that decide the result of `spec`, by what each of them provides."""
+    task = spec.task
+    uses: list[tuple[str, Found[Any], Sequence[str]]] = [
+        ("method", methods.registry(), [spec.method.name]),
+        ("task", tasks.registry(), [task.name]),
+        ("grader", graders(), [task.grader]),
+        ("dataset", datasets.registry(), task.published),
+    ]
+    return {
+        f"{what} {name}": found.plugins[name] for what, found, names in uses for name in names if name in found.plugins
+    }
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -83,8 +102,32 @@ def groups() -> dict[str, list[str]]:
     found = {group: sorted(kinds()) for group, kinds in KINDS.items()}
     for folder in sorted((EXPERIMENTS / "conf").iterdir()):
         if folder.is_dir():
-            found[folder.name] = sorted(path.stem for path in folder.glob("*.yaml"))
+            found[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
     return found
+
+
+def files(pattern: str) -> dict[str, Path]:
+    """The files of `experiments` that match `pattern`, and those of plug-ins, by the name of the file.
+
+    Raises:
+        ConfigError: two share a name.
+    """
+    found: dict[str, Path] = {}
+    for path in (path for root in (EXPERIMENTS, *plugins.roots()) for path in sorted(root.glob(pattern))):
+        if path.stem in found:
+            raise plugins.taken(pattern.replace("*.yaml", path.name), found[path.stem], path)
+        found[path.stem] = path
+    return found
+
+
+def is_file(name: str) -> bool:
+    """Whether a preset, a suite or claims are given by the path of their file, not by a name."""
+    return name.endswith((".yaml", ".yml"))
+
+
+def stem(name: str) -> str:
+    """The name of what is given by `name`, or by its path."""
+    return Path(name).stem if is_file(name) else name
 
 
 @functools.cache
@@ -125,6 +168,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
@@ -136,7 +181,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _base_node() -> dict[str, Any]:
     """All defaults of the schema but those of method and task, as Hydra's lowest layer."""
-    return {field.name: plain(field.default) for field in dataclasses.fields(RunSpec) if field.name not in KINDS}
+    return {
+        field.name: plain(field.default)
+        for field in dataclasses.fields(RunSpec)
+        if field.name not in (*KINDS, "plugins")
+    }
 
 
 def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -228,7 +277,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     options = groups()
     if key in options:
         for value in values:
-            if value not in options[key]:
+            if value not in options[key] and (key in KINDS or not is_file(value)):
                 fix = f"{key}={closest(value, options[key])}"
                 raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
     elif key in {f"{group}.name" for group in KINDS}:
@@ -280,13 +329,10 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     """What Hydra composes of these presets, as plain data."""
     from omegaconf import OmegaConf
 
-    for preset in presets:
-        path = EXPERIMENTS / "conf" / f"{preset.replace('=', '/')}.yaml"
-        if path.exists():  # a method is a class
-            read_yaml(path)
+    named = [_stored(*preset.split("=", 1)) for preset in presets]
     try:
         with _hydra() as compose:
-            data = OmegaConf.to_container(compose("config", overrides=list(presets)))
+            data = OmegaConf.to_container(compose("config", overrides=named))
     except Exception as error:  # on a preset that is none, Hydra and OmegaConf raise whatever they stumble over
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
@@ -294,6 +340,24 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     # A preset says of each task it knows what it changes there.
     composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
     return composed
+
+
+def _stored(group: str, name: str) -> str:
+    """The override that makes Hydra take the preset `name`, which may be a plug-in's, or a file."""
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    if group in KINDS:  # a class
+        return f"{group}={name}"
+    path = Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
+    read_yaml(path)
+    if path.parent.parent == EXPERIMENTS / "conf":
+        return f"{group}={name}"
+    package = re.search(r"^#\s*@package\s+(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    # OmegaConf reads 1e-5 as a number, as Hydra does, and YAML does not.
+    node = OmegaConf.load(path)
+    ConfigStore.instance().store(name="given", node=node, group=group, package=package[1] if package else None)
+    return f"{group}=given"
 
 
 @functools.cache
@@ -318,7 +382,7 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 def chosen(group: str, overrides: Sequence[str]) -> str:
     """The preset of `group` that `overrides` name, else the one that is taken when none does."""
     given = (text.partition("=")[2] for text in overrides if override_key(text) == group)
-    return next(given, "") or str(read_default(group))
+    return stem(next(given, "") or str(read_default(group)))
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
@@ -36,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Suite:
-    """A file of `experiments/suites`. arms: settings by name; sweep: values by key, or what a scale has instead."""
+    """A suite's file. arms: settings by name; sweep: values by key, or what a scale has instead."""
 
     arms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     title: str = ""
@@ -56,7 +57,7 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
-    """The plan of a suite in `experiments/suites`; `overrides` replace its sweeps and settings.
+    """The plan of the suite `name` (see `read`); `overrides` replace its sweeps and settings.
 
     Raises:
         ConfigError: no such suite, or overrides that are bad or fix what the suite's arms vary.
@@ -71,7 +72,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     cells = [
         Cell(arm, spec) for arm, settings in suite.arms.items() for spec in load.load([*settings, *sweep, *overrides])
     ]
-    return Plan(name, f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
+    return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -81,20 +82,40 @@ def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def suites() -> dict[str, Path]:
-    """The suites that are shipped, by name."""
-    return {path.stem: path for path in sorted((load.EXPERIMENTS / "suites").glob("*.yaml"))}
+    """The suites of mcpo and of plug-ins, by name."""
+    return load.files("suites/*.yaml")
+
+
+def is_suite(word: str) -> bool:
+    """Whether `word` names a suite, or a file of one."""
+    return load.is_file(word) or word in suites()
+
+
+def file(name: str) -> Path:
+    """The file of the suite `name`, which may be a path itself.
+
+    Raises:
+        ConfigError: there is none, or a suite elsewhere has the name of that file.
+    """
+    known, path = suites(), Path(name).expanduser()
+    if not load.is_file(name):
+        if name not in known:
+            raise ConfigError(
+                f"unknown suite '{name}': {nearest(name, known)}", fix=f"mcpo plan {closest(name, known)}"
+            )
+        return known[name]
+    if path.stem in known and known[path.stem].resolve() != path.resolve():
+        raise plugins.taken(f"suite '{path.stem}'", known[path.stem], path)
+    return path
 
 
 def read(name: str) -> Suite:
     """The suite `name`.
 
     Raises:
-        ConfigError: there is none, or its file is not one.
+        ConfigError: see `file`; or the file is no suite.
     """
-    path = suites().get(name)
-    if path is None:
-        fix = f"mcpo plan {closest(name, suites())}"
-        raise ConfigError(f"unknown suite '{name}': {nearest(name, suites())}", fix=fix)
+    path = file(name)
     try:
         suite = convert(Suite, load.read_yaml(path), "")
         if not suite.arms:

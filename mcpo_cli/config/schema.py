@@ -7,11 +7,13 @@ named preset changes.
 import functools
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from mcpo_cli.methods import Method
-from mcpo_cli.settings import identity, plain, runtime
+from mcpo_cli.plugins import Plugin
+from mcpo_cli.settings import IDENTITY, identity, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 2
@@ -203,6 +205,8 @@ class RunSpec:
     probe: Probe = identity(Probe())
     compute: Compute = runtime(Compute())
     cluster: Cluster = runtime(Cluster())
+    plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
+    """The plug-ins that decide the result, by what each provides (`method NAME`); no setting."""
 
     @functools.cached_property
     def run_id(self) -> str:
@@ -213,6 +217,8 @@ class RunSpec:
     def base_id(self) -> str:
         """Names the base policy: shared by every run that starts from the same warm-up."""
         parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
+        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
+            parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
@@ -227,6 +233,9 @@ class RunSpec:
         nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
         for key, name in (("method", self.method.name), ("task", self.task.name)):
             nested[key] = {"name": name, **nested[key]}
+        # Runs without plug-ins keep the ids that they had before there were any.
+        if plugins := nested.pop("plugins"):
+            nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
         return nested
 
 

@@ -7,18 +7,19 @@
 from functools import cache
 from pathlib import Path
 
+from mcpo_cli import plugins
 from mcpo_cli.data import files, hub
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.scan import declared
+from mcpo_cli.plugins import Found
 
 __all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unnamed"]
 
 
 @cache
-def registry() -> dict[str, Dataset]:
-    """All data sets by name, found by scanning `mcpo_cli.data.sets`. Raises TypeError when two share a name."""
-    return declared("mcpo_cli.data.sets", "DATASET", "data set")
+def registry() -> Found[Dataset]:
+    """All data sets by name: those of `data/sets`, and of plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("datasets", ["mcpo_cli.data.sets"], "DATASET", Dataset)
 
 
 def get(name: str) -> Dataset:

@@ -13,7 +13,7 @@ from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.run import Progress, record
 from mcpo_cli.evaluation.samples import Drawn, Samples
-from mcpo_cli.grading import Status, Verdict, grader_names
+from mcpo_cli.grading import Status, Verdict, graders
 from mcpo_cli.home import location
 from mcpo_cli.records import Results
 from mcpo_cli.runs.attempts import owned
@@ -182,5 +182,5 @@ def known(names: Sequence[str]) -> None:
         ConfigError: one is not.
     """
     for name in names:
-        if name not in grader_names():
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, grader_names())}")
+        if name not in graders():
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, graders())}")

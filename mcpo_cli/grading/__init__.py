@@ -1,6 +1,6 @@
 """Grading of answers: what is extracted, when it counts, and worker processes that cannot hang their caller."""
 
 from mcpo_cli.grading.base import STATUSES, Status, Verdict
-from mcpo_cli.grading.pool import Pool, grader_names
+from mcpo_cli.grading.pool import Pool, graders
 
-__all__ = ["STATUSES", "Pool", "Status", "Verdict", "grader_names"]
+__all__ = ["STATUSES", "Pool", "Status", "Verdict", "graders"]

@@ -21,16 +21,17 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import mcpo_cli
-from mcpo_cli import machine
+from mcpo_cli import machine, plugins
 from mcpo_cli.errors import ConfigError, RunFailed, closest, nearest
 from mcpo_cli.grading.base import Verdict
 from mcpo_cli.grading.integers import compare
-from mcpo_cli.scan import names
+from mcpo_cli.plugins import Found, Place
 
 START_SECONDS = 120.0
 """For a worker to load its libraries, on a busy machine with a cold disk."""
@@ -43,9 +44,15 @@ ENVIRONMENT = {
 }
 
 
-def grader_names() -> list[str]:
-    """Names of the graders, found by scanning."""
-    return names("mcpo_cli.grading.graders")
+@cache
+def graders() -> Found[str]:
+    """The module of each grader, by the grader's name; imports none but the files of plug-in folders."""
+
+    def declared(place: Place) -> list[tuple[str, str]]:
+        is_one = place.path is None or hasattr(place.load(), "grade")
+        return [(place.name, place.module)] if is_one else []
+
+    return plugins.find("graders", ["mcpo_cli.grading.graders"], declared)
 
 
 class _Died(Exception):
@@ -64,7 +71,7 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", grader, str(memory_mib)]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", graders()[grader], str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0
@@ -243,7 +250,7 @@ def _milliseconds(deadline: float) -> int:
 class Pool:
     """Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
 
-    grader: one of `grader_names()`; ConfigError for another. workers: processes, 0 for one a core.
+    grader: one of `graders()`; ConfigError for another. workers: processes, 0 for one a core.
     timeout: seconds that one item may take, from its start on. memory_mib: cap of one worker, its supervisor included.
     RunFailed: the workers cannot start.
     """
@@ -251,9 +258,9 @@ class Pool:
     def __init__(
         self, grader: str = "math_verify", *, workers: int = 0, timeout: float = 5.0, memory_mib: int = 1024
     ) -> None:
-        if grader not in grader_names():
-            hint = nearest(grader, grader_names())
-            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, grader_names())}")
+        if grader not in graders():
+            hint = nearest(grader, graders())
+            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, graders())}")
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:

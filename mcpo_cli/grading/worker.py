@@ -1,4 +1,4 @@
-"""The process that grades: `python -m mcpo_cli.grading.worker GRADER MEMORY_MIB`, started and killed by `pool`.
+"""The process that grades: `python -m mcpo_cli.grading.worker MODULE MEMORY_MIB`, started and killed by `pool`.
 
 It is a supervisor: it loads the grader once, then forks a child that answers the requests on the standard input
 they share, a line of JSON each. When the child has died the next one is forked from the loaded state, within
@@ -35,11 +35,6 @@ ROOM_MIB = 128
 """Least memory for the work itself, beyond what the loaded libraries take."""
 WARM_UP = (r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"(1,2)", r"[0,\infty)", r"\{1,2\}", r"x=\frac{3\pi}{4}", "12.5")
 """Answers that fill the caches of the libraries before the fork, so that every child has them."""
-
-
-def load(name: str) -> Grader:
-    """The grader of that name."""
-    return cast(Grader, importlib.import_module(f"mcpo_cli.grading.graders.{name}"))
 
 
 def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
@@ -116,16 +111,16 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
 
 def main() -> None:
     """Load the grader of the command line and keep it answering."""
-    name, memory_mib = sys.argv[1], int(sys.argv[2])
+    module, memory_mib = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is not part of the protocol
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    grader = load(name)
+    grader = cast(Grader, importlib.import_module(module))
     for answer in WARM_UP:
-        grader.grade(answer, rf"\boxed{{{answer}}}", False)
+        judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
     memory = psutil.Process().memory_info()
     limit = memory_mib * MIB - memory.rss  # the supervisor's own share of the cap
     if limit < memory.vms + ROOM_MIB * MIB:

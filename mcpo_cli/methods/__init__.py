@@ -7,6 +7,7 @@
 from functools import cache
 from typing import Any
 
+from mcpo_cli import plugins
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.methods.base import (
     Floats,
@@ -22,7 +23,7 @@ from mcpo_cli.methods.base import (
     reduce,
 )
 from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
-from mcpo_cli.scan import modules
+from mcpo_cli.plugins import Found
 
 __all__ = [
     "Clipped",
@@ -45,19 +46,9 @@ __all__ = [
 
 
 @cache
-def registry() -> dict[str, type[Method]]:
-    """All methods by name, found by scanning this package. Raises TypeError when two share a name."""
-    found: dict[str, type[Method]] = {}
-    for module in modules(__name__):
-        for value in vars(module).values():
-            is_method = isinstance(value, type) and issubclass(value, Method) and hasattr(value, "name")
-            if not is_method or value.__module__ != module.__name__:
-                continue
-            name = value.name
-            if name in found:
-                raise TypeError(f"method name '{name}' is taken twice: {found[name]} and {value}")
-            found[name] = value
-    return found
+def registry() -> Found[type[Method]]:
+    """All methods by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    return plugins.classes("methods", __name__, Method)
 
 
 def get(name: str, **options: Any) -> Method:

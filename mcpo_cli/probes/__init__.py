@@ -2,17 +2,18 @@
 
 from functools import cache
 
+from mcpo_cli import plugins
 from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.plugins import Found
 from mcpo_cli.probes.base import Finding, Probe
-from mcpo_cli.scan import declared
 
 __all__ = ["Finding", "Probe", "get", "registry"]
 
 
 @cache
-def registry() -> dict[str, Probe]:
-    """All probes by name: the `PROBE` of each module. Raises TypeError when two share a name."""
-    return declared("mcpo_cli.probes", "PROBE", "probe")
+def registry() -> Found[Probe]:
+    """All probes by name: the `PROBE` of each module, and of plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("probes", [__name__], "PROBE", Probe)
 
 
 def get(name: str) -> Probe:

@@ -36,7 +36,7 @@ def target(words: Sequence[str]) -> Target | None:
     Raises:
         ConfigError: no such run, or settings for a run that is there.
     """
-    if not words or "=" in words[0] or words[0] in plan.suites():
+    if not words or "=" in words[0] or plan.is_suite(words[0]):
         return None
     if len(words) > 1:
         fix = f"mcpo probe PROBE {' '.join(words[1:])}  (a run of its own)"

@@ -7,17 +7,18 @@ import platform
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from mcpo_cli import __version__
+from mcpo_cli import __version__, plugins
 from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs.journal import write_atomic, write_json
 
 SOURCE = Path(__file__).resolve().parent.parent.parent
-ENVIRONMENT = ("MCPO_HOME", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+ENVIRONMENT = ("MCPO_HOME", "MCPO_PLUGINS", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 
 
 def write(attempt_dir: Path, command: Sequence[str]) -> None:
@@ -34,6 +35,7 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
         **code,
         "command": [redact(word) for word in command],
         "environment": {name: redact(os.environ[name]) for name in ENVIRONMENT if name in os.environ},
+        "plugins": [asdict(plugin) for plugin in plugins.present()],
         "packages": dict(sorted((d.name, d.version) for d in importlib.metadata.distributions())),
         "python": platform.python_version(),
         "machine": {

@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from mcpo_cli import backends
+from mcpo_cli.config import load
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
@@ -58,6 +59,11 @@ def work(run_id: str) -> int:
 def _attempt(folder: Path, stop: StopRequest) -> int:
     """Go on with a run that is ours."""
     spec = catalog.spec(folder)
+    if load.used_plugins(spec) != spec.plugins:
+        raise RunFailed(
+            f"{', '.join(spec.plugins)}: the plug-in is no longer what this run was planned with",
+            fix="the command that started the run: it plans a new one",
+        )
     # Now, rather than after hours of training on top of records that are worth nothing.
     Journal(folder).check_all()
     backend = backends.get(spec.backend)

@@ -1,4 +1,4 @@
-"""The tasks: one file each, found by scanning this package; `task=NAME` chooses one, `task.*` are its options.
+"""The tasks: one file each, in this package or of plug-ins; `task=NAME` chooses one, `task.*` are its options.
 
 >>> from mcpo_cli.tasks import get
 >>> get("arithmetic", skills=3).training(seed=0, start=0, count=1)
@@ -7,18 +7,19 @@
 from functools import cache
 from typing import Any
 
+from mcpo_cli import plugins
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.scan import classes
+from mcpo_cli.plugins import Found
 from mcpo_cli.tasks.base import ClosedTask, Problems, Task, answer, correct
 
 __all__ = ["ClosedTask", "Problems", "Task", "answer", "closed", "closed_registry", "correct", "get", "registry"]
 
 
 @cache
-def registry() -> dict[str, type[Task]]:
-    """All tasks by name. Raises TypeError when two share a name."""
-    return classes(__name__, Task, "task")
+def registry() -> Found[type[Task]]:
+    """All tasks by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    return plugins.classes("tasks", __name__, Task)
 
 
 def get(name: str, **options: Any) -> Task:

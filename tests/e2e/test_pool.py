@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.grading import Pool, Verdict, grader_names
+from mcpo_cli.grading import Pool, Verdict, graders
 from tests import hostile
 
 PAIRS = [(r"\frac{1}{2}", r"so \boxed{0.5}"), ("42", r"\boxed{41}"), (r"2\sqrt{3}", "Answer: $\\sqrt{12}$"), ("1", "?")]
@@ -159,7 +159,7 @@ def test_nothing_outlives_a_killed_caller(tmp_path: Path) -> None:
 
 
 def test_unknown_grader() -> None:
-    assert grader_names() == ["exact", "math_dapo", "math_verify"]
+    assert list(graders()) == ["exact", "math_dapo", "math_verify"]
     with pytest.raises(ConfigError, match="did you mean 'math_verify'"):
         Pool("math_verfy")
 

@@ -1,0 +1,281 @@
+"""What is found by its name: methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
+
+Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
+the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module; `mcpo.experiments` names a
+package laid out like mcpo's folder `experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and
+presets, suites and claims laid out in the same way.
+
+What comes from the last two places is a plug-in. Its name, version and hash stand in the records of runs. One that
+fails is left out with a message, and `mcpo doctor` shows it.
+"""
+
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import json
+import pkgutil
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, distribution, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol, TypeVar
+
+from mcpo_cli import plugin_files
+from mcpo_cli.errors import ConfigError, first_line
+from mcpo_cli.redaction import redact
+
+T = TypeVar("T")
+N = TypeVar("N", bound="Named")
+EXPERIMENTS = "experiments"
+GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", EXPERIMENTS)
+DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims.yaml")
+SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
+_problems: dict[str, None] = {}
+
+
+class Named(Protocol):
+    """What is declared as one object."""
+
+    @property
+    def name(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What identifies a plug-in."""
+
+    name: str
+    """Of the distribution, or of the file in its folder of MCPO_PLUGINS."""
+    version: str
+    """Of the distribution; empty for a file."""
+    sha256: str
+    """Of the file, or of all files of the distribution's packages that entry points name."""
+
+
+class Found(dict[str, T]):
+    """What was found, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plugins: dict[str, Plugin] = {}
+        """Of the names that a plug-in declares, which one does."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A module that declares something; not imported yet."""
+
+    module: str
+    name: str
+    """Of the module in its package or folder, or of the entry point."""
+    entry: EntryPoint | None = None
+    path: Path | None = None
+    """Of a file in a folder of MCPO_PLUGINS."""
+
+    @property
+    def plugin(self) -> Plugin | None:
+        """None for a module of mcpo."""
+        if self.path:
+            return _file(self.path.parent, self.path)
+        return _distribution(_owner(self.entry)) if self.entry else None
+
+    @property
+    def source(self) -> str:
+        """What a message names: the module's file."""
+        spec = importlib.util.find_spec(self.module)
+        return str(spec.origin if spec else self.module)
+
+    def load(self) -> ModuleType:
+        """Import the module."""
+        if self.entry and self.entry.attr:
+            raise ImportError(f"the entry point {self.entry.value} must name a module, without '{self.entry.attr}'")
+        if self.path:
+            if self.source != str(self.path):
+                raise ImportError(f"{self.source} has the same name")
+            # Else its hash would not say what it does.
+            if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
+                raise ImportError("a file of a plug-in folder cannot import another: make an installed package of them")
+        return importlib.import_module(self.module)
+
+
+def names(package: str) -> list[str]:
+    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them."""
+    parent = importlib.import_module(package)
+    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.ispkg)
+
+
+def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterable[tuple[str, T]]]) -> Found[T]:
+    """All that `declared` finds in the modules of mcpo's `packages` and in plug-ins of the entry points `mcpo.<group>`.
+
+    Raises:
+        ConfigError: two share a name.
+    """
+    found: Found[T] = Found()
+    places: dict[str, Place] = {}
+    kind = group.removesuffix("s")
+
+    def work(place: Place) -> list[tuple[str, T]]:
+        here = list(declared(place))
+        if place.entry and not here:
+            raise TypeError(f"it declares no {kind}")
+        return here
+
+    for place in _places(group, packages):
+        for name, one in _attempt(place, work) or []:
+            if name in found:
+                raise taken(f"{kind} '{name}'", places[name].source, place.source)
+            found[name], places[name] = one, place
+            if place.plugin:
+                found.plugins[name] = place.plugin
+    return found
+
+
+def classes(group: str, package: str, base: type) -> Found[Any]:
+    """The classes derived from the dataclass `base` that have a `name`, by it. All their options must have defaults."""
+
+    def declared(place: Place) -> Iterator[tuple[str, Any]]:
+        module = place.load()
+        own: list[Any] = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
+        for value in own:
+            if isinstance(value, type) and issubclass(value, base) and hasattr(value, "name"):
+                options: Any = value()
+                json.dumps(dataclasses.asdict(options))  # they are written down with every run
+                yield value.name, value
+
+    return find(group, (package,), declared)
+
+
+def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
+    """What modules have under the name `attribute`, by its own `name`. A module without it shares code with others."""
+
+    def declared(place: Place) -> Iterator[tuple[str, N]]:
+        one: Any = getattr(place.load(), attribute, None)
+        if isinstance(one, kind):
+            yield one.name, one
+        elif one is not None:
+            raise TypeError(f"{attribute} must be a {kind.__name__}, not {type(one).__name__}")
+
+    return find(group, packages, declared)
+
+
+def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
+    """The error of a name that two files claim."""
+    return ConfigError(f"the {what} is declared twice: {first} and {second}", fix="rename one, or remove it")
+
+
+def folders() -> list[Path]:
+    """The folders of MCPO_PLUGINS."""
+    found = [Path(name) for name in plugin_files.__path__]
+    for folder in found:
+        if not folder.is_dir():
+            _note(f"{plugin_files.VARIABLE}: there is no folder {folder}")
+    return found
+
+
+@cache
+def roots() -> tuple[Path, ...]:
+    """The folders of plug-ins that are laid out like mcpo's `experiments`."""
+
+    def places(place: Place) -> list[Path]:
+        spec = importlib.util.find_spec(place.module)
+        if spec is None or not spec.submodule_search_locations:
+            raise ImportError(f"{place.module} is no package")
+        return [Path(name) for name in spec.submodule_search_locations]
+
+    packages = [Place(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
+    return (*folders(), *(path for place in packages for path in _attempt(place, places) or []))
+
+
+@cache
+def present() -> tuple[Plugin, ...]:
+    """All plug-ins, those that fail among them, by name."""
+    owners = {_owner(entry) for entry in _own_entries()}
+    files = [(folder, path) for folder in folders() for kind in ("*.py", *DATA) for path in folder.glob(kind)]
+    found = [*map(_distribution, owners), *(_file(*pair) for pair in files)]
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
+
+
+def problems() -> list[str]:
+    """What went wrong with plug-ins so far."""
+    return list(_problems)
+
+
+def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
+    for package in packages:
+        yield from (Place(f"{package}.{name}", name) for name in names(package))
+    yield from (Place(entry.module, entry.name, entry) for entry in _entries(group))
+    for folder in folders():
+        for path in sorted(folder.glob("*.py")):
+            yield Place(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
+
+
+def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
+    """What `work` makes of `place`; a message and None where a plug-in fails."""
+    try:
+        return work(place)
+    except (Exception, SystemExit) as error:
+        if not place.entry and not place.path:
+            raise
+        _note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
+    return None
+
+
+def _blamed(place: Place, error: BaseException) -> str:
+    """The file and line of the plug-in at which `error` left it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    own = place.module if place.path else place.module.partition(".")[0]
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if f"{frame.f_globals.get('__name__')}.".startswith(f"{own}.")
+    ]
+    return [str(place.path or f"{place.module} of {_owner(place.entry)}"), *lines][-1]
+
+
+def _note(problem: str) -> None:
+    """Say it once in a process."""
+    shown = redact(problem)
+    if shown not in _problems:
+        _problems[shown] = None
+        sys.stderr.write(f"warning: {shown}\n")
+
+
+@cache
+def _own_entries() -> list[EntryPoint]:
+    found = entry_points()
+    return [entry for group in GROUPS for entry in found.select(group=f"mcpo.{group}")]
+
+
+def _entries(group: str) -> list[EntryPoint]:
+    return [entry for entry in _own_entries() if entry.group == f"mcpo.{group}"]
+
+
+def _owner(entry: EntryPoint | None) -> str:
+    """The distribution that declares an entry point."""
+    return str(entry.dist.name) if entry and entry.dist else ""
+
+
+@cache
+def _distribution(name: str) -> Plugin:
+    tops = {entry.module.partition(".")[0] for entry in _own_entries() if _owner(entry) == name}
+    content = hashlib.sha256()
+    for spec in filter(None, map(importlib.util.find_spec, sorted(tops))):
+        parents = [Path(folder) for folder in spec.submodule_search_locations or []]
+        files = [path for parent in parents for path in sorted(parent.rglob("*")) if path.is_file()]
+        for path in files or [Path(str(spec.origin))]:
+            if "__pycache__" not in path.parts:
+                content.update(f"{path.relative_to(parents[0].parent) if parents else path.name}\0".encode())
+                content.update(hashlib.sha256(path.read_bytes()).digest())
+    return Plugin(name, distribution(name).version, content.hexdigest())
+
+
+@cache
+def _file(folder: Path, path: Path) -> Plugin:
+    return Plugin(path.relative_to(folder).as_posix(), "", hashlib.sha256(path.read_bytes()).hexdigest())

@@ -13,6 +13,7 @@ from mcpo_cli.tasks import arithmetic
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """A message and an override for each contradiction in `spec`."""
     yield from _batch(spec)
+    yield from spec.method.contradictions(spec.train)
     yield from _probe(spec)
     yield from _arithmetic(spec) if spec.task.name == "arithmetic" else _math(spec)
     yield from _model(spec)

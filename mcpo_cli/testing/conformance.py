@@ -1,0 +1,268 @@
+"""The checks of the conformance kit. Each raises AssertionError with what it found."""
+
+import dataclasses
+import itertools
+import operator
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.testing import verl_loss
+from mcpo_cli.testing.batches import mini_batch, step
+
+TOLERANCE = 1e-9
+"""Of sums in float64, relative to the largest value."""
+SEEDS = range(3)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check found."""
+
+    name: str
+    passed: bool
+    detail: str
+    """Why it failed, empty where it passed."""
+
+
+def check(method: Method) -> list[Outcome]:
+    """Every check on `method`, in order; a check that fails stops none of the others."""
+    return [_outcome(name, one, method) for name, one in CHECKS.items()]
+
+
+def _outcome(name: str, one: Callable[[Method], None], method: Method) -> Outcome:
+    try:
+        one(method)
+    except Exception as error:  # a method under test may raise anything; all of it is a finding
+        return Outcome(name, False, f"{type(error).__name__}: {error}".strip())
+    return Outcome(name, True, "")
+
+
+def label(method: Method) -> None:
+    """The label can name a folder, and names the method."""
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", method.label), f"label {method.label!r} cannot name a folder"
+
+
+def signals_of_every_group(method: Method) -> None:
+    """Signals have the declared shapes and are finite, also for degenerate groups, one prompt, one token."""
+    for right, longest in (((0, 1, 2, 3, 4, 4), 7), ((2,), 1), ((0,), 3), ((4,), 3), ((0, 0), 3), ((4, 4), 3)):
+        of = step(right, longest=longest)
+        signals = _signals(method, of)
+        shape = of.correct_PG.shape
+        wanted = of.mask_PGT.shape if method.token_advantages else shape
+        assert signals.advantage.shape == wanted, f"advantage {tuple(signals.advantage.shape)}, not {tuple(wanted)}"
+        assert signals.advantage.dtype == torch.float64, f"advantages are {signals.advantage.dtype}, not float64"
+        assert signals.advantage.isfinite().all(), f"advantages of groups with {right} right of 4 are not finite"
+        for name, flags in (("bears_PG", signals.bears_PG), ("counts_PG", signals.counts_PG)):
+            assert flags is None or (flags.shape == shape and flags.dtype == torch.bool), f"{name} is not PG of bool"
+        per_token = {name for name, column in signals.columns.items() if column.ndim == 3}
+        assert {*signals.columns} - per_token == {*method.columns}, "columns are not the declared ones"
+        assert per_token <= {*method.token_columns}, "token columns are not the declared ones"
+        silent = ~signals.bears_PG & (signals.advantage_PG != 0)
+        assert not silent.any(), "rollouts with an advantage are said to bear no gradient"
+
+
+def signals_do_not_depend_on_order(method: Method) -> None:
+    """Prompts, and the rollouts of a group, in another order: the same signals in that order."""
+    for seed in SEEDS:
+        of, rng = step(seed=seed), torch.Generator().manual_seed(seed)
+        P, G = of.correct_PG.shape
+        order = torch.randperm(P, generator=rng)[:, None], torch.randperm(G, generator=rng)
+        expected = _signals(method, of).map(operator.itemgetter(order))
+        found = _signals(method, _reordered(of, *order))
+        _same(found.advantage, expected.advantage, "advantages depend on the order of prompts or rollouts")
+        assert torch.equal(found.bears_PG, expected.bears_PG), "bears_PG depends on the order"
+        for name, column in expected.columns.items():
+            _same(found.columns[name].double(), column.double(), f"column {name} depends on the order")
+
+
+def state_survives_a_checkpoint(method: Method) -> None:
+    """State holds tensors only; written, read and used again it gives the same signals; signals are deterministic."""
+    state = method.initial_state()
+    for seed in SEEDS:
+        of = step(seed=seed)
+        (expected, after), (found, again) = method.signals(of, state), method.signals(of, _written(state))
+        assert torch.equal(expected.advantage, found.advantage), "the state that was read again gives other advantages"
+        assert after.keys() == again.keys() == state.keys(), "the state's names change from step to step"
+        state = after
+
+
+def loss_does_not_depend_on_the_split(method: Method) -> None:
+    """Loss and gradient of a mini-batch are the sums over its parts: micro-batches, ranks, any order."""
+    for seed, batch in _batches(method):
+        value, gradient = _loss(method, batch)
+        order = torch.randperm(len(batch.mask_BT), generator=torch.Generator().manual_seed(seed))
+        for sizes in (1, 5, 12):
+            parts = [_loss(method, batch.select(index), batch.logp_BT) for index in order.split(sizes)]
+            _same(sum(part[0] for part in parts) + value * 0, value, f"the loss differs in parts of {sizes} sequences")
+            _same(sum(part[1] for part in parts) + gradient * 0, gradient, f"the gradient differs in parts of {sizes}")
+
+
+def gradient_is_that_of_the_loss(method: Method) -> None:
+    """Finite differences, with what is detached on purpose (`stop_gradients`) held fixed."""
+    for seed, batch in _batches(method):
+        gradient, rng, h = _loss(method, batch)[1], torch.Generator().manual_seed(seed), 1e-6
+        direction_BT = torch.randn(gradient.shape, generator=rng, dtype=torch.float64) * batch.mask_BT
+
+        ways = [batch.replace(logp_BT=batch.logp_BT.detach() + way * h * direction_BT) for way in (1, -1)]
+        with _detached_values_held(method, batch):
+            up, down = (reduce(method.token_loss(moved), moved.mask_BT) for moved in ways)
+        numeric = (up - down) / (2 * h)
+        analytic = (gradient * direction_BT).sum()
+        off = float((numeric - analytic).abs())
+        hint = "" if method.stop_gradients else " (is something detached? declare stop_gradients)"
+        assert off <= 1e-6 * (1 + float(analytic.abs())), f"the gradient is off by {off:.2e} of {analytic:.2e}{hint}"
+
+
+def what_does_not_bear_has_no_gradient(method: Method) -> None:
+    """Leaving out rollouts that are said to bear nothing changes no gradient."""
+    for seed in SEEDS:
+        of = step(seed=seed)
+        signals = _signals(method, of)
+        # A small drift leaves some tokens within a budget.
+        for drift in (0.2, 0.005):
+            batch = mini_batch(method, of, signals, drift, seed + 10)
+            gradient = _loss(method, batch)[1]
+            may_B, bears_B = signals.bears_PG.flatten(), method.bears(batch.replace(logp_BT=batch.logp_BT.detach()))
+            out_B = ~may_B | ~bears_B if method.screens else ~may_B
+            assert not gradient[out_B].any(), "a rollout that is said to bear no gradient has one"
+
+
+def padding_changes_nothing(method: Method) -> None:
+    """More padding, whatever it holds of log-probability 0, changes neither loss nor report."""
+    for _, batch in _batches(method):
+
+        def wider(tensor: Tensor, width: int = batch.mask_BT.shape[1]) -> Tensor:
+            is_token = tensor.ndim == 2 and tensor.shape[1] == width
+            return torch.cat([tensor, tensor.new_zeros(len(tensor), 3)], dim=1) if is_token else tensor
+
+        fields = {name: wider(value) for name, value in vars(batch).items() if isinstance(value, Tensor)}
+        columns = {name: wider(column) for name, column in batch.columns.items()}
+        padded = batch.replace(**fields, columns=columns)
+        _same(reduce(method.token_loss(padded), padded.mask_BT), _loss(method, batch)[0], "padding changes the loss")
+
+
+def report_adds_up(method: Method) -> None:
+    """Reports are finite and add up over parts; what bears nothing adds 0 to every numerator."""
+    for _, trained in _batches(method):
+        batch = trained.replace(logp_BT=trained.logp_BT.detach())
+        whole, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
+        for name, (total, count) in whole.sums.items():
+            assert "/" in name, f"metric {name!r} is not named group/name"
+            _same(sum(part.sums[name][0] for part in parts) + total * 0.0, total * 1.0, f"{name} does not add up")
+            _same(sum(part.sums[name][1] for part in parts) + count * 0.0, count * 1.0, f"{name}'s count is off")
+        for name, flags in whole.prompts.items():
+            for side, flag_B in zip(("flag", "among"), flags, strict=True):
+                assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
+        idle = batch.select(~method.bears(batch))
+        for name, (total, count) in method.report(idle).sums.items():
+            assert not total or not count, f"{name}: sequences that bear no gradient add {float(total):g}"
+
+
+def verl_computes_the_same_loss(method: Method) -> None:
+    """Loss and gradient under verl are the method's own. Nothing to compare where verl refuses the method."""
+    if "previous_policy" in method.needs:
+        return
+    of = step()
+    signals = _signals(method, of)
+    verl_loss.verl_computes_the_same_loss(method, mini_batch(method, of, signals), signals)
+
+
+CHECKS: dict[str, Callable[[Method], None]] = {
+    one.__name__.replace("_", " "): one
+    for one in (
+        label,
+        signals_of_every_group,
+        signals_do_not_depend_on_order,
+        state_survives_a_checkpoint,
+        loss_does_not_depend_on_the_split,
+        gradient_is_that_of_the_loss,
+        what_does_not_bear_has_no_gradient,
+        padding_changes_nothing,
+        report_adds_up,
+        *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
+    )
+}
+"""Each check by its name in words; its docstring says what it demands. The last one needs verl to be installed."""
+
+
+def _signals(method: Method, of: Step) -> Signals:
+    """With what the method did not ask for taken away, as backends do."""
+    asked = method.needs
+    of = dataclasses.replace(
+        of,
+        logp_PGT=of.logp_PGT if "logp" in asked else None,
+        entropy_PGT=of.entropy_PGT if "entropy" in asked else None,
+        answer_PG=of.answer_PG if "answers" in asked else None,
+    )
+    return method.signals(of, method.initial_state())[0]
+
+
+def _batches(method: Method) -> Iterator[tuple[int, TokenBatch]]:
+    for seed in SEEDS:
+        of = step(seed=seed)
+        yield seed, mini_batch(method, of, _signals(method, of), seed=seed + 10)
+
+
+def _parts(batch: TokenBatch) -> list[TokenBatch]:
+    return [batch.select(index) for index in torch.arange(len(batch.mask_BT)).split(5)]
+
+
+def _loss(method: Method, batch: TokenBatch, leaf: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The loss, and its gradient by `leaf`: the log-probabilities of the batch itself, or of the whole it is from."""
+    value = reduce(method.token_loss(batch), batch.mask_BT)
+    leaf = batch.logp_BT if leaf is None else leaf
+    (gradient,) = torch.autograd.grad(value, leaf, allow_unused=True, materialize_grads=True)
+    return value.detach(), gradient
+
+
+def _reordered(of: Step, prompts: Tensor, rollouts: Tensor) -> Step:
+    def change(name: str, value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return value[prompts.squeeze(-1)] if name.endswith("_P") else value[prompts, rollouts]
+
+    return Step(**{name: change(name, value) for name, value in vars(of).items()})
+
+
+def _written(state: State) -> State:
+    """The state as a resumed run has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "method.safetensors"
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, path)
+        return load_file(path)
+
+
+@contextmanager
+def _detached_values_held(method: Method, batch: TokenBatch) -> Iterator[None]:
+    """Inside, each `detach()` of `token_loss` returns what it returns for `batch`, if the method declares any."""
+    if not method.stop_gradients:
+        yield
+        return
+    original, held = Tensor.detach, list[Tensor]()
+
+    def record(tensor: Tensor) -> Tensor:
+        held.append(original(tensor))
+        return held[-1]
+
+    with patch.object(Tensor, "detach", record):
+        method.token_loss(batch)
+    replayed = itertools.cycle(held)
+    with patch.object(Tensor, "detach", lambda _: next(replayed)):
+        yield
+
+
+def _same(found: Tensor, expected: Tensor, otherwise: str) -> None:
+    off = float((found - expected).detach().abs().max()) if found.numel() else 0.0
+    scale = 1 + float(expected.abs().max()) if expected.numel() else 1.0
+    assert off <= TOLERANCE * scale, f"{otherwise}: off by {off:.2e}"

@@ -10,6 +10,7 @@ from mcpo_cli.config.schema import RunSpec
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """A message and an override for each contradiction in `spec`."""
     yield from _batch(spec)
+    yield from spec.method.contradictions(spec.train)
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
     yield from _model(spec)

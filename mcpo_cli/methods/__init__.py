@@ -4,6 +4,7 @@
 >>> get("mcpo", beta=1.0, delta=0.01)
 """
 
+import math
 from functools import cache
 from typing import Any
 
@@ -22,7 +23,7 @@ from mcpo_cli.methods.base import (
     TokenLoss,
     reduce,
 )
-from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
+from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized, PolicyGradient, Standardized
 from mcpo_cli.plugins import Found
 
 __all__ = [
@@ -31,8 +32,10 @@ __all__ = [
     "Method",
     "MiniBatch",
     "Normalized",
+    "PolicyGradient",
     "Report",
     "Signals",
+    "Standardized",
     "State",
     "Step",
     "Term",
@@ -66,10 +69,12 @@ def get(name: str, **options: Any) -> Method:
     return convert(known[name], options, "method")
 
 
-def query_weight(method: str | Method, p: Floats) -> Floats:
+def query_weight(method: str | Method, p: Floats, rollouts: float = math.inf) -> Floats:
     """W(p), the weight of a prompt with rollout accuracy `p` (float, array or tensor) under `method`.
+
+    rollouts: G, on which the curve of a few methods depends; without it, the limit of large groups.
 
     NaN for a method that has no such curve. Source: Eq. 6 (GRPO, DAPO) and Eq. 14 with proof A.1 (MCPO); 0 at p = 0
     and p = 1, where no advantage exists.
     """
-    return (get(method) if isinstance(method, str) else method).query_weight(p)
+    return (get(method) if isinstance(method, str) else method).query_weight(p, rollouts)

@@ -17,9 +17,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,6 +30,22 @@ Need = Literal["logp", "entropy", "answers", "previous_policy"]
 """What a method may ask for because it costs something; the fields of `Step` and `TokenBatch` say what it gets."""
 State = Mapping[str, "Tensor"]
 """What a method remembers from step to step: tensors by name, written to checkpoints as they are."""
+
+
+class Training(Protocol):
+    """The settings `train.*` of a run that options of a method may contradict."""
+
+    @property
+    def rollouts(self) -> int:
+        """G."""
+
+    @property
+    def overlong_cache(self) -> int:
+        """Tokens before the limit in which reward falls; 0 leaves rewards at 0 and 1."""
+
+    @property
+    def overlong_penalty(self) -> float:
+        """The penalty at the limit; 0 leaves rewards at 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -228,6 +244,8 @@ class Method(ABC):
     """Whether `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
     prepares: ClassVar[bool] = False
     """Whether `scores` and `prepare` are called before the gradient of each mini-batch."""
+    binary_rewards: ClassVar[bool] = False
+    """Whether rewards other than 0 and 1 mean nothing to the method."""
 
     dynamic_sampling: bool = False
     """Keep only groups with 0 < p < 1 and sample others in place of the rest (DAPO)."""
@@ -247,10 +265,34 @@ class Method(ABC):
         """Whether rollouts without advantage are shown to `bears` before they enter the backward pass."""
         return False
 
-    def query_weight(self, p: Floats) -> Floats:
+    @property
+    def uses_dead_groups(self) -> bool:
+        """Whether groups with p = 0 or p = 1 have advantages by design, so that a filter would defeat the method."""
+        return False
+
+    def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
+        """A message and an override for each way in which these options contradict the settings of the run."""
+        if self.dynamic_sampling and self.uses_dead_groups:
+            yield (
+                f"method.dynamic_sampling=true drops the prompts whose answers are all right or all wrong; "
+                f"method={self.name} learns from them",
+                "method.dynamic_sampling=false",
+            )
+        if self.binary_rewards and train.overlong_cache and train.overlong_penalty:
+            yield (
+                f"method={self.name} is defined for rewards 0 and 1; train.overlong_cache={train.overlong_cache} "
+                "subtracts a penalty from them",
+                "train.overlong_cache=0",
+            )
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """W(p) = mean_j (c_j - p) A_j, the factor of the gradient of p for a group with binary rewards (Eq. 6).
 
         0 at p = 0 and 1. NaN where the method has no such curve, as when A depends on the whole batch.
+
+        Args:
+            p: accuracy, a float, an array or a tensor of them.
+            rollouts: G, on which the curve of a few methods depends; without it, the limit of large groups.
         """
         return p * math.nan
 
@@ -261,6 +303,10 @@ class Method(ABC):
     @abstractmethod
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         """The signals of one global step, and the state after it. Deterministic: a resumed run calls it again."""
+
+    def learn(self, state: State, measured: Mapping[str, float]) -> State:
+        """The state after the gradient steps of a global step, given their metrics (means by name)."""
+        return state
 
     def bears(self, batch: TokenBatch) -> Tensor:
         """bears_B: which sequences of `batch` have a gradient under its `logp_BT`. Called without a graph."""

@@ -8,11 +8,11 @@ we, by the response limit. It scales the step by 1/L_max: compare gradient norms
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.methods.group_relative import Aggregation, Clipped
+from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative
 
 
 @dataclass(frozen=True)
-class DrGrpo(Clipped):
+class DrGrpo(Clipped, GroupRelative):
     """GRPO done right: centred rewards, a constant divisor. Clipping as in the released code, .2/.2."""
 
     name: ClassVar[str] = "dr_grpo"

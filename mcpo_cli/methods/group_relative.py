@@ -1,14 +1,16 @@
 """What GRPO and its relatives share, in parts that combine: advantages within a group, clipping, aggregation.
 
-`GroupRelative` centres rewards within a group, `Normalized` divides by their standard deviation as well, `Clipped`
-turns advantages into PPO's surrogate. GRPO is `Clipped, Normalized`; a method overrides the one part that it changes.
+`PolicyGradient` has a loss of one term, `GroupRelative` centres rewards within a group, `Normalized` divides by their
+standard deviation as well, `Clipped` is PPO's surrogate. GRPO is `Clipped, Normalized`; a method overrides the one part
+that it changes, and combines only those whose options it has.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from mcpo_cli.methods.base import Floats, Method, Quotient, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
 
@@ -20,49 +22,16 @@ Aggregation = Literal["seq-mean-token-mean", "token-mean", "seq-mean-token-sum",
 longest response that is allowed."""
 
 
+EQUAL = 1e-9
+"""Numbers whose standard deviation is below are equal up to rounding; divided by it they would be rounding error."""
+
+
 @dataclass(frozen=True)
-class GroupRelative(Method):
-    """Advantages from comparison within a group of rollouts, and a loss of one term, `policy`."""
+class PolicyGradient(Method):
+    """A loss of one term, `policy`: minus the ratio times the advantage, aggregated."""
 
     aggregation: Aggregation = "seq-mean-token-mean"
     """How token losses become one number."""
-    degenerate: Literal["zero", "shaped"] = "zero"
-    """Advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping leaves there."""
-
-    def query_weight(self, p: Floats) -> Floats:
-        """p(1 - p): that of A = r - mean r."""
-        return p * (1 - p)
-
-    def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
-        """A_i = (R_i - mean R) / `divisor` of each group.
-
-        Args:
-            reward_PG: rewards, shaped or not.
-            correct_PG: 0 or 1 (or bool); p comes from these, never from the reward.
-
-        Returns:
-            A_PG in float64, free of NaN; 0 for groups whose rewards are all equal and, unless
-            `degenerate="shaped"`, for groups with p = 0 or 1.
-        """
-        reward_PG = reward_PG.double()
-        p_P1 = correct_PG.double().mean(-1, keepdim=True)
-        centered_PG = reward_PG - reward_PG.mean(-1, keepdim=True)
-        # Rewards equal up to rounding carry no signal; dividing their rounding error by itself would.
-        bears_P1 = reward_PG.std(-1, keepdim=True, correction=0) > 1e-9
-        if self.degenerate == "zero":
-            bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
-        divisor_P1 = self.divisor(reward_PG, p_P1)
-        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
-        return advantage_PG
-
-    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
-        """What a group's centred rewards are divided by, P1, positive wherever they differ: 1."""
-        return p_P1 * 0 + 1
-
-    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """`advantages`, and rollouts that bear a gradient where theirs is not 0."""
-        advantage_PG = self.advantages(step.reward_PG, step.correct_PG)
-        return Signals(advantage_PG, advantage_PG != 0), state
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         """policy_BT, minus the objective of each token: ratio times advantage."""
@@ -90,20 +59,83 @@ class GroupRelative(Method):
 
 
 @dataclass(frozen=True)
-class Normalized(GroupRelative):
-    """Advantages divided by the standard deviation of the group's rewards (Eq. 1)."""
+class GroupRelative(PolicyGradient):
+    """Advantages from comparison within a group of rollouts."""
+
+    degenerate: Literal["zero", "shaped"] = "zero"
+    """Advantage of groups with p = 0 or 1: `zero`, or `shaped` to keep what overlong shaping leaves there."""
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        """p(1 - p): that of A = r - mean r, whatever the baseline, as a constant of the group drops out of W."""
+        return p * (1 - p)
+
+    def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
+        """A_i = (R_i - `baseline`) / `divisor` of each group.
+
+        Args:
+            reward_PG: rewards, shaped or not.
+            correct_PG: 0 or 1 (or bool); p comes from these, never from the reward.
+
+        Returns:
+            A_PG in float64, free of NaN; 0 for groups whose rewards are all equal and, unless
+            `degenerate="shaped"`, for groups with p = 0 or 1.
+        """
+        reward_PG = reward_PG.double()
+        p_P1 = correct_PG.double().mean(-1, keepdim=True)
+        centered_PG = reward_PG - self.baseline(reward_PG)
+        bears_P1 = reward_PG.std(-1, keepdim=True, correction=0) > EQUAL
+        if self.degenerate == "zero":
+            bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
+        divisor_P1 = self.divisor(reward_PG, p_P1)
+        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
+        return advantage_PG
+
+    def baseline(self, reward_PG: Tensor) -> Tensor:
+        """What a group's rewards are compared with, P1: their mean."""
+        return reward_PG.mean(-1, keepdim=True)
+
+    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
+        """What a group's rewards are divided by after the baseline, P1, positive wherever they differ: 1."""
+        return p_P1 * 0 + 1
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """`advantages`, and rollouts that bear a gradient where theirs is not 0."""
+        advantage_PG = self.advantages(step.reward_PG, step.correct_PG)
+        return Signals(advantage_PG, advantage_PG != 0), state
+
+
+@dataclass(frozen=True)
+class Standardized(PolicyGradient):
+    """Something is divided by its standard deviation."""
 
     ddof: int = dataclasses.field(default=0, metadata={"ge": 0, "le": 1})
-    """Of the standard deviation: 0 as proof A.1 needs, 1 as in verl's GRPO."""
+    """Of the standard deviation: 0 as proof A.1 needs, 1 as in verl, TRL and most released code."""
+
+    def standardized(self, value: Tensor) -> Tensor:
+        """(value - mean) / std along the last dimension, float64; 0 where all are equal."""
+        value = value.double()
+        std = value.std(-1, keepdim=True, correction=self.ddof) if value.shape[-1] > 1 else value * 0
+        differ = std > EQUAL
+        result: Tensor = (value - value.mean(-1, keepdim=True)) / std.where(differ, std * 0 + 1) * differ
+        return result
+
+
+@dataclass(frozen=True)
+class Normalized(Standardized, GroupRelative):
+    """Advantages divided by the standard deviation of the group's rewards (Eq. 1)."""
 
     def scale(self, p: Floats) -> Floats:
         """A further divisor that depends on accuracy (Eq. 13); 1 for every p here. Elementwise over `p` in [0, 1]."""
         return p * 0 + 1
 
-    def query_weight(self, p: Floats) -> Floats:
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """sqrt(p(1 - p)) / scale(p): Eq. 6, Eq. 14 and (A.2)."""
         root = (p * (1 - p)) ** 0.5
         return root / (self.scale(p) + (root == 0))
+
+    def baseline(self, reward_PG: Tensor) -> Tensor:
+        """What a group's rewards are compared with, P1: their mean."""
+        return reward_PG.mean(-1, keepdim=True)
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
         """std R times scale(p): Eq. 1, 12 and 13."""
@@ -115,7 +147,7 @@ class Normalized(GroupRelative):
 
 
 @dataclass(frozen=True)
-class Clipped(GroupRelative):
+class Clipped(PolicyGradient):
     """PPO's clipped surrogate over token ratios (Eq. 2-3)."""
 
     clip_low: float = dataclasses.field(default=0.2, metadata={"ge": 0.0, "lt": 1.0})
@@ -127,22 +159,26 @@ class Clipped(GroupRelative):
         """log_ratio_BT that is clipped: that of each token. A sequence-level method overrides it."""
         return batch.log_ratio_BT
 
+    def bounds(self, batch: TokenBatch) -> tuple[Any, Any]:
+        """Where the ratio is clipped, below and above: floats, or tensors BT."""
+        return 1 - self.clip_low, 1 + self.clip_high
+
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         """-min(r A, clip(r) A) of each token."""
         ratio_BT = self.log_ratio(batch).exp()
-        clipped_BT = ratio_BT.clamp(1 - self.clip_low, 1 + self.clip_high)
+        clipped_BT = ratio_BT.clamp(*self.bounds(batch))
         return -(ratio_BT * batch.A_BT).minimum(clipped_BT * batch.A_BT)
 
     def report(self, batch: TokenBatch) -> Report:
         """Clip shares of the tokens with an advantage."""
         bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
-        shares = clip_shares(self, self.log_ratio(batch), batch.advantage_BT, bears_BT)
+        shares = clip_shares(self.bounds(batch), self.log_ratio(batch), batch.advantage_BT, bears_BT)
         return Report({**shares, **super().report(batch).sums})
 
 
-def clip_shares(method: Clipped, log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
+def clip_shares(bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
     """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `bears` that lose their gradient."""
-    ratio, count = log_ratio.exp(), bears.sum()
-    up = bears & (advantage > 0) & (ratio > 1 + method.clip_high)
-    down = bears & (advantage < 0) & (ratio < 1 - method.clip_low)
+    (low, high), ratio, count = bounds, log_ratio.exp(), bears.sum()
+    up = bears & (advantage > 0) & (ratio > high)
+    down = bears & (advantage < 0) & (ratio < low)
     return {"train/clip_high": (up.sum(), count), "train/clip_low": (down.sum(), count)}

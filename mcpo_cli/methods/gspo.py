@@ -34,5 +34,5 @@ class Gspo(Clipped, Normalized):
     def report(self, batch: TokenBatch) -> Report:
         """Clip shares of sequences, not of tokens; the divergence is that of tokens."""
         bears_B = (batch.advantage_BT != 0).any(-1)
-        shares = clip_shares(self, batch.mean_B(batch.log_ratio_BT), batch.advantage_BT[:, 0], bears_B)
+        shares = clip_shares(self.bounds(batch), batch.mean_B(batch.log_ratio_BT), batch.advantage_BT[:, 0], bears_B)
         return Report({**super().report(batch).sums, **shares})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -42,14 +43,14 @@ class Reweighted(Mcpo):
         """Eq. 13 divided by the weight of majority-correct prompts."""
         return super().scale(p) / (1 + (p > 0.5) * (p < 1) * (self.majority_weight - 1))
 
-    def query_weight(self, p: Floats) -> Floats:
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """mean_i (c_i - p) A_i = p(1 - p)(A+ - A-) of a group with binary rewards: the factor of its gradient of p.
 
         Without a cut this is mean_i c_i A_i (Eq. 6). A cut leaves advantages whose mean is not 0, and the right
         answers alone do not show it: at p > 0.5 it is the wrong ones' that are large. `renormalise` has no closed
         form, as its factor depends on the batch: the curve then is right up to that factor.
         """
-        weight, cut = super().query_weight(p), self.clip_advantage
+        weight, cut = super().query_weight(p, rollouts), self.clip_advantage
         if not cut:
             return weight
         # A+ = weight / p and A- = -weight / (1 - p), written without the divisions.

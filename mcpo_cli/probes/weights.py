@@ -33,12 +33,13 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
-    known = [row for row in rows if not math.isnan(query_weight(spec.method, row["p"]))]
-    deviations = [row["weight"] - float(query_weight(spec.method, row["p"])) for row in known]
+    expected = [float(query_weight(spec.method, row["p"], spec.train.rollouts)) for row in rows]
+    known = [(row, weight) for row, weight in zip(rows, expected, strict=True) if not math.isnan(weight)]
+    deviations = [row["weight"] - weight for row, weight in known]
     left = [row for row in rows if "residual" in row]
     return {
         "prompts": float(len(rows)),
-        **mean_over_steps("deviation", deviations, [row["step"] for row in known]),
+        **mean_over_steps("deviation", deviations, [row["step"] for row, _ in known]),
         **mean_over_steps("residual", [row["residual"] for row in left], [row["step"] for row in left]),
     }
 
@@ -60,7 +61,7 @@ def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
 def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
     G = spec.train.rollouts
     batch = Counter(round(row["p"] * G) for row in groups if row["kept"] and 0 < row["p"] < 1)
-    analytic = {k: float(query_weight(spec.method, k / G)) for k in range(1, G)}
+    analytic = {k: float(query_weight(spec.method, k / G, G)) for k in range(1, G)}
     total = sum(batch[k] * weight for k, weight in analytic.items())
     norm = sum(row["norm"] for row in rows)
     table = []

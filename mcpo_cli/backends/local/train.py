@@ -147,6 +147,7 @@ class Trainer:
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
+            self.method_state = self.spec.method.learn(self.method_state, updates)
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}

@@ -330,7 +330,9 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        self.measured |= self._gradient_steps(output.pop(METRIC)) | {"train/lr": train.lr_at(self.global_steps)}
+        measured = self._gradient_steps(output.pop(METRIC))
+        self.method_state = self.spec.method.learn(self.method_state, measured)
+        self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
         self.measured["train/grad_norm"] = float(np.mean(output["grad_norm"]))
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")

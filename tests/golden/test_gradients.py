@@ -38,8 +38,8 @@ class Softmax(Policy):
     def parameters(self) -> list[Tensor]:
         return [self.logits_V]
 
-    def response(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
-        return self.logits_V.expand(*token_PGT.shape, -1)
+    def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
+        return self.logits_V.log_softmax(-1)[token_PGT] * mask_PGT
 
 
 def bandit(*tokens: int, vocabulary: int) -> Rollouts:

@@ -177,7 +177,10 @@ def plain_samples(policy: Policy, prompt_PS: Tensor, temperature: float, seed: i
 def test_the_same_responses_come_of_the_same_random_numbers_as_by_the_stock_forward_pass(
     init_std: float, temperature: float
 ) -> None:
-    """In float32, of policies that are undecided or decided. A quantile that falls within rounding of two tokens may give the other one."""
+    """In float32, of policies that are undecided or decided.
+
+    A quantile that falls within rounding of two tokens may give the other one.
+    """
     policy = Policy(policies.build(Model(init_std=init_std), TOKENIZER, 1), torch.device("cpu"))
     prompt_PS = prompts(80)
     ours = sample(policy, prompt_PS, G, T, temperature, EOS, seed=5)

@@ -26,7 +26,10 @@ from mcpo_cli.config.schema import Model
 from mcpo_cli.runs.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Number of a layer, and q, k, v of shape NHD, to the attention output NHD. q may lack the first rows."""
+"""Number of a layer, and q, k, v of shape NHD, to the attention output NHD of the rows of q, which may be the last."""
+
+KeysValues = list[tuple[Tensor, Tensor]]
+"""Keys and values BLHD, a pair a layer."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ class Policy:
         self.model, self.device = model, place
         torch.nn.Module.to(model, place)
         self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
+        self.vocabulary: int = config.vocab_size
         positions = torch.arange(config.max_position_embeddings, device=place)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
-        # A rotation for each pair of numbers of a head; cos and sin hold the angles of all pairs twice.
+        # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
-        self.vocabulary = config.vocab_size
 
     def parameters(self) -> list[Tensor]:
         """The trained tensors, in a fixed order."""
@@ -109,21 +112,20 @@ class Policy:
         taken_PGT = (tree.predictor_PGT * self.vocabulary + token_PGT).where(mask_PGT, 0)
         return logp_NV.flatten()[taken_PGT] * mask_PGT
 
-    def logits(self, tree: Tree, layers: Sequence[Layer], cache: list[tuple[Tensor, Tensor]] | None = None) -> Tensor:
-        """logits_NV of the rows of `tree` that predict; cache: takes keys and values BLHD, a pair a layer."""
-        S = 1 + int(tree.slot_N[tree.silent])
-        unseen_B1LL = torch.zeros(tree.seen_BLL.shape, dtype=self.turns.real.dtype, device=self.device)
-        unseen_B1LL = unseen_B1LL.masked_fill(~tree.seen_BLL, float("-inf")).unsqueeze(1)
+    def logits(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
+        """logits_NV of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""
+        unseen_BLL = self.unseen(tree.seen_BLL)
 
         def attend(_layer: int, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
-            silent, first = (tree.silent, S - 1) if len(q_NHD) < len(k_NHD) else (0, 0)
-            q_BWHD = rows(q_NHD, tree.row_BL[:, first:] - silent)
             k_BLHD, v_BLHD = rows(k_NHD, tree.row_BL), rows(v_NHD, tree.row_BL)
             if cache is not None:
                 cache.append((k_BLHD, v_BLHD))
-            out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_B1LL[:, :, first:])
-            W = out_BWHD.shape[1]
-            place_N = tree.sequence_N[silent:] * W + tree.slot_N[silent:] - first
+            # Without the silent rows in the last layer: these fill the slots before a prompt's last token.
+            silent = len(k_NHD) - len(q_NHD)
+            first = tree.prompt - 1 if silent else 0
+            q_BWHD = rows(q_NHD, tree.row_BL[:, first:] - silent)
+            out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_BLL[:, first:])
+            place_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
             return rows(out_BWHD.flatten(0, 1), place_N)
 
         return self.forward(layers, tree.token_N, tree.position_N, attend, tree.silent)
@@ -178,85 +180,98 @@ class Policy:
         Qwen3 rotates the halves of a head against each other. The order of a head's numbers does not matter to
         the product of query and key, as long as it is the same in both.
         """
-        return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        paired: Tensor = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        return paired
 
     def _norm(self, x: Tensor) -> Tensor:
-        return functional.rms_norm(x, (x.shape[-1],), eps=self.eps)
+        normed: Tensor = functional.rms_norm(x, (x.shape[-1],), eps=self.eps)
+        return normed
+
+    def unseen(self, seen: Tensor) -> Tensor:
+        """What attention adds to its scores: 0 where seen, -inf elsewhere."""
+        nothing = self.turns.real.new_zeros(())
+        return nothing.where(seen, float("-inf"))
 
 
 class Growth:
-    """Trees that grow by a level of rows at a time, with the keys and values that later rows read."""
+    """Trees that grow by a level of rows at a time, with the keys and values that later rows read.
+
+    A group is a sequence. Its rows have slots in the order in which they come, after those of its prompt.
+    """
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
         P, S = prompt_PS.shape
         self.policy, self.layers, self.position = policy, policy.layers(), S
-        self.cache: list[tuple[Tensor, Tensor]] = []
-        nothing = prompt_PS.new_zeros(P, 1, 1)
-        trunks = trees.grow(prompt_PS, nothing, nothing.bool(), policy.vocabulary)
+        self.cache: KeysValues = []
+        no_token_P11 = prompt_PS.new_zeros(P, 1, 1)
+        trunks = trees.grow(prompt_PS, no_token_P11, no_token_P11.bool(), policy.vocabulary)
         self.logits_NV = policy.logits(trunks, self.layers, self.cache)
         """Logits after each row of the newest level; at first after each prompt."""
         self.sequence_N = torch.arange(P, device=prompt_PS.device)
-        self.filled_B = torch.full_like(self.sequence_N, S)
         self.seen_NL = torch.ones(P, S, dtype=torch.bool, device=prompt_PS.device)
+        self.filled_B = torch.full_like(self.sequence_N, S)
 
     def extend(self, parent_N: Tensor, token_N: Tensor) -> None:
         """The next level: a row for each token of `token_N`, after the row `parent_N` of the level before."""
-        sequence_N, seen_NL = self.sequence_N[parent_N], self.seen_NL[parent_N]
-        count_B = sequence_N.bincount(minlength=len(self.filled_B))
-        if 4 * int((count_B > 0).sum()) <= 3 * len(count_B):
-            sequence_N, count_B = self._drop(sequence_N, count_B)
-        rank_N = trees.ranks(sequence_N, len(count_B))
+        sequence_N = self._drop_ended(self.sequence_N[parent_N])
+        B = len(self.filled_B)
+        rank_N = trees.ranks(sequence_N, B)
         slot_N = self.filled_B[sequence_N] + rank_N
-        self.filled_B = self.filled_B + count_B
-        L, W = int(self.filled_B.max()), int(count_B.max())
-        seen_NL = self._widen(seen_NL, L, dim=1)
-        seen_NL[torch.arange(len(slot_N)), slot_N] = True
+        self.filled_B = self.filled_B + sequence_N.bincount(minlength=B)
+        L, W = int(self.filled_B.max()), int(rank_N.max()) + 1
+        seen_NL = widen(self.seen_NL[parent_N], L)
+        seen_NL.scatter_(1, slot_N[:, None], True)
         self.sequence_N, self.seen_NL = sequence_N, seen_NL
-        unseen_BWL = torch.zeros(len(count_B), W, L, dtype=self.logits_NV.dtype, device=slot_N.device)
-        unseen_BWL[sequence_N, rank_N] = unseen_BWL.new_zeros(()).where(seen_NL[:, :L], float("-inf"))
+        seen_BWL = seen_NL.new_ones(B, W, L)
+        seen_BWL[sequence_N, rank_N] = seen_NL[:, :L]
+        unseen_BWL = self.policy.unseen(seen_BWL)
 
         def attend(layer: int, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
-            k_BLHD, v_BLHD = (self._widen(x, L, dim=1) for x in self.cache[layer])
+            k_BLHD, v_BLHD = self.cache[layer] = (widen(self.cache[layer][0], L), widen(self.cache[layer][1], L))
             k_BLHD[sequence_N, slot_N], v_BLHD[sequence_N, slot_N] = k_NHD, v_NHD
-            self.cache[layer] = k_BLHD, v_BLHD
-            q_BWHD = q_NHD.new_zeros(len(count_B), W, *q_NHD.shape[1:])
+            q_BWHD = q_NHD.new_zeros(B, W, *q_NHD.shape[1:])
             q_BWHD[sequence_N, rank_N] = q_NHD
-            return attention(q_BWHD, k_BLHD[:, :L], v_BLHD[:, :L], unseen_BWL[:, None])[sequence_N, rank_N]
+            return attention(q_BWHD, k_BLHD[:, :L], v_BLHD[:, :L], unseen_BWL)[sequence_N, rank_N]
 
         position_N = torch.full_like(token_N, self.position)
         self.position += 1
         self.logits_NV = self.policy.forward(self.layers, token_N, position_N, attend)
 
-    def _drop(self, sequence_N: Tensor, count_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Without the groups all of whose rollouts have ended: `sequence_N` and `count_B` of the others."""
-        keep_B = count_B > 0
-        self.cache = [(k_BLHD[keep_B], v_BLHD[keep_B]) for k_BLHD, v_BLHD in self.cache]
-        self.filled_B = self.filled_B[keep_B]
-        return (keep_B.cumsum(0) - 1)[sequence_N], count_B[keep_B]
+    def _drop_ended(self, sequence_N: Tensor) -> Tensor:
+        """`sequence_N` numbered without the groups that have no row in it, once these are a quarter of all.
 
-    @staticmethod
-    def _widen(x: Tensor, length: int, dim: int) -> Tensor:
-        """With room for `length` slots on axis 1; twice the room where there is too little, so that few are copied."""
-        room = x.shape[dim]
-        if room >= length:
-            return x
-        shape = list(x.shape)
-        shape[dim] = max(2 * room, length) - room
-        return torch.cat([x, x.new_zeros(shape)], dim=dim)
+        They would cost attention; to drop them costs a copy of the keys and values.
+        """
+        goes_on_B = sequence_N.bincount(minlength=len(self.filled_B)) > 0
+        if int(goes_on_B.sum()) > 0.75 * len(goes_on_B):
+            return sequence_N
+        self.cache = [(k_BLHD[goes_on_B], v_BLHD[goes_on_B]) for k_BLHD, v_BLHD in self.cache]
+        self.filled_B = self.filled_B[goes_on_B]
+        return (goes_on_B.cumsum(0) - 1)[sequence_N]
 
 
-def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_B1WL: Tensor) -> Tensor:
-    """Attention of W rows to L ones in each of B sequences; unseen_B1WL: 0 where one sees the other, -inf elsewhere."""
+def widen(x: Tensor, length: int) -> Tensor:
+    """With room for `length` entries on axis 1, zeros at first; twice the room or more, so that copies are rare."""
+    room = x.shape[1]
+    if room >= length:
+        return x
+    return torch.cat([x, x.new_zeros(len(x), max(room, length - room), *x.shape[2:])], dim=1)
+
+
+def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:
+    """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_B1WL).transpose(1, 2)
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None]).transpose(1, 2)
 
 
 def rows(x_NHD: Tensor, index: Tensor) -> Tensor:
     """The rows of `index`, in its shape. As an embedding: its backward pass is faster than that of indexing."""
-    return functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
+    found: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
+    return found
 
 
 def rotate(x: Tensor, turn: Tensor) -> Tensor:
     """Rotary position embedding of the last axis, whose neighbours are the two parts of a complex number."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * turn).flatten(-2)
+    rotated: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
+    return rotated

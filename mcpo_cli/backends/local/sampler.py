@@ -13,7 +13,7 @@ from mcpo_cli.backends.local.policy import Growth, Policy
 from mcpo_cli.backends.local.tree import branch
 
 CHUNK = 128
-"""Prompts sampled at a time, for each thread: keeps keys and values in the processor's cache."""
+"""Prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the processor's cache."""
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,14 @@ import torch
 from torch import Tensor
 
 ROW = 200
-"""Pairs of rows in an attention that cost as much as everything else that is computed for one row."""
+"""Pairs of rows in an attention that cost as much as everything else that is computed for a row (toy-s: 180)."""
 
 
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows after one token more of each rollout: parent_N and token_N in that order, and row_M of each rollout."""
+    """The rows that M rollouts come to from rows `row_M` with one token more each.
+
+    Returns parent_N and token_N of the new rows, which stand in that order, and the new row_M.
+    """
     beginning_N, row_M = torch.unique(row_M * vocabulary + token_M, return_inverse=True)
     return beginning_N // vocabulary, beginning_N % vocabulary, row_M
 
@@ -53,13 +56,17 @@ class Tree:
     """Whether a row (second axis) sees another one (last axis) of its sequence."""
     predictor_PGT: Tensor
     """The row that predicts each token of the responses, counted from the prompts' last rows; any outside the mask."""
-
+    prompt: int
+    """The slots of a prompt: its tokens."""
     silent: int
     """How many rows predict nothing: the first ones, of prompts but for their last tokens."""
 
 
 def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int) -> Tree:
-    """The tree of each group; a group whose rollouts share little is cut into parts (`_parts`)."""
+    """The tree of each group of rollouts; `_parts` says when groups are cut into parts.
+
+    mask_PGT: the tokens of each response, the first ones.
+    """
     (P, S), (_, G, T), place = prompt_PS.shape, token_PGT.shape, prompt_PS.device
     M = P * G
     token_MT, read_MT = token_PGT.reshape(M, T)[:, :-1], mask_PGT.reshape(M, T)[:, 1:]
@@ -70,7 +77,7 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
 
     _, row_K = torch.unique(sequence_K * (T * M) + beginning_K, return_inverse=True)
     N, B = int(row_K.max()) + 1 if len(row_K) else 0, P * parts
-    # A rollout that reads the row stands for all that do.
+    # One of the rollouts that read a row says what the row is.
     reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=place))
     rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
     slot_N = S + ranks(sequence_N, B)
@@ -100,6 +107,7 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
         row_BL=row_BL,
         seen_BLL=seen_BLL,
         predictor_PGT=predictor_MT.view(P, G, T),
+        prompt=S,
         silent=(S - 1) * P,
     )
 
@@ -111,21 +119,20 @@ def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
 
 
 def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
-    """A number a beginning, MT: the same where rollouts of a group have the same tokens so far. Ordered by level."""
-    M, T = token_MT.shape
+    """beginning_MT: equal numbers where rollouts of a group have the same tokens so far, rising from level to level."""
+    M, beginning_MT = len(token_MT), torch.empty_like(token_MT)
     row_M = torch.arange(M, device=token_MT.device) // rollouts
-    rows = [row_M[:, None]]
-    for level in range(T):
-        _, _, row_M = branch(row_M, token_MT[:, level], vocabulary)
-        rows.append(level * M + row_M[:, None])
-    return torch.cat(rows, dim=1)[:, 1:]
+    for level, token_M in enumerate(token_MT.T):
+        _, _, row_M = branch(row_M, token_M, vocabulary)
+        beginning_MT[:, level] = level * M + row_M
+    return beginning_MT
 
 
 def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) -> int:
-    """Into how many parts to cut each group: as often in half as that costs less.
+    """The number of parts that each group is cut into: groups are halved as long as that lowers the cost.
 
-    A part has rows of its own, so cutting computes what its rollouts share once a part. But a sequence of L rows costs
-    L * L pairs in an attention, however few of them see each other.
+    A part has rows of its own, so what its rollouts share with other parts is computed again. But a sequence of L rows
+    costs L * L pairs in an attention, however few of them see each other.
     """
     P, S, G = shape
     _, row_K = torch.unique(beginning_K, return_inverse=True)

@@ -10,17 +10,21 @@ from torch import Tensor
 from mcpo_cli import tasks
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local import warmup
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
+from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.backends.local.update import GradedBatch, Updater, log_probs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, Model, RunSpec, Train
 from mcpo_cli.methods import Method, Step, get
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
+from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
 
-TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 EOS = TOKENIZER.eos_token_id
 G, T = 4, 9
 
@@ -47,34 +51,154 @@ def stock_logits(policy: Policy, rollouts: Rollouts) -> Tensor:
     return logits.reshape(P, G, rollouts.token_PGT.shape[-1], -1)
 
 
+def stock_log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:
+    """logp_PGT of the tokens by the stock forward pass."""
+    logp = stock_logits(policy, rollouts).log_softmax(-1)
+    return logp.gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+
+
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
+    """Responses that soon part: of a random policy."""
     return sample(new_policy(), prompts(6), G, T, 1.0, EOS, seed=3)
 
 
-def test_logits_and_gradients_equal_the_stock_forward_pass(rollouts: Rollouts) -> None:
-    ours, stock = new_policy(), new_policy()
-    mask_PGT = rollouts.mask_PGT
-    logits = ours.response(rollouts.prompt_PS, rollouts.token_PGT, mask_PGT)
-    expected = stock_logits(stock, rollouts)
-    assert torch.allclose(logits[mask_PGT], expected[mask_PGT], atol=5e-5)
-    (logits.log_softmax(-1)[mask_PGT] ** 2).sum().backward()
-    (expected.log_softmax(-1)[mask_PGT] ** 2).sum().backward()
+@pytest.fixture(scope="module")
+def alike() -> Rollouts:
+    """Responses that mostly begin alike: of the same policy at a low temperature."""
+    return sample(new_policy(), prompts(6), G, T, 0.1, EOS, seed=3)
+
+
+def distinct(rollouts: Rollouts) -> int:
+    """Beginnings that are read, each counted once: of every response the first tokens, but for all of them."""
+    return len(
+        {
+            (p, *rollouts.token_PGT[p, g, :n].tolist())
+            for p, length_G in enumerate(rollouts.length_PG.tolist())
+            for g, length in enumerate(length_G)
+            for n in range(1, length)
+        }
+    )
+
+
+def grown(rollouts: Rollouts) -> Tree:
+    return trees.grow(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT, len(TOKENIZER))
+
+
+def test_each_beginning_is_one_row_that_sees_its_own_beginnings(
+    alike: Rollouts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "ROW", 1e9)
+    tree, S = grown(alike), alike.prompt_PS.shape[1]
+    assert len(tree.token_N) == alike.prompt_PS.numel() + distinct(alike)
+    assert distinct(alike) < int((alike.length_PG - 1).sum()) / 2
+    found = set()
+    for sequence, slot in zip(tree.sequence_N.tolist(), tree.slot_N.tolist(), strict=True):
+        seen = tree.row_BL[sequence, tree.seen_BLL[sequence, slot]]
+        # A way from the root: one row a position, the row itself last.
+        assert tree.position_N[seen].tolist() == list(range(len(seen)))
+        assert seen[-1] == tree.row_BL[sequence, slot]
+        found.add((sequence, *tree.token_N[seen].tolist()))
+    assert len(found) == len(tree.token_N)
+    for p, length_G in enumerate(alike.length_PG.tolist()):
+        for g, length in enumerate(length_G):
+            assert (p, *alike.prompt_PS[p].tolist(), *alike.token_PGT[p, g, : length - 1].tolist()) in found
+    assert tree.silent == len(alike.prompt_PS) * (S - 1)
+
+
+@pytest.mark.parametrize("which", ["rollouts", "alike"])
+def test_log_probabilities_and_gradients_equal_the_stock_forward_pass(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    rollouts: Rollouts = request.getfixturevalue(which)
+    ours, stock, mask_PGT = new_policy(), new_policy(), rollouts.mask_PGT
+    logp_PGT, expected_PGT = log_probs(ours, rollouts), stock_log_probs(stock, rollouts)
+    assert torch.allclose(logp_PGT[mask_PGT], expected_PGT[mask_PGT], atol=5e-5)
+    assert not logp_PGT[~mask_PGT].any()
+    weight_PGT = torch.randn(mask_PGT.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    (logp_PGT * weight_PGT)[mask_PGT].sum().backward()
+    (expected_PGT * weight_PGT)[mask_PGT].sum().backward()
     for (name, mine), (_, theirs) in zip(ours.model.named_parameters(), stock.model.named_parameters(), strict=True):
         assert mine.grad is not None
         assert theirs.grad is not None
         assert torch.allclose(mine.grad, theirs.grad, atol=1e-4 * float(theirs.grad.abs().max())), name
 
 
+@pytest.mark.parametrize("which", ["rollouts", "alike"])
+def test_sharing_changes_no_log_probability_and_no_gradient(which: str, request: pytest.FixtureRequest) -> None:
+    """Groups against the same rollouts each in a group of its own, to the rounding of float64."""
+    rollouts: Rollouts = request.getfixturevalue(which)
+    alone = Rollouts(
+        rollouts.prompt_PS.repeat_interleave(G, dim=0),
+        **{name: value.flatten(0, 1)[:, None] for name, value in vars(rollouts).items() if name != "prompt_PS"},
+    )
+    assert len(grown(rollouts).token_N) < len(grown(alone).token_N)
+    for mine, theirs in zip(differentiated(rollouts), differentiated(alone), strict=True):
+        assert torch.allclose(mine.flatten(), theirs.flatten(), rtol=0, atol=1e-12 * float(theirs.abs().max()))
+
+
+def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for row, sequences in ((1e9, 6), (0, 12)):
+        monkeypatch.setattr(trees, "ROW", row)
+        assert len(grown(rollouts).row_BL) == sequences
+        found.append(differentiated(rollouts))
+    for whole, cut in zip(*found, strict=True):
+        assert torch.allclose(whole, cut, rtol=0, atol=1e-12 * float(whole.abs().max()))
+
+
+def differentiated(rollouts: Rollouts) -> list[Tensor]:
+    """Log-probabilities of the tokens, and the gradient of their sum of squares by every weight."""
+    policy = new_policy()
+    logp_PGT = log_probs(policy, rollouts)
+    return [logp_PGT.detach(), *torch.autograd.grad((logp_PGT**2).sum(), policy.parameters())]
+
+
+def plain_samples(policy: Policy, prompt_PS: Tensor, temperature: float, seed: int) -> tuple[Tensor, Tensor]:
+    """token_PGT and logp_PGT by the stock forward pass over everything so far, token by token and response by response.
+
+    After the end of a response they are whatever comes.
+    """
+    P = len(prompt_PS)
+    uniform_TPG = torch.rand(T, P, G, generator=torch.Generator().manual_seed(seed))
+    token_BS, logps = prompt_PS.repeat_interleave(G, dim=0), []
+    for uniform_PG in uniform_TPG:
+        logits_BV = policy.model(token_BS).logits[:, -1]
+        edge_BV = (logits_BV / temperature).softmax(-1).cumsum(-1)
+        token_B = (edge_BV < uniform_PG.view(-1, 1)).sum(-1).clamp(max=len(TOKENIZER) - 1)
+        logps.append(logits_BV.log_softmax(-1)[torch.arange(P * G), token_B])
+        token_BS = torch.cat([token_BS, token_B[:, None]], dim=1)
+    return token_BS[:, -T:].view(P, G, T), torch.stack(logps, -1).view(P, G, T)
+
+
+@pytest.mark.parametrize(("init_std", "temperature"), [(0.02, 1.0), (0.2, 1.0), (0.2, 0.3)])
+@torch.no_grad()
+def test_the_same_responses_come_of_the_same_random_numbers_as_by_the_stock_forward_pass(
+    init_std: float, temperature: float
+) -> None:
+    """In float32, of policies that are undecided or decided.
+
+    A quantile that falls within rounding of two tokens may give the other one.
+    """
+    policy = Policy(policies.build(Model(init_std=init_std), TOKENIZER, 1), torch.device("cpu"))
+    prompt_PS = prompts(80)
+    ours = sample(policy, prompt_PS, G, T, temperature, EOS, seed=5)
+    token_PGT, logp_PGT = plain_samples(policy, prompt_PS, temperature, seed=5)
+    mask_PGT = ours.mask_PGT
+    same_PG = ((ours.token_PGT == token_PGT) | ~mask_PGT).all(-1)
+    assert same_PG.double().mean() >= 0.99
+    assert (ours.logp_PGT - logp_PGT)[mask_PGT & same_PG[..., None]].abs().max() < 2e-4
+
+
 def test_sampler_records_exact_log_probabilities_and_entropies(rollouts: Rollouts) -> None:
     mask_PGT = rollouts.mask_PGT
     logp = stock_logits(new_policy(), rollouts).log_softmax(-1)
-    taken = logp.gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+    taken = stock_log_probs(new_policy(), rollouts)
     assert torch.allclose(rollouts.logp_PGT[mask_PGT], taken[mask_PGT], atol=5e-5)
     entropy = -(logp.exp() * logp).sum(-1)
     assert torch.allclose(rollouts.entropy_PGT[mask_PGT], entropy[mask_PGT], atol=5e-5)
     assert not rollouts.logp_PGT[~mask_PGT].any()
-    assert torch.allclose(log_probs(new_policy(), rollouts)[mask_PGT], taken[mask_PGT], atol=5e-5)
+    assert torch.allclose(log_probs(new_policy(), rollouts)[mask_PGT], rollouts.logp_PGT[mask_PGT], atol=1e-12)
 
 
 def test_responses_end_at_the_end_token_and_nowhere_else(rollouts: Rollouts) -> None:
@@ -185,7 +309,7 @@ def test_leaving_out_weightless_sequences_changes_no_gradient(rollouts: Rollouts
     # A mini-batch that is not the first: the policy is not the one that sampled.
     sums = updater.mini_batch(batch, 1, 1)
 
-    logp = stock_logits(stock, rollouts).log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+    logp = stock_log_probs(stock, rollouts)
     total = torch.zeros((), dtype=torch.float64)
     mastered_P = batch.correct_PG.all(-1)
     mastered = int(mastered_P.sum()) * G
@@ -270,3 +394,24 @@ def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Roll
     assert updated(spec, rollouts, 2, steps=1)[1]["sanity/logp_difference"] < 1e-5
     other = dataclasses.replace(rollouts, logp_PGT=rollouts.logp_PGT + 0.25)
     assert updated(spec, other, 2, steps=1)[1]["sanity/logp_difference"] == pytest.approx(0.25, abs=1e-5)
+
+
+def test_the_warm_up_probe_says_what_sampled_rollouts_would() -> None:
+    spec = load(["scale=smoke"])[0]
+    policy = Policy(policies.build(spec.model, TOKENIZER, 0), torch.device("cpu"))
+    task = spec.task
+    longest = task.answer_length
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=spec.warmup.lr)
+    for step in range(60):
+        optimizer.zero_grad()
+        problems = task.demonstrations(0, step, 32)
+        warmup.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
+        optimizer.step()
+    found = []
+    problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
+    batch = encode(TOKENIZER, problems, longest)
+    for step in range(10):
+        rollouts = sample(policy, batch.prompt_PS, 1, longest, 1.0, EOS, stream(spec.seed, "probe", step))
+        found.append(float(batch.correct(rollouts).double().mean()))
+        assert warmup.probe(spec, policy, TOKENIZER, step) == found[-1]
+    assert len(set(found)) > 1

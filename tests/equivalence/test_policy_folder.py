@@ -29,9 +29,12 @@ def test_stock_classes_load_it_and_generate_the_same_tokens(tmp_path: Path) -> N
         assert model.config.head_dim == 32
 
         problems = task.training(0, 0, 4)
-        prompt_PS = encode(tokenizer, problems, 16).prompt_PS
+        batch = encode(tokenizer, problems, 16)
+        prompt_PS = batch.prompt_PS
         again = loaded([problem.text for problem in problems], return_tensors="pt")["input_ids"]
         assert torch.equal(again, prompt_PS)
+        for gold_T, length, problem in zip(batch.gold_PT, batch.length_P, problems, strict=True):
+            assert gold_T[:length].tolist() == [*loaded(problem.gold)["input_ids"], loaded.eos_token_id]
         # Close to temperature 0 sampling is greedy.
         ours = sample(policy, prompt_PS, 1, 8, 1e-4, tokenizer.eos_token_id, seed=0).token_PGT[:, 0]
         stock = model.generate(prompt_PS, attention_mask=torch.ones_like(prompt_PS), max_new_tokens=8, do_sample=False)

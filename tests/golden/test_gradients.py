@@ -38,8 +38,8 @@ class Softmax(Policy):
     def parameters(self) -> list[Tensor]:
         return [self.logits_V]
 
-    def response(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
-        return self.logits_V.expand(*token_PGT.shape, -1)
+    def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
+        return self.logits_V.log_softmax(-1)[token_PGT] * mask_PGT
 
 
 def bandit(*tokens: int, vocabulary: int) -> Rollouts:
@@ -109,7 +109,7 @@ def test_a_group_without_an_advantage_has_no_residual() -> None:
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight responses of its own to one prompt."""
-    tokenizer = tokenizers.build(Arithmetic.vocabulary)
+    tokenizer = tokenizers.build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
     prompt_PS = encode(tokenizer, tasks.closed(load(["scale=smoke"])[0].task).training(0, 0, 1), 9).prompt_PS
     return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)

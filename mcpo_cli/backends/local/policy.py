@@ -1,13 +1,18 @@
-"""The policy: a stock Qwen3 whose forward pass runs the prompt once a group of rollouts.
+"""The policy: a stock Qwen3 whose forward pass computes each distinct beginning of a group's rollouts once.
 
-Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, H heads, D head size,
-V vocabulary, E hidden size, N rows of tokens without padding. The weights live in a
-`Qwen3ForCausalLM`, so saving, loading, vLLM and verl need nothing of this file; a test holds its
-logits against the stock forward pass.
+`tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
+training; `Growth` adds a level of rows at a time, for sampling. In both, linear layers see the rows of all groups as
+one matrix without padding, attention sees a sequence a group, and a mask lets each row see its own ancestors only.
+
+Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, N rows, H heads, D head size,
+V vocabulary, E hidden size; B sequences of L rows, W of which are asked. The weights live in a `Qwen3ForCausalLM`,
+so saving, loading, vLLM and verl need nothing of this file; a test holds log-probabilities and gradients against the
+stock forward pass.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -15,14 +20,29 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.schema import Model
 from mcpo_cli.seeds import stream
 
-KeysValues = list[tuple[Tensor, Tensor]]
-"""Keys and values of the prompts, a pair a layer, each PHSD."""
-
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""Layer, and q, k, v of shape NHD, to the attention output of shape NHD."""
+"""Number of a layer, and q, k, v of shape NHD, to the attention output NHD of the rows of q, which may be the last."""
+
+KeysValues = list[tuple[Tensor, Tensor]]
+"""Keys and values BLHD, a pair a layer."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of one decoder layer; those that multiply the same input are one matrix."""
+
+    input_norm: Tensor
+    qkv: Tensor
+    qk_norm_2HD: Tensor
+    out: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
 
 
 def device(wanted: str) -> torch.device:
@@ -63,9 +83,11 @@ class Policy:
         self.model, self.device = model, place
         torch.nn.Module.to(model, place)
         self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
+        self.vocabulary: int = config.vocab_size
         positions = torch.arange(config.max_position_embeddings, device=place)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
-        self.cos, self.sin = cos[0], sin[0]
+        # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
+        self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
 
     def parameters(self) -> list[Tensor]:
         """The trained tensors, in a fixed order."""
@@ -80,120 +102,176 @@ class Policy:
         self.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
 
-    def prompt(self, prompt_PS: Tensor) -> tuple[Tensor, KeysValues]:
-        """Run the prompts once: logits_PV of the first response token, and what responses attend to."""
-        P, S = prompt_PS.shape
-        cache: KeysValues = []
+    def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
+        """logp_PGT of the tokens at temperature 1, nats, with its gradient; 0 outside the mask.
 
-        def attend(_layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q_PHSD, k_PHSD, v_PHSD = (x.view(P, S, self.heads, self.head_dim).transpose(1, 2) for x in (q, k, v))
-            cache.append((k_PHSD, v_PHSD))
-            out_PHSD = functional.scaled_dot_product_attention(q_PHSD, k_PHSD, v_PHSD, is_causal=True)
-            return out_PHSD.transpose(1, 2).reshape(P * S, self.heads, self.head_dim)
-
-        positions_N = torch.arange(S, device=self.device).repeat(P)
-        hidden_NE = self._layers(prompt_PS.reshape(-1), positions_N, attend)
-        return self._logits(hidden_NE.view(P, S, -1)[:, -1]), cache
-
-    def response(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
-        """Logits_PGTV that predict each response token; rows outside the mask hold zeros.
-
-        Linear layers see the real tokens only; attention is computed on the padded square.
+        mask_PGT: the tokens of each response, the first ones.
         """
-        P, G, T = token_PGT.shape
-        first_PV, prompts = self.prompt(prompt_PS)
-        V = first_PV.shape[-1]
-        # Token t is predicted at the place of token t - 1; the last token predicts nothing.
-        feed_PGT = mask_PGT.clone()
-        feed_PGT[..., :-1] &= mask_PGT[..., 1:]
-        feed_PGT[..., -1] = False
-        index_N = feed_PGT.reshape(-1).nonzero().squeeze(-1)
-        causal_TT = torch.ones(T, T, dtype=torch.bool, device=self.device).triu(1)
+        tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary)
+        logp_NV = self.logits(tree, self.layers()).log_softmax(-1)
+        taken_PGT = (tree.predictor_PGT * self.vocabulary + token_PGT).where(mask_PGT, 0)
+        return logp_NV.flatten()[taken_PGT] * mask_PGT
 
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q_PHGTD, k_PHGTD, v_PHGTD = (self._pad(x, index_N, (P, G, T)) for x in (q, k, v))
-            out_PHGTD = attend_group(q_PHGTD, prompts[layer], (k_PHGTD, v_PHGTD), causal_TT)
-            return out_PHGTD.permute(0, 2, 3, 1, 4).reshape(P * G * T, self.heads, self.head_dim)[index_N]
+    def logits(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
+        """logits_NV of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""
+        unseen_BLL = self.unseen(tree.seen_BLL)
 
-        positions_N = prompt_PS.shape[1] + index_N % T
-        hidden_NE = self._layers(token_PGT.reshape(-1)[index_N], positions_N, attend)
-        rest_BTV = hidden_NE.new_zeros(P * G * T, V).index_copy(0, index_N, self._logits(hidden_NE)).view(P, G, T, V)
-        return torch.cat([first_PV[:, None, None].expand(P, G, 1, V), rest_BTV[:, :, :-1]], dim=2)
+        def attend(_layer: int, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
+            k_BLHD, v_BLHD = rows(k_NHD, tree.row_BL), rows(v_NHD, tree.row_BL)
+            if cache is not None:
+                cache.append((k_BLHD, v_BLHD))
+            # Without the silent rows in the last layer: these fill the slots before a prompt's last token.
+            silent = len(k_NHD) - len(q_NHD)
+            first = tree.prompt - 1 if silent else 0
+            q_BWHD = rows(q_NHD, tree.row_BL[:, first:] - silent)
+            out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_BLL[:, first:])
+            place_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
+            return rows(out_BWHD.flatten(0, 1), place_N)
 
-    def decode(self, token_PG: Tensor, position: int, prompts: KeysValues, past: KeysValues, length: int) -> Tensor:
-        """Logits_PGV after one more token of each rollout.
+        return self.forward(layers, tree.token_N, tree.position_N, attend, tree.silent)
 
-        `past` holds keys and values PHGTD of the response so far, preallocated; this writes row `length`.
-        """
-        P, G = token_PG.shape
-
-        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            q_PHGTD, k_PHGTD, v_PHGTD = (
-                x.view(P, G, self.heads, self.head_dim).transpose(1, 2).unsqueeze(3) for x in (q, k, v)
+    def layers(self) -> list[Layer]:
+        """The weights as they are now, as `forward` wants them."""
+        found = []
+        for layer in self.model.model.layers:
+            a, mlp = layer.self_attn, layer.mlp
+            norms = [self._paired(norm.weight).expand(self.heads, -1) for norm in (a.q_norm, a.k_norm)]
+            q, k = (self._paired(x.weight, self.heads) for x in (a.q_proj, a.k_proj))
+            found.append(
+                Layer(
+                    input_norm=layer.input_layernorm.weight,
+                    qkv=torch.cat([q, k, a.v_proj.weight]),
+                    qk_norm_2HD=torch.stack(norms),
+                    out=a.o_proj.weight,
+                    mlp_norm=layer.post_attention_layernorm.weight,
+                    gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+                    down=mlp.down_proj.weight,
+                )
             )
-            keys, values = past[layer]
-            keys[:, :, :, length : length + 1] = k_PHGTD
-            values[:, :, :, length : length + 1] = v_PHGTD
-            so_far = keys[:, :, :, : length + 1], values[:, :, :, : length + 1]
-            out_PHGTD = attend_group(q_PHGTD, prompts[layer], so_far, None)
-            return out_PHGTD.squeeze(3).transpose(1, 2).reshape(P * G, self.heads, self.head_dim)
+        return found
 
-        positions_N = torch.full((P * G,), position, device=self.device)
-        return self._logits(self._layers(token_PG.reshape(-1), positions_N, attend)).view(P, G, -1)
+    def forward(
+        self, layers: Sequence[Layer], token_N: Tensor, position_N: Tensor, attend: Attend, silent: int = 0
+    ) -> Tensor:
+        """logits_NV of the rows after the first `silent`; what attends to what is the caller's.
 
-    def _layers(self, token_N: Tensor, position_N: Tensor, attend: Attend) -> Tensor:
-        """Embedding, decoder layers and final norm; what attends to what is the caller's."""
+        Silent rows need keys and values in every layer, and nothing else of the last one.
+        """
         inner = self.model.model
-        shape = (-1, self.heads, self.head_dim)
-        cos_N1D, sin_N1D = self.cos[position_N].unsqueeze(1), self.sin[position_N].unsqueeze(1)
+        turn = self.turns[position_N][:, None, None]
         hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight)
-        for index, layer in enumerate(inner.layers):
-            attention, mlp = layer.self_attn, layer.mlp
-            x_NE = self._norm(hidden_NE, layer.input_layernorm.weight)
-            weight = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-            q, k, v = (x.reshape(shape) for x in functional.linear(x_NE, weight).chunk(3, dim=-1))
-            q = rotate(self._norm(q, attention.q_norm.weight), cos_N1D, sin_N1D)
-            k = rotate(self._norm(k, attention.k_norm.weight), cos_N1D, sin_N1D)
-            hidden_NE = hidden_NE + functional.linear(attend(index, q, k, v).flatten(1), attention.o_proj.weight)
-            x_NE = self._norm(hidden_NE, layer.post_attention_layernorm.weight)
-            gate, up = functional.linear(x_NE, torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])).chunk(2, dim=-1)
-            hidden_NE = hidden_NE + functional.linear(functional.silu(gate) * up, mlp.down_proj.weight)
-        return self._norm(hidden_NE, inner.norm.weight)
+        for index, layer in enumerate(layers):
+            x_NE = self._norm(hidden_NE) * layer.input_norm
+            qkv = functional.linear(x_NE, layer.qkv).view(-1, 3, self.heads, self.head_dim)
+            q_NHD, k_NHD = rotate(self._norm(qkv[:, :2]) * layer.qk_norm_2HD, turn).unbind(1)
+            if index == len(layers) - 1:
+                q_NHD, hidden_NE = q_NHD[silent:], hidden_NE[silent:]
+            out_NHD = attend(index, q_NHD, k_NHD, qkv[:, 2])
+            hidden_NE = hidden_NE + functional.linear(out_NHD.flatten(1), layer.out)
+            x_NE = self._norm(hidden_NE) * layer.mlp_norm
+            gate, up = functional.linear(x_NE, layer.gate_up).chunk(2, dim=-1)
+            hidden_NE = hidden_NE + functional.linear(functional.silu(gate) * up, layer.down)
+        return functional.linear(self._norm(hidden_NE) * inner.norm.weight, self.model.lm_head.weight)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
-        return functional.linear(hidden, self.model.lm_head.weight)
+    @staticmethod
+    def _paired(weight: Tensor, heads: int = 1) -> Tensor:
+        """Each head's numbers in the order first, D/2-th, second, ...: neighbours are rotated together.
 
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return functional.rms_norm(x, (x.shape[-1],), weight, self.eps)
+        Qwen3 rotates the halves of a head against each other. The order of a head's numbers does not matter to
+        the product of query and key, as long as it is the same in both.
+        """
+        paired: Tensor = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+        return paired
 
-    def _pad(self, x_NHD: Tensor, index_N: Tensor, shape: tuple[int, int, int]) -> Tensor:
-        """Rows NHD to their places in PHGTD, zeros elsewhere."""
-        P, G, T = shape
-        padded = x_NHD.new_zeros(P * G * T, self.heads, self.head_dim).index_copy(0, index_N, x_NHD)
-        return padded.view(P, G, T, self.heads, self.head_dim).permute(0, 3, 1, 2, 4)
+    def _norm(self, x: Tensor) -> Tensor:
+        normed: Tensor = functional.rms_norm(x, (x.shape[-1],), eps=self.eps)
+        return normed
+
+    def unseen(self, seen: Tensor) -> Tensor:
+        """What attention adds to its scores: 0 where seen, -inf elsewhere."""
+        nothing = self.turns.real.new_zeros(())
+        return nothing.where(seen, float("-inf"))
 
 
-def attend_group(
-    q_PHGTD: Tensor, prompt: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], hidden_TT: Tensor | None
-) -> Tensor:
-    """Attention of each rollout to its group's prompt (kept once a group) and to its own tokens.
+class Growth:
+    """Trees that grow by a level of rows at a time, with the keys and values that later rows read.
 
-    hidden_TT: which own tokens a token must not see; None where it may see all.
+    A group is a sequence. Its rows have slots in the order in which they come, after those of its prompt.
     """
-    P, H, G, T, D = q_PHGTD.shape
-    k_PHSD, v_PHSD = prompt
-    S = k_PHSD.shape[2]
-    q_PHGTD = q_PHGTD * D**-0.5
-    to_prompt = (q_PHGTD.reshape(P, H, G * T, D) @ k_PHSD.transpose(-1, -2)).view(P, H, G, T, S)
-    to_own = q_PHGTD @ own[0].transpose(-1, -2)
-    if hidden_TT is not None:
-        to_own = to_own.masked_fill(hidden_TT, float("-inf"))
-    weight = torch.cat([to_prompt, to_own], dim=-1).softmax(-1)
-    from_prompt = (weight[..., :S].reshape(P, H, G * T, S) @ v_PHSD).view(P, H, G, T, D)
-    return from_prompt + weight[..., S:] @ own[1]
+
+    def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
+        P, S = prompt_PS.shape
+        self.policy, self.layers, self.position = policy, policy.layers(), S
+        self.cache: KeysValues = []
+        no_token_P11 = prompt_PS.new_zeros(P, 1, 1)
+        trunks = trees.grow(prompt_PS, no_token_P11, no_token_P11.bool(), policy.vocabulary)
+        self.logits_NV = policy.logits(trunks, self.layers, self.cache)
+        """Logits after each row of the newest level; at first after each prompt."""
+        self.sequence_N = torch.arange(P, device=prompt_PS.device)
+        self.seen_NL = torch.ones(P, S, dtype=torch.bool, device=prompt_PS.device)
+        self.filled_B = torch.full_like(self.sequence_N, S)
+
+    def extend(self, parent_N: Tensor, token_N: Tensor) -> None:
+        """The next level: a row for each token of `token_N`, after the row `parent_N` of the level before."""
+        sequence_N = self._drop_ended(self.sequence_N[parent_N])
+        B = len(self.filled_B)
+        rank_N = trees.ranks(sequence_N, B)
+        slot_N = self.filled_B[sequence_N] + rank_N
+        self.filled_B = self.filled_B + sequence_N.bincount(minlength=B)
+        L, W = int(self.filled_B.max()), int(rank_N.max()) + 1
+        seen_NL = widen(self.seen_NL[parent_N], L)
+        seen_NL.scatter_(1, slot_N[:, None], True)
+        self.sequence_N, self.seen_NL = sequence_N, seen_NL
+        seen_BWL = seen_NL.new_ones(B, W, L)
+        seen_BWL[sequence_N, rank_N] = seen_NL[:, :L]
+        unseen_BWL = self.policy.unseen(seen_BWL)
+
+        def attend(layer: int, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
+            k_BLHD, v_BLHD = self.cache[layer] = (widen(self.cache[layer][0], L), widen(self.cache[layer][1], L))
+            k_BLHD[sequence_N, slot_N], v_BLHD[sequence_N, slot_N] = k_NHD, v_NHD
+            q_BWHD = q_NHD.new_zeros(B, W, *q_NHD.shape[1:])
+            q_BWHD[sequence_N, rank_N] = q_NHD
+            return attention(q_BWHD, k_BLHD[:, :L], v_BLHD[:, :L], unseen_BWL)[sequence_N, rank_N]
+
+        position_N = torch.full_like(token_N, self.position)
+        self.position += 1
+        self.logits_NV = self.policy.forward(self.layers, token_N, position_N, attend)
+
+    def _drop_ended(self, sequence_N: Tensor) -> Tensor:
+        """`sequence_N` numbered without the groups that have no row in it, once these are a quarter of all.
+
+        They would cost attention; to drop them costs a copy of the keys and values.
+        """
+        goes_on_B = sequence_N.bincount(minlength=len(self.filled_B)) > 0
+        if int(goes_on_B.sum()) > 0.75 * len(goes_on_B):
+            return sequence_N
+        self.cache = [(k_BLHD[goes_on_B], v_BLHD[goes_on_B]) for k_BLHD, v_BLHD in self.cache]
+        self.filled_B = self.filled_B[goes_on_B]
+        return (goes_on_B.cumsum(0) - 1)[sequence_N]
 
 
-def rotate(x_NHD: Tensor, cos_N1D: Tensor, sin_N1D: Tensor) -> Tensor:
-    """Rotary position embedding as Qwen3 applies it (halves, not pairs)."""
-    first, second = x_NHD.chunk(2, dim=-1)
-    return x_NHD * cos_N1D + torch.cat([-second, first], dim=-1) * sin_N1D
+def widen(x: Tensor, length: int) -> Tensor:
+    """With room for `length` entries on axis 1, zeros at first; twice the room or more, so that copies are rare."""
+    room = x.shape[1]
+    if room >= length:
+        return x
+    return torch.cat([x, x.new_zeros(len(x), max(room, length - room), *x.shape[2:])], dim=1)
+
+
+def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:
+    """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
+    q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None]).transpose(1, 2)
+
+
+def rows(x_NHD: Tensor, index: Tensor) -> Tensor:
+    """The rows of `index`, in its shape. As an embedding: its backward pass is faster than that of indexing."""
+    found: Tensor = functional.embedding(index, x_NHD.flatten(1)).unflatten(-1, x_NHD.shape[1:])
+    return found
+
+
+def rotate(x: Tensor, turn: Tensor) -> Tensor:
+    """Rotary position embedding of the last axis, whose neighbours are the two parts of a complex number."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+    rotated: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
+    return rotated

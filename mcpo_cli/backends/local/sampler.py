@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.policy import Growth, Policy
+from mcpo_cli.backends.local.tree import branch
 
-CHUNK = 64
-"""Prompts sampled at a time, for each thread: keeps keys and values in the processor's cache."""
+CHUNK = 128
+"""Prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,7 @@ def sample(
     policy: Policy, prompt_PS: Tensor, rollouts: int, max_response: int, temperature: float, eos: int, seed: int
 ) -> Rollouts:
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`."""
-    P = prompt_PS.shape[0]
-    generator = torch.Generator().manual_seed(seed)
-    uniform_TPG = torch.rand(max_response, P, rollouts, generator=generator).to(policy.device)
+    uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
     chunk = CHUNK * torch.get_num_threads()
     parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), strict=True)
     return concatenate([_sample(policy, part_PS, part_TPG, temperature, eos) for part_PS, part_TPG in parts])
@@ -62,43 +61,52 @@ def sample(
 
 def _sample(policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int) -> Rollouts:
     T, P, G = uniform_TPG.shape
-    shape = (P, G, T)
-    token = prompt_PS.new_full(shape, eos)
-    length_PG = prompt_PS.new_full((P, G), T)
-    ended_PG = torch.zeros(P, G, dtype=torch.bool, device=prompt_PS.device)
-
-    first_PV, prompts = policy.prompt(prompt_PS)
-    logits_PGV = first_PV[:, None].expand(P, G, -1)
-    logp, entropy = first_PV.new_zeros(shape), first_PV.new_zeros(shape)
-    room = (P, policy.heads, G, T, policy.head_dim)
-    past = [(k.new_empty(room), v.new_empty(room)) for k, v in prompts]
-    active_A = torch.arange(P, device=prompt_PS.device)
+    uniform_TB = uniform_TPG.flatten(1)
+    token_BT = prompt_PS.new_full((P * G, T), eos)
+    length_B = prompt_PS.new_full((P * G,), T)
+    growth = Growth(policy, prompt_PS)
+    logp_BT, entropy_BT = (growth.logits_NV.new_zeros(P * G, T) for _ in range(2))
+    # The rollouts that go on, and the row that each has come to.
+    live_M = torch.arange(P * G, device=prompt_PS.device)
+    row_M = live_M // G
     for t in range(T):
-        logp_AGV = logits_PGV.log_softmax(-1)
-        token_AG = draw(logits_PGV if temperature != 1 else logp_AGV, temperature, uniform_TPG[t, active_A])
-        live_AG = ~ended_PG[active_A]
-        token[active_A, :, t] = token_AG.where(live_AG, eos)
-        logp[active_A, :, t] = logp_AGV.gather(-1, token_AG[..., None]).squeeze(-1) * live_AG
-        entropy[active_A, :, t] = -(logp_AGV.exp() * logp_AGV).sum(-1) * live_AG
-        stops_AG = live_AG & (token_AG == eos)
-        length_PG[active_A] = length_PG[active_A].where(~stops_AG, t + 1)
-        ended_PG[active_A] |= stops_AG
-        if t == T - 1:
+        logp_NV = growth.logits_NV.log_softmax(-1)
+        entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
+        cumulative_NV = cumulative(growth.logits_NV if temperature != 1 else logp_NV, temperature)
+        token_M = at_quantile(cumulative_NV[row_M], uniform_TB[t, live_M])
+        token_BT[live_M, t] = token_M
+        logp_BT[live_M, t] = logp_NV[row_M, token_M]
+        entropy_BT[live_M, t] = entropy_N[row_M]
+        length_B[live_M[token_M == eos]] = t + 1
+        goes_on = token_M != eos
+        live_M, row_M, token_M = live_M[goes_on], row_M[goes_on], token_M[goes_on]
+        if t == T - 1 or not len(live_M):
             break
-        keep = ~ended_PG[active_A].all(-1)
-        if not keep.any():
-            break
-        if not keep.all():
-            # A group whose rollouts have all ended costs nothing any more.
-            active_A, token_AG = active_A[keep], token_AG[keep]
-            prompts = [(k[keep], v[keep]) for k, v in prompts]
-            past = [(k[keep], v[keep]) for k, v in past]
-        logits_PGV = policy.decode(token_AG, prompt_PS.shape[1] + t, prompts, past, t)
-    return Rollouts(prompt_PS, token, length_PG, ended_PG, logp, entropy)
+        parent_N, token_N, row_M = branch(row_M, token_M, policy.vocabulary)
+        growth.extend(parent_N, token_N)
+    ended_B = torch.ones_like(length_B, dtype=torch.bool)
+    ended_B[live_M] = False
+    token, logp, entropy = (x.view(P, G, T) for x in (token_BT, logp_BT, entropy_BT))
+    return Rollouts(prompt_PS, token, length_B.view(P, G), ended_B.view(P, G), logp, entropy)
+
+
+def quantiles(seed: int, prompts: int, rollouts: int, max_response: int) -> Tensor:
+    """uniform_TPG: the quantile at which each token is drawn, from stream `seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(max_response, prompts, rollouts, generator=generator)
 
 
 def draw(logits_V: Tensor, temperature: float, uniform: Tensor) -> Tensor:
     """The token at quantile `uniform` of softmax(logits / temperature), over the last axis."""
-    cumulative_V = (logits_V / temperature).softmax(-1).cumsum(-1)
+    return at_quantile(cumulative(logits_V, temperature), uniform)
+
+
+def cumulative(logits_V: Tensor, temperature: float) -> Tensor:
+    """The distribution function of softmax(logits / temperature), over the last axis."""
+    return (logits_V / temperature).softmax(-1).cumsum(-1)
+
+
+def at_quantile(cumulative_V: Tensor, uniform: Tensor) -> Tensor:
+    """The token at quantile `uniform` of a distribution function."""
     # Rounding may leave the last entry below the quantile.
     return (cumulative_V < uniform[..., None] * cumulative_V[..., -1:]).sum(-1)

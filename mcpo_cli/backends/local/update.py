@@ -50,8 +50,7 @@ class GradedBatch:
 
 def log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:
     """logp_PGT of the sampled tokens under the policy at temperature 1, with its gradient."""
-    logits = policy.response(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
-    return logits.log_softmax(-1).gather(-1, rollouts.token_PGT[..., None]).squeeze(-1)
+    return policy.log_probs(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
 
 
 class Updater:

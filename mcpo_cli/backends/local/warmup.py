@@ -16,7 +16,8 @@ from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Encoded, encode
 from mcpo_cli.backends.local.policy import Policy, device
-from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.sampler import draw, quantiles
+from mcpo_cli.backends.local.tree import grow
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
@@ -91,20 +92,27 @@ def _train(
     )
 
 
+@torch.no_grad()
 def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> float:
-    """Share of right answers at temperature 1 on training prompts that a run does not begin with."""
+    """Share of right answers at temperature 1 on training prompts that a run does not begin with.
+
+    A rollout is wrong from the first token on that is not the gold one, whatever follows. So none is sampled: one
+    forward pass over the gold answers gives what each of their tokens would be drawn from.
+    """
     # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
-    task, count = closed(spec.task), spec.warmup.probe_prompts
-    problems, longest = task.training(stream(spec.seed, "probe"), 0, count), task.answer_length
-    batch = encode(tokenizer, problems, longest).to(policy.device)
-    seed = stream(spec.seed, "probe", step)
-    rollouts = sample(policy, batch.prompt_PS, 1, longest, 1.0, tokenizer.eos_token_id, seed)
-    return float(batch.correct(rollouts).double().mean())
+    task = closed(spec.task)
+    problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
+    batch = encode(tokenizer, problems, task.answer_length).to(policy.device)
+    gold_PGT, mask_PGT = batch.gold_PT[:, None], batch.mask_PT[:, None]
+    tree = grow(batch.prompt_PS, gold_PGT, mask_PGT, policy.vocabulary)
+    logp_PGTV = policy.logits(tree, policy.layers()).log_softmax(-1)[tree.predictor_PGT]
+    uniform_TPG = quantiles(stream(spec.seed, "probe", step), *gold_PGT.shape).to(policy.device)
+    drawn_PGT = draw(logp_PGTV, 1.0, uniform_TPG.permute(1, 2, 0))
+    return float(((drawn_PGT == gold_PGT) | ~mask_PGT).all(-1).double().mean())
 
 
 def cross_entropy(policy: Policy, batch: Encoded) -> Tensor:
     """Mean negative log-probability of the gold tokens, end token included."""
     batch = batch.to(policy.device)
     token_P1T, mask_P1T = batch.gold_PT[:, None], batch.mask_PT[:, None]
-    logits = policy.response(batch.prompt_PS, token_P1T, mask_P1T)
-    return torch.nn.functional.cross_entropy(logits[mask_P1T], token_P1T[mask_P1T])
+    return -policy.log_probs(batch.prompt_PS, token_P1T, mask_P1T).sum() / mask_P1T.sum()

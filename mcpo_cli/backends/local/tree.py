@@ -1,0 +1,151 @@
+"""Distinct beginnings: what the rollouts of a prompt have in common, so that it is computed once.
+
+A beginning is the prompt and the response tokens so far. Rollouts of one prompt mostly begin alike, and what a causal
+model computes at a token depends on nothing but the beginning that ends there. So each distinct beginning is one row,
+and a group of rollouts is a tree of rows whose trunk is the prompt:
+
+    rollouts of `3 + 5 =`        rows: 4 of the prompt, and 8 for the 14 tokens that are read
+    8 = 2 = 4 <eos>              3 - + - 5 - = -+- 8 - = -+- 2 - = -+- 4
+    8 = 2 = 7 <eos>                             |         |         `- 7
+    8 = 5 <eos>                                 |         `- 5
+    1 <eos>                                     `- 1
+
+A row sees the rows on its way back to the root and no others. The last token of a rollout has no row: nothing follows
+that it could predict.
+
+Shape suffixes as in `policy.py`; also M = P * G rollouts, K tokens that are read (those of all rollouts but their last
+ones), B sequences of at most L rows: a group, or a part of one, with its prompt.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ROW = 200
+"""Pairs of rows in an attention that cost as much as everything else that is computed for a row (toy-s: 180)."""
+
+
+def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows that M rollouts come to from rows `row_M` with one token more each.
+
+    Returns parent_N and token_N of the new rows, which stand in that order, and the new row_M.
+    """
+    beginning_N, row_M = torch.unique(row_M * vocabulary + token_M, return_inverse=True)
+    return beginning_N // vocabulary, beginning_N % vocabulary, row_M
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The rows of groups of rollouts, and where each stands in the sequences that attention works on.
+
+    The prompts' rows come first, position by position (row s * P + p), then the distinct beginnings, by sequence.
+    """
+
+    token_N: Tensor
+    """The token that each row reads."""
+    position_N: Tensor
+    """Its position, counted from the start of the prompt."""
+    sequence_N: Tensor
+    """The sequence that has the row; the first one of a group has the prompt's."""
+    slot_N: Tensor
+    """The row's place in that sequence."""
+    row_BL: Tensor
+    """The rows of each sequence: its prompt, then its distinct beginnings; filled up with rows that nothing sees."""
+    seen_BLL: Tensor
+    """Whether a row (second axis) sees another one (last axis) of its sequence."""
+    predictor_PGT: Tensor
+    """The row that predicts each token of the responses, counted from the prompts' last rows; any outside the mask."""
+    prompt: int
+    """The slots of a prompt: its tokens."""
+    silent: int
+    """How many rows predict nothing: the first ones, of prompts but for their last tokens."""
+
+
+def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int) -> Tree:
+    """The tree of each group of rollouts; `_parts` says when groups are cut into parts.
+
+    mask_PGT: the tokens of each response, the first ones.
+    """
+    (P, S), (_, G, T), place = prompt_PS.shape, token_PGT.shape, prompt_PS.device
+    M = P * G
+    token_MT, read_MT = token_PGT.reshape(M, T)[:, :-1], mask_PGT.reshape(M, T)[:, 1:]
+    rollout_K, level_K = read_MT.nonzero(as_tuple=True)
+    beginning_K = _beginnings(token_MT, G, vocabulary)[read_MT]
+    parts = _parts(beginning_K, rollout_K, (P, S, G))
+    sequence_K = rollout_K // (G // parts)
+
+    _, row_K = torch.unique(sequence_K * (T * M) + beginning_K, return_inverse=True)
+    N, B = int(row_K.max()) + 1 if len(row_K) else 0, P * parts
+    # One of the rollouts that read a row says what the row is.
+    reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=place))
+    rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
+    slot_N = S + ranks(sequence_N, B)
+    L = int(slot_N.max()) + 1 if N else S
+
+    group_B = torch.arange(B, device=place) // parts
+    row_BL = ((S - 1) * P + group_B)[:, None].repeat(1, L)
+    row_BL[:, :S] = group_B[:, None] + P * torch.arange(S, device=place)
+    row_BL[sequence_N, slot_N] = S * P + torch.arange(N, device=place)
+
+    seen_BLL = torch.zeros(B, L, L, dtype=torch.bool, device=place)
+    seen_BLL[:, :, :S] = torch.ones(L, S, dtype=torch.bool, device=place).tril()
+    # The way from each row back to the prompt. Beyond the row it stays at slot 0, the prompt's first.
+    slot_MT = row_K.new_zeros(M, T - 1)
+    slot_MT[read_MT] = slot_N[row_K]
+    way_NT = slot_MT[rollout_N] * (torch.arange(T - 1, device=place) <= level_N[:, None])
+    seen_BLL[sequence_N[:, None], slot_N[:, None], way_NT] = True
+
+    predictor_MT = (torch.arange(M, device=place) // G)[:, None].repeat(1, T)
+    predictor_MT[:, 1:][read_MT] = P + row_K
+    at_PS = torch.arange(S, device=place).repeat(P, 1)
+    return Tree(
+        token_N=torch.cat([prompt_PS.T.flatten(), token_MT[rollout_N, level_N]]),
+        position_N=torch.cat([at_PS.T.flatten(), S + level_N]),
+        sequence_N=torch.cat([(group_B[::parts] * parts).repeat(S), sequence_N]),
+        slot_N=torch.cat([at_PS.T.flatten(), slot_N]),
+        row_BL=row_BL,
+        seen_BLL=seen_BLL,
+        predictor_PGT=predictor_MT.view(P, G, T),
+        prompt=S,
+        silent=(S - 1) * P,
+    )
+
+
+def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
+    """The number of each row within its sequence, from 0; rows of a sequence stand together."""
+    count_B = sequence_N.bincount(minlength=sequences)
+    return torch.arange(len(sequence_N), device=sequence_N.device) - (count_B.cumsum(0) - count_B)[sequence_N]
+
+
+def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
+    """beginning_MT: equal numbers where rollouts of a group have the same tokens so far, rising from level to level."""
+    M, beginning_MT = len(token_MT), torch.empty_like(token_MT)
+    row_M = torch.arange(M, device=token_MT.device) // rollouts
+    for level, token_M in enumerate(token_MT.T):
+        _, _, row_M = branch(row_M, token_M, vocabulary)
+        beginning_MT[:, level] = level * M + row_M
+    return beginning_MT
+
+
+def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) -> int:
+    """The number of parts that each group is cut into: groups are halved as long as that lowers the cost.
+
+    A part has rows of its own, so what its rollouts share with other parts is computed again. But a sequence of L rows
+    costs L * L pairs in an attention, however few of them see each other.
+    """
+    P, S, G = shape
+    _, row_K = torch.unique(beginning_K, return_inverse=True)
+    reads_NG = row_K.new_zeros(int(row_K.max()) + 1 if len(row_K) else 0, G, dtype=torch.bool)
+    reads_NG[row_K, rollout_K % G] = True
+    group_N = row_K.new_zeros(len(reads_NG)).scatter_(0, row_K, rollout_K // G)
+
+    def cost(parts: int) -> float:
+        rows_NC = reads_NG.view(-1, parts, G // parts).any(-1).float()
+        rows_PC = rows_NC.new_zeros(P, parts).index_add_(0, group_N, rows_NC)
+        return float(rows_PC.sum() * ROW + P * parts * (S + rows_PC.max()) ** 2)
+
+    parts, now = 1, cost(1)
+    while G % (2 * parts) == 0 and (halved := cost(2 * parts)) < now:
+        parts, now = 2 * parts, halved
+    return parts

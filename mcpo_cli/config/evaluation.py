@@ -24,7 +24,7 @@ class Grading:
     memory_mib: int = runtime(1024, ge=256)
     """Cap of each process."""
     refuse_unevaluated: bool = runtime(False)
-    """Whether an answer that restates the problem is wrong, as in the training reward: the results name the grader so."""
+    """Whether an answer that restates the problem is wrong, as in the training reward; results name the grader so."""
 
 
 @dataclass(frozen=True)

@@ -25,15 +25,21 @@ from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, pars
 from mpmath import floor, log10
 from sympy import (
     Add,
+    Derivative,
     EmptySet,
     Eq,
     Expr,
+    Float,
     Integer,
+    Integral,
+    Limit,
     Mul,
     Number,
     Pow,
+    Product,
     Rational,
     Set,
+    Sum,
     Symbol,
     Tuple,
     UnevaluatedExpr,
@@ -54,6 +60,7 @@ LONGEST_SPELLING = 2000
 DECIMALS, SIGNIFICANT = 6, 3
 """Floats are compared at this many decimals, and at more where a number is so small that fewer digits would be left."""
 MOST_DECIMALS = 1000
+CLEAR_DIFFERENCE = 1e-3
 LARGEST_POLYNOMIAL, LARGEST_POWER = 100, 8
 """Polynomials with more parts, or higher powers in them, are left to math-verify."""
 
@@ -64,6 +71,9 @@ _UNITLESS = (
         normalization_config=NormalizationConfig(malformed_operators=True, nits=True, boxed="all", units=False)
     ),
 )
+
+_NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
+"""Percentages, which may equal their number, and what can take long to evaluate."""
 
 _SPACE = r"(?:[\s~]|\\[,;:! ]|\\thinspace )"
 _WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
@@ -101,7 +111,9 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (rf"^(?:{_WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
     (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
     # arguments without braces
-    (r"\\([dtc]?frac|[dt]?binom)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
+    (r"\\([dtc]?frac)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
+    (r"\\[dt]?binom\s*([0-9A-Za-z])\s*([0-9A-Za-z])", r"\\binom{\1}{\2}"),
+    (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
     (r"\\log_\s*(\d)", r"\\log_{\1}"),
     (r"\^\s*(-\d+)", r"^{\1}"),
     # numbers
@@ -214,7 +226,7 @@ def search(text: str, targets: tuple[Any, ...] = _EVERYTHING) -> Value:
 
 def equal(gold: Value, answer: Value, **options: Any) -> bool:
     """Whether two values are the same to math-verify, small numbers to three digits as well; not symmetric."""
-    if not options and (known := _polynomials(gold, answer)) is not None:
+    if not options and (known := _quick(gold, answer)) is not None:
         return known
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
     if not verify(gold, answer, **options):
@@ -226,12 +238,22 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
     return bool(verify(gold, answer, **{**options, "float_rounding": decimals, "numeric_precision": decimals + 9}))
 
 
-def _polynomials(gold: Value, answer: Value) -> bool | None:
-    """What math-verify says of two polynomials with rational coefficients, without `simplify`; None of all else."""
-    values = [value[0] for value in (gold, answer) if value and isinstance(value[0], Add | Mul | Pow)]
-    if len(values) < 2 or not all(map(_is_polynomial, values)):
+def _quick(gold: Value, answer: Value) -> bool | None:
+    """What math-verify says of two expressions, where that can be known without `simplify`; None elsewhere.
+
+    They differ if they do at one point, where all symbols are positive, by more than any rounding. Two polynomials with
+    rational coefficients are the same if their difference expands to 0.
+    """
+    values = [value[0] for value in (gold, answer) if value and isinstance(value[0], Expr)]
+    if len(values) < 2 or any(isinstance(value, Symbol) or value.has(*_NOT_QUICK) for value in values):
         return None
-    return bool(expand(values[0] - values[1]) == 0)
+    first, second = values
+    names = sorted(first.free_symbols | second.free_symbols, key=str)
+    difference = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
+    size = abs(difference.evalf(15, subs={name: Float(k + 1.37) for k, name in enumerate(names, 1)}))
+    if size.is_Float and size > CLEAR_DIFFERENCE:
+        return False
+    return True if all(map(_is_polynomial, values)) and expand(difference) == 0 else None
 
 
 def _is_polynomial(value: Expr) -> bool:

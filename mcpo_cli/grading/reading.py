@@ -57,9 +57,8 @@ Value = list[Any]
 
 LONGEST_SPELLING = 2000
 """Longer texts are read as they are."""
-DECIMALS, SIGNIFICANT = 6, 3
+DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
 """Floats are compared at this many decimals, and at more where a number is so small that fewer digits would be left."""
-MOST_DECIMALS = 1000
 CLEAR_DIFFERENCE = 1e-3
 LARGEST_POLYNOMIAL, LARGEST_POWER = 100, 8
 """Polynomials with more parts, or higher powers in them, are left to math-verify."""
@@ -80,6 +79,7 @@ _WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
 TEXT = re.compile(_WORDS + r"\{([^{}]*)\}")
 r"""Words in a formula, or a number set upright."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_AFTER = {"dozen": r" \\cdot 12", "squared": "^{2}", "cubed": "^{3}", "factorial": "!"}
 _NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
 _REALS = r"(?:\w+ is )?(?:all |any )?(?:the )?(?:real )?(?:numbers? |values? )?(?:of \w+ )?(?:that are )?"
 
@@ -124,10 +124,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"(?<=\d)\s*[x*]\s*10\s*\^", r" \\times 10^"),
     *((rf"(?<=\d){_SPACE}*{_WORDS}\{{[\s~]*{word}\b", rf" \\times 10^{{{k}}}\\text{{") for word, k in _SCALES.items()),
     *((rf"(?<=\d){_SPACE}*{word}\b", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
-    (rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*dozen\b(?:\s*\}})?", r" \\cdot 12"),
-    (rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*squared\b(?:\s*\}})?", "^{2}"),
-    (rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*cubed\b(?:\s*\}})?", "^{3}"),
-    (rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*factorial\b(?:\s*\}})?", "!"),
+    *((rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
     # primes, which math-verify drops: those of functions, those of units, and what is neither
     (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
     (r"(?<=[A-Za-z])''(?![A-Za-z'])", "_{primes}"),

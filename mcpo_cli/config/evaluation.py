@@ -15,11 +15,16 @@ class DataSource:
 
 @dataclass(frozen=True)
 class Grading:
-    """timeout: seconds an answer may take. workers: processes, 0 for one a core. memory_mib: cap of each."""
+    """How answers are graded."""
 
     timeout: float = runtime(5.0, gt=0, le=600)
+    """Seconds that an answer may take."""
     workers: int = runtime(0, ge=0, le=256)
+    """Processes, 0 for one a core."""
     memory_mib: int = runtime(1024, ge=256)
+    """Cap of each process."""
+    refuse_unevaluated: bool = runtime(False)
+    """Whether an answer that restates the problem is wrong, as in the training reward; results name the grader so."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,13 @@ class Graders:
         """The pool of `grader`."""
         if grader not in self._pools:
             limits = self.settings
-            pool = Pool(grader, workers=limits.workers, timeout=limits.timeout, memory_mib=limits.memory_mib)
+            pool = Pool(
+                grader,
+                workers=limits.workers,
+                timeout=limits.timeout,
+                memory_mib=limits.memory_mib,
+                refuse_unevaluated=limits.refuse_unevaluated,
+            )
             self._pools[grader] = self._stack.enter_context(pool)
         return self._pools[grader]
 

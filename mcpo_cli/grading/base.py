@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-Status = Literal["correct", "wrong", "unparsable", "timeout", "infra_error"]
-"""`unparsable`: the response marks no answer, or none that can be read as one. `timeout`: judging it took longer or
-more memory than allowed. `infra_error`: nothing is known about the answer, so it is not a score of 0."""
+Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
+"""`unevaluated`: the answer has the right value but leaves its evaluation to the reader, as the sum of k^2 from 1 to 6
+for 91; a pool that does not refuse such answers calls them `correct`. `unparsable`: the response marks no answer, or
+none that can be read as one. `timeout`: judging it took longer or more memory than allowed. `infra_error`: nothing is
+known about the answer, so it is not a score of 0."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 

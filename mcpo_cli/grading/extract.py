@@ -33,6 +33,8 @@ _SEPARATOR = re.compile(r"\b(?:and|or)\b|[,;]")
 _LABEL = re.compile(r"(?im)^[ \t>*_#-]*+(?:the[ \t]++)?(?:final[ \t]++)?answer[ \t*_]*+[:\uff1a][\s*_]*+(?=\S)")
 _PROSE = re.compile(r"(?i)\banswer[ \t]++is\b[\s:*_]*+(?=\S)")
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
+_CLOSING_WORDS = re.compile(r"\. I hope it is correct\b.*")
+"""How answers in the form of Minerva end (arXiv 2206.14858, appendix D.1): what follows is not the answer."""
 _LONGEST_LINE = 2000
 """Longer lines and displays are not searched for formulas."""
 CHOICE = re.compile(
@@ -86,7 +88,7 @@ def _marked(answers: list[str], beside: list[str]) -> Marked:
 def boxes(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content of every outermost box with visible content, in order."""
     found: list[tuple[int, int, str]] = []
-    starts: list[int] = []  # of the open braces: where the content of a box begins, or -1
+    opened: list[tuple[int, int]] = []  # braces: where a box and its content begin; (-1, 0) for those of no box
 
     def keep(start: int, end: int, content: str) -> None:
         while found and found[-1][0] > start:
@@ -98,13 +100,15 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
     commands = [at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0]
     for token in _TOKEN.finditer(text, min(commands, default=len(text))):
         if token[1]:
-            starts.append(token.end())
+            opened.append((token.start(), token.end()))
         elif token[2]:
             keep(token.start(), token.end(), token[2])
         elif token[0] == "{":
-            starts.append(-1)
-        elif token[0] == "}" and starts and (start := starts.pop()) >= 0:
-            keep(start, token.end(), text[start : token.start()])
+            opened.append((-1, 0))
+        elif token[0] == "}" and opened:
+            start, inside = opened.pop()
+            if start >= 0:
+                keep(start, token.end(), text[inside : token.start()])
     return found
 
 
@@ -125,7 +129,7 @@ def _line(text: str, start: int) -> str:
         if text.startswith(opening, start) and (end := text.find(closing, start + 2, start + _LONGEST_LINE)) > 0:
             return text[start + 2 : end].strip()
     end = text.find("\n", start)
-    line = text[start : end if end >= 0 else len(text)]
+    line = _CLOSING_WORDS.sub("", text[start : end if end >= 0 else len(text)])
     ends = [said.end() for said in _PROSE.finditer(line)]
     return bare(line[ends[-1] :] if ends else line)
 

@@ -248,15 +248,23 @@ def _milliseconds(deadline: float) -> int:
 
 
 class Pool:
-    """Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
+    r"""Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
 
     grader: one of `graders()`; ConfigError for another. workers: processes, 0 for one a core.
     timeout: seconds that one item may take, from its start on. memory_mib: cap of one worker, its supervisor included.
+    refuse_unevaluated: whether an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) is `unevaluated`, as a
+    training reward wants it; otherwise it is `correct`, as benchmarks are graded.
     RunFailed: the workers cannot start.
     """
 
     def __init__(
-        self, grader: str = "math_verify", *, workers: int = 0, timeout: float = 5.0, memory_mib: int = 1024
+        self,
+        grader: str = "math_verify",
+        *,
+        workers: int = 0,
+        timeout: float = 5.0,
+        memory_mib: int = 1024,
+        refuse_unevaluated: bool = False,
     ) -> None:
         if grader not in graders():
             hint = nearest(grader, graders())
@@ -270,7 +278,8 @@ class Pool:
             for worker in self._workers:
                 worker.stop()
             raise
-        self.version: str = self._workers[0].about["version"]
+        self._refuse = refuse_unevaluated
+        self.version: str = self._workers[0].about["version"] + (" refusing unevaluated" if refuse_unevaluated else "")
         self._integers: bool = self._workers[0].about["integers"]
         self._threads = [threading.Thread(target=self._run, args=(worker,), daemon=True) for worker in self._workers]
         for thread in self._threads:
@@ -297,10 +306,15 @@ class Pool:
             gold = item.gold
             if item.future.set_running_or_notify_cancel():
                 try:
-                    item.future.set_result(worker.judge(item))
+                    item.future.set_result(self._counted(worker.judge(item)))
                 except Exception as error:
                     item.future.set_exception(error)
         worker.stop()
+
+    def _counted(self, verdict: Verdict) -> Verdict:
+        if verdict.status != "unevaluated" or self._refuse:
+            return verdict
+        return Verdict("correct", verdict.answer, "unevaluated")
 
     def close(self) -> None:
         """Cancel what waits, end the processes; what is being graded becomes an infra_error. Can be called again."""

@@ -33,7 +33,20 @@ DIGITS = 100_000
 """Longest integer that is converted from or to text: the time that takes is quadratic."""
 ROOM_MIB = 128
 """Least memory for the work itself, beyond what the loaded libraries take."""
-WARM_UP = (r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"(1,2)", r"[0,\infty)", r"\{1,2\}", r"x=\frac{3\pi}{4}", "12.5")
+WARM_UP = (
+    *(r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"x(3x-2)", r"\frac{x+1}{2y}", r"(1,2)", r"[0,\infty)", r"\{1,2\}"),
+    *(
+        r"x=\frac{3\pi}{4}",
+        "12.5",
+        r"2\pi r^2",
+        "f(x)=x^2+1",
+        "x \\le 2",
+        r"\log_{2} 3",
+        "2^{10}",
+        r"3 \cdot 4",
+        "x_1+1",
+    ),
+)
 """Answers that fill the caches of the libraries before the fork, so that every child has them."""
 
 

@@ -57,6 +57,15 @@ def test_verdicts_come_in_order(pool: Pool) -> None:
     assert pool.version.startswith("math_verify ")
 
 
+def test_a_restated_problem_is_refused_where_that_is_wanted(pool: Pool) -> None:
+    restated = [("91", r"\boxed{\sum_{k=1}^{6} k^2}")]
+    assert pool.grade(restated) == [Verdict("correct", r"\sum_{k=1}^{6} k^2", "unevaluated")]
+    with Pool(workers=1, refuse_unevaluated=True) as strict:
+        assert strict.grade(restated) == [Verdict("unevaluated", r"\sum_{k=1}^{6} k^2")]
+        assert statuses(strict) == STATUSES
+        assert strict.version == f"{pool.version} refusing unevaluated"
+
+
 def test_another_thread(pool: Pool) -> None:
     said: list[list[str]] = []
     threads = [threading.Thread(target=lambda: said.append(statuses(pool))) for _ in range(3)]

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
 from mcpo_cli import tasks
 from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import reading
 from mcpo_cli.grading.base import STATUSES
 from mcpo_cli.grading.graders import exact, math_dapo, math_verify
 from mcpo_cli.grading.integers import compare
@@ -44,7 +46,7 @@ DECISIONS = [
     (r"\frac{3}{2}", r"1\frac{1}{2}", "correct"),
     (r"12\frac{3}{5}", "12.6", "correct"),
     ("42", r"\frac{84}{2}", "correct"),
-    ("5050", r"\sum_{k=1}^{100} k", "correct"),
+    ("5050", r"\sum_{k=1}^{100} k", "unevaluated"),
     ("42", r"\mathbf{42}", "correct"),
     ("42", r"\text{42}", "correct"),
     ("42", r"42\phantom{0}", "correct"),
@@ -324,14 +326,14 @@ def test_published_labels_of_model_answers() -> None:
 
 @pytest.mark.slow
 def test_cases_of_math_verify() -> None:
-    kinds = {"latex": math_verify.LatexExtractionConfig(), "expr": math_verify.ExprExtractionConfig()}
+    kinds = {"latex": LatexExtractionConfig(), "expr": ExprExtractionConfig()}
     told = []
     for row in rows("math_verify_tests.jsonl"):
         options = dict(row["params"])
         targets = tuple(kinds[kind] for kind in options.pop("match_types", kinds))
         if "precision" in options:
             options["float_rounding"] = options.pop("precision")
-        gold, answer = (math_verify.search(row[side], targets) for side in ("gold", "pred"))
-        if math_verify.equal(gold, answer, **options) != row["expected"]:
+        gold, answer = (reading.search(row[side], targets) for side in ("gold", "pred"))
+        if reading.equal(gold, answer, **{"allow_set_relation_comp": False, **options}) != row["expected"]:
             told.append(row["id"])
     assert told in ([], ["mv/test_all/test_latex_notation_math/60"])

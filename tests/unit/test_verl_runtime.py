@@ -150,7 +150,7 @@ class OneVerdict:
         return future
 
 
-@pytest.mark.parametrize("status", ["wrong", "unparsable", "timeout", "infra_error"])
+@pytest.mark.parametrize("status", ["wrong", "unevaluated", "unparsable", "timeout", "infra_error"])
 def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
     status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +159,17 @@ def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
         monkeypatch.setattr(reward, "_pool", lambda _, verdict=verdict: verdict)
         expected = {"score": 0.0, "acc": 0.0, "status": status, "detail": "why", "answer": answer or ""}
         assert score("42", "math_verify") == expected
+
+
+def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reward, "WORKERS", 1)
+    info = {"problem": "What is the greatest common divisor of 84 and 126?", "grader": "math_verify"}
+    with reward._pool.__wrapped__("math_verify") as pool:
+        monkeypatch.setattr(reward, "_pool", lambda _: pool)
+        restated = asyncio.run(reward.compute_score("data", r"\boxed{\gcd(84,126)}", "42", info))
+        evaluated = asyncio.run(reward.compute_score("data", r"\boxed{\frac{84}{2}}", "42", info))
+    assert (restated["score"], restated["status"]) == (0.0, "unevaluated")
+    assert (evaluated["score"], evaluated["status"]) == (1.0, "correct")
 
 
 def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:

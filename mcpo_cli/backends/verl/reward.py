@@ -17,8 +17,9 @@ async def compute_score(
 ) -> dict[str, Any]:
     """`score` and `acc`, 1 or 0, and the `status`, `detail` and `answer` of the verdict.
 
-    An `infra_error` scores 0, as verl must have a number: it is the status that says that nothing is known, and
-    whoever reads the groups counts it (`groups.check`).
+    An `unevaluated` answer scores 0: restating the problem must not be rewarded. An `infra_error` scores 0, as verl
+    must have a number: it is the status that says that nothing is known, and whoever reads the groups counts it
+    (`groups.check`).
 
     extra_info: names the `grader` and has the text of the `problem`.
     """
@@ -39,4 +40,4 @@ async def judge(grader: str, problem: Problem, response: str) -> Verdict:
 @functools.cache
 def _pool(grader: str) -> Pool:
     """Started with the first answer; its processes end with this one."""
-    return Pool(grader, workers=WORKERS)
+    return Pool(grader, workers=WORKERS, refuse_unevaluated=True)

@@ -16,21 +16,21 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import methods, probes
 from mcpo_cli.analysis import beside, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
-from mcpo_cli.scan import declared
+from mcpo_cli.scan import declared, modules
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
-CODE = ("analysis", "probes", "statistics", "methods", "tasks")
-"""The packages that decide how an artifact comes out of its runs."""
 SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Whose versions show in the digits or in the pictures."""
@@ -308,11 +308,19 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions."""
-    root = Path(__file__).parents[1]
-    sources = [path for folder in CODE for path in sorted((root / folder).rglob("*.py"))]
     data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
-    hashes = [_sha256(path.read_bytes()) for path in (*sources, *data)]
+    hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     return [*hashes, *(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)]
+
+
+def code_files() -> list[Path]:
+    """The source files that decide how artifacts come out of their runs: what declares and builds them, and imports."""
+    declaring = [module.__name__ for package in PACKAGES for module in modules(package)]
+    # What a plug-in adds stands in no import.
+    builds = [artifact.build for artifact in registry().values()]
+    measures = [probe.measure for probe in probes.registry().values()]
+    added = {part.__module__ for part in (*builds, *measures, *methods.registry().values())}
+    return reached([__name__, *declaring, *added])
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Tables and figures: one file each, found by scanning their packages; built from runs, written with a record.
+"""Tables and figures: found by scanning their packages, built from runs, written with a record.
 
 Beside its files (`<name>.csv`, `.md` and `.tex` of tables, `.png` and `.pdf` of figures) each artifact has a record,
 `<name>.json`: what it shows, the runs it was made from, a hash of everything that went in, the commit of the code that
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import methods, probes
-from mcpo_cli.analysis import beside, render
+from mcpo_cli.analysis import drawing_processes, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -35,16 +35,20 @@ SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Whose versions show in the digits or in the pictures."""
 DIGITS = 10
-"""Of a number in a CSV file: beyond them the order of summation shows."""
+"""Significant digits in CSV files; later ones vary with the order of summation."""
 ALL = "all"
 
 
 @cache
 def registry() -> dict[str, Artifact]:
-    """All artifacts by name: the `ARTIFACT` of each module. Raises TypeError when two share a name."""
+    """All artifacts by name, in the order of a report: by section, tables first, by name.
+
+    Raises:
+        TypeError: two share a name.
+    """
     found: dict[str, Artifact] = {}
     for package in PACKAGES:
-        for name, artifact in declared(package, "ARTIFACT", "artifact").items():
+        for name, artifact in sorted(declared(package, "ARTIFACT", "artifact").items()):
             if name in found:
                 raise TypeError(f"artifact name '{name}' is taken twice, the second time in {package}")
             found[name] = artifact
@@ -186,21 +190,21 @@ class Workshop:
         Raises:
             MissingCells: a run of its suites is not done; the message names the command that fills it.
         """
-        found = self._draft(name)
-        return found.finish() if isinstance(found, Draft) else found
+        draft = self._draft(name)
+        return draft.finish() if isinstance(draft, Draft) else draft
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
         """Several artifacts, in their order; in place of one that cannot be built what keeps it from that.
 
-        They are drawn and written in processes of their own, while this one computes the next.
+        Helper processes draw and write them while this one computes the next.
         """
-        with beside.helpers() as pool:
-            begun = [beside.outcome(partial(self._begin, name, pool)) for name in names]
-            return [beside.outcome(one.result) if isinstance(one, Future) else one for one in begun]
+        with drawing_processes.helpers() as pool:
+            begun = [drawing_processes.outcome(partial(self._begin, name, pool)) for name in names]
+            return [drawing_processes.outcome(one.result) if isinstance(one, Future) else one for one in begun]
 
     def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
-        found = self._draft(name)
-        return pool.submit(found.finish) if isinstance(found, Draft) else found
+        draft = self._draft(name)
+        return pool.submit(draft.finish) if isinstance(draft, Draft) else draft
 
     def _draft(self, name: str) -> Draft | Built:
         """The artifact `name` as it lies on the disk, or else as it comes out of its runs."""

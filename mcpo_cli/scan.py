@@ -18,17 +18,18 @@ def modules(package: str) -> list[ModuleType]:
 
 
 def declared(package: str, attribute: str, what: str) -> dict[str, Any]:
-    """What the modules of `package` declare under the name `attribute`, by its own `name`; others share code with them.
+    """What the modules of `package` declare, by its own `name`: one as `attribute`, several as a tuple `<attribute>S`.
+
+    A module that declares neither shares code with the others.
 
     Raises:
         TypeError: two share a name; `what` says of what.
     """
     found: dict[str, Any] = {}
     for module in modules(package):
-        one = getattr(module, attribute, None)
-        if one is None:
-            continue
-        if one.name in found:
-            raise TypeError(f"{what} name '{one.name}' is taken twice, the second time in {module.__name__}")
-        found[one.name] = one
+        single = [getattr(module, attribute)] if hasattr(module, attribute) else []
+        for one in (*single, *getattr(module, f"{attribute}S", ())):
+            if one.name in found:
+                raise TypeError(f"{what} name '{one.name}' is taken twice, the second time in {module.__name__}")
+            found[one.name] = one
     return found

@@ -42,7 +42,7 @@ test-browser: setup ## Tests of MLflow's UI in a headless Chromium; installs Deb
 		{ echo "chromium is not here, and could not be installed; as root: apt-get install chromium"; exit 1; }
 	$(BIN)/pytest -n 0 -m browser tests/browser $(ARGS)
 
-test-faults: setup ## Tests that injure runs; writes docs/reliability.md
+test-faults: setup ## Tests that injure runs; writes docs/reliability.md and .json
 	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Make .venv-verl: mcpo with verl and vLLM on a processor (5 GB)

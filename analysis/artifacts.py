@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import plugins
-from mcpo_cli.analysis import beside, render
+from mcpo_cli.analysis import drawing_processes, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
@@ -29,13 +30,11 @@ from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
-CODE = ("analysis", "probes", "statistics", "methods", "tasks")
-"""The packages that decide how an artifact comes out of its runs."""
 SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Whose versions show in the digits or in the pictures."""
 DIGITS = 10
-"""Of a number in a CSV file: beyond them the order of summation shows."""
+"""Significant digits in CSV files; later ones vary with the order of summation."""
 ALL = "all"
 
 
@@ -43,7 +42,13 @@ ALL = "all"
 def registry() -> dict[str, Artifact]:
     """All artifacts by name: the `ARTIFACT` of each module, and of plug-ins. ConfigError when two share a name."""
     found = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
-    return dict(sorted(found.items(), key=lambda item: SECTIONS.index(item[1].section)))
+    return dict(sorted(found.items(), key=_place_in_report))
+
+
+def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
+    """By section, tables before figures, by name."""
+    name, artifact = item
+    return SECTIONS.index(artifact.section), ".tables." not in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:
@@ -181,21 +186,21 @@ class Workshop:
         Raises:
             MissingCells: a run of its suites is not done; the message names the command that fills it.
         """
-        found = self._draft(name)
-        return found.finish() if isinstance(found, Draft) else found
+        draft = self._draft(name)
+        return draft.finish() if isinstance(draft, Draft) else draft
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
         """Several artifacts, in their order; in place of one that cannot be built what keeps it from that.
 
-        They are drawn and written in processes of their own, while this one computes the next.
+        Helper processes draw and write them while this one computes the next.
         """
-        with beside.helpers() as pool:
-            begun = [beside.outcome(partial(self._begin, name, pool)) for name in names]
-            return [beside.outcome(one.result) if isinstance(one, Future) else one for one in begun]
+        with drawing_processes.helpers() as pool:
+            begun = [drawing_processes.outcome(partial(self._begin, name, pool)) for name in names]
+            return [drawing_processes.outcome(one.result) if isinstance(one, Future) else one for one in begun]
 
     def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
-        found = self._draft(name)
-        return pool.submit(found.finish) if isinstance(found, Draft) else found
+        draft = self._draft(name)
+        return pool.submit(draft.finish) if isinstance(draft, Draft) else draft
 
     def _draft(self, name: str) -> Draft | Built:
         """The artifact `name` as it lies on the disk, or else as it comes out of its runs."""
@@ -302,12 +307,16 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 
 @cache
 def _code() -> list[str]:
-    """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions."""
-    root = Path(__file__).parents[1]
-    sources = [path for folder in CODE for path in sorted((root / folder).rglob("*.py"))]
+    """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions, plug-ins."""
     data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
-    hashes = [_sha256(path.read_bytes()) for path in (*sources, *data)]
-    return [*hashes, *(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)]
+    hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
+    return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]
+
+
+def code_files() -> list[Path]:
+    """The source files that decide how artifacts come out of their runs: what declares and builds them, and imports."""
+    return reached([__name__, *(f"{package}.{name}" for package in PACKAGES for name in plugins.names(package))])
 
 
 @cache

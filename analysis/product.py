@@ -37,7 +37,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A declaration, `ARTIFACT` of a module in `analysis/tables` or `analysis/figures`.
+    """A declaration, `ARTIFACT` or one of `ARTIFACTS` of a module in `analysis/tables` or `analysis/figures`.
 
     name: what `mcpo reproduce NAME` builds. place: where the paper has it (`Figure 2a`), empty where it has not.
     needs: the suites whose runs `build` is given, by name; none for what needs no run.

@@ -1,4 +1,8 @@
-"""Grids of strings as terminal text, Markdown and LaTeX."""
+"""Grids of strings as terminal text, Markdown and LaTeX.
+
+Written here because pandas would shorten nothing: `DataFrame.to_latex` leaves `±`, `<` and `>` as they are and has no
+`\\resizebox`, and its `to_markdown` needs tabulate, a dependency in place of the three lines of `pipes`.
+"""
 
 import io
 import re

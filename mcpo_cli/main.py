@@ -5,7 +5,7 @@ Imports stay light here and in `commands`: `mcpo --help` must not wait for libra
 
 import sys
 import traceback
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,14 +16,14 @@ from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.export import export
 from mcpo_cli.commands.grade import grade
-from mcpo_cli.commands.options import OverridesCommand
+from mcpo_cli.commands.options import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
 from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.errors import UNEXPECTED, McpoError
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError
 from mcpo_cli.redaction import redact
 
 START = """\
@@ -42,8 +42,12 @@ Begin here:
 Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
 """
 
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Bad input of every kind, in the click that typer has in it, which gives this class no name of its own."""
 app = typer.Typer(
-    help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.", pretty_exceptions_enable=False
+    cls=Verbs,
+    help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
+    pretty_exceptions_enable=False,
 )
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
@@ -69,21 +73,30 @@ def begin(
 
 def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
+    style = ErrorStyle()
     try:
-        app()
+        app(obj=style)
     except McpoError as error:
-        _report(str(error))
-        if "--json" in sys.argv:
+        _report(str(error), style)
+        if style.as_json:
             _print_error_document(error)
         sys.exit(error.exit_code)
+    except SystemExit as end:
+        # Typer has shown a usage error, and ends the process from where it caught it.
+        usage: Any = end.__context__
+        if style.as_json and isinstance(usage, UsageError):
+            _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
+        raise
     except Exception as error:  # a bug of ours: say so without a wall of text
-        _report(f"{type(error).__name__}: {error}\n  this should not happen; run again with --debug to see where")
+        _report(
+            f"{type(error).__name__}: {error}\n  this should not happen; run again with --debug to see where", style
+        )
         sys.exit(UNEXPECTED)
 
 
-def _report(message: str) -> None:
+def _report(message: str, style: ErrorStyle) -> None:
     """The error in process, as a message or, with --debug, as its traceback."""
-    shown = traceback.format_exc() if "--debug" in sys.argv else ""
+    shown = traceback.format_exc() if style.debug else ""
     sys.stderr.write(redact(f"{shown}error: {message}\n"))
 
 

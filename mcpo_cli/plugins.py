@@ -152,14 +152,18 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
-    """What modules have under the name `attribute`, by its own `name`. A module without it shares code with others."""
+    """What modules declare, by its own `name`: one as `attribute`, several as a tuple `<attribute>S`.
+
+    A module that declares neither shares code with others.
+    """
 
     def declared(place: Place) -> Iterator[tuple[str, N]]:
-        one: Any = getattr(place.load(), attribute, None)
-        if isinstance(one, kind):
+        module: Any = place.load()
+        single = [getattr(module, attribute)] if hasattr(module, attribute) else []
+        for one in (*single, *getattr(module, f"{attribute}S", ())):
+            if not isinstance(one, kind):
+                raise TypeError(f"{attribute} must be a {kind.__name__}, not {type(one).__name__}")
             yield one.name, one
-        elif one is not None:
-            raise TypeError(f"{attribute} must be a {kind.__name__}, not {type(one).__name__}")
 
     return find(group, packages, declared)
 

@@ -1,4 +1,4 @@
-"""Figures 2a, 5a, 5b and 6: one metric of the global steps over training, an arm a curve."""
+"""Figures 2a, 5a, 5b, 6 and effective-sample: one metric of the global steps over training, an arm a curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,3 +89,30 @@ def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
         parts.append(f"{', '.join(arms)} ({model})")
     head = f"From the first global step to the mean over the last quarter of training, {metric.what} goes"
     return f"{head} {'; '.join(parts)}; {base.seeds(frame)}."
+
+
+MASTERED = Metric("mastery/mastered", "share", "the share of mastered prompts", "mastered prompts")
+ALL_WRONG = Metric("mastery/all_wrong", "share", "the share of all-wrong prompts", "all-wrong prompts")
+ENTROPY = Metric("train/entropy", "entropy", "the policy's entropy", "entropy (nats a token)", "nats")
+ENTROPY_NOTES = (
+    "Mean over the tokens of a global step's rollouts; with backend=verl of the groups that enter the batch alone, "
+    "so that a method that filters is shown on other prompts than one that does not.",
+    "The paper shades an optimal zone and gives no bounds of it: it is not drawn.",
+)
+KISH = Metric(
+    "weight/effective_sample", "rollouts", "the effective sample size", "effective rollouts", "rollouts", digits=0
+)
+KISH_NOTES = (
+    "Kish's effective number of rollouts, (sum |A|)^2 / sum A^2 over the advantages A that a global step trains on. "
+    "Rollouts with the advantage 0 do not count.",
+)
+RISES_TO: float = base.published("figure2a")["rises_to"]
+ARTIFACTS = (
+    metric_figure("fig2a", "Mastered prompts under DAPO", MASTERED, suite="mastery", published=RISES_TO),
+    metric_figure("fig5a", "Mastered prompts", MASTERED),
+    metric_figure("fig5b", "All-wrong prompts", ALL_WRONG),
+    metric_figure("fig6", "Policy entropy", ENTROPY, notes=ENTROPY_NOTES),
+    metric_figure(
+        "effective-sample", "Effective sample size", KISH, suite="table2", section="beyond", notes=KISH_NOTES
+    ),
+)

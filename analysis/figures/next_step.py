@@ -97,3 +97,10 @@ def _sentence(values: pd.DataFrame, estimate: bool) -> str:
             f"{then} under the next policy and {same} under the same one{expected}, {gap} apart ({arm}, {model})"
         )
     return f"Rolled again, prompts that were just mastered score {'; '.join(parts)}; {base.seeds(values)}."
+
+
+FALLS_TO: float = base.published("figure2b")["falls_to"]
+ARTIFACTS = (
+    next_step_figure("fig2b", "Mastered prompts rolled again under DAPO", "mastery", estimate=True, published=FALLS_TO),
+    next_step_figure("fig7", "Mastered prompts rolled again", "table1"),
+)

@@ -127,3 +127,9 @@ def _sentence(cells: list[Cell], measured: pd.DataFrame) -> str:
             seen = f"the gradients of {here['prompts'].sum()} prompts differ from theory by {differ} at any p"
         parts.append(f"{weights} under {arm} ({model}; {seen})")
     return f"In theory a prompt weighs {', '.join(parts)}."
+
+
+ARTIFACTS = (
+    weight_figure("fig3b", "Query weight without reweighting", reweighted=False),
+    weight_figure("fig4", "Query weight with reweighting", reweighted=True),
+)

@@ -1,4 +1,4 @@
-"""What comparison tables share: from a declaration and a plan to a report on the disk and on the terminal."""
+"""Tables 1 and 2 of the paper: arms against a baseline, from the runs of a suite to a printed table."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -262,3 +262,9 @@ def _mean(interval: Interval) -> str:
 def _number(value: float) -> float | None:
     """`value`; None for NaN."""
     return None if math.isnan(value) else value
+
+
+ARTIFACTS = (
+    comparison_table("table1", "DAPO against MCPO", baseline="DAPO"),
+    comparison_table("table2", "Ablations of MCPO", baseline="MCPO"),
+)

@@ -7,7 +7,7 @@ def ablate(
     overrides: SuiteOverrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Train the arms of a suite over seeds. Default, table2: MCPO, without hinge-KL, without reweighting, DAPO."""
-    from mcpo_cli.commands.execute import execute
+    from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 
     suite, rest = plan.split_suite(overrides or [])

@@ -89,9 +89,9 @@ def grade(
             with console.progress(other, len(answers), "answers") as advance:
                 version, theirs = regrade.judge(pools, other, answers, advance)
             document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
-    if as_json:
-        console.print_json(document)
-    else:
+    if not as_json:
         print_evaluation.show_grading(document)
     failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
-    tally.check(document["totals"], failures[0] if failures else "")
+    tally.check(document["totals"], failures[0] if failures else "", document)
+    if as_json:
+        console.print_json(document)

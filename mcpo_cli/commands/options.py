@@ -1,10 +1,11 @@
 """Arguments and options that several verbs share, with their shell completion."""
 
 import textwrap
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 EXAMPLES = """\
   mcpo train scale=smoke                                  everything once, in seconds
@@ -62,6 +63,31 @@ def complete_run_id(incomplete: str) -> list[str]:
     return [path.name for path in catalog.folders(home.location()) if path.name.startswith(incomplete)]
 
 
+@dataclass
+class ErrorStyle:
+    """How `main` shows an error. It hands this object to the parser, whose context carries it to the options."""
+
+    as_json: bool = False
+    """Print one JSON document on stdout, too."""
+    debug: bool = False
+    """Print the traceback."""
+
+
+def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> bool:
+    setattr(ctx.ensure_object(ErrorStyle), str(param.name), value)
+    return value
+
+
+class Verbs(TyperGroup):
+    """The command line as a whole. Until a verb has read its options, the words alone say how to show an error."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As typer does it."""
+        style = ctx.ensure_object(ErrorStyle)
+        style.as_json, style.debug = "--json" in args, "--debug" in args
+        return super().parse_args(ctx, args)
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
@@ -84,9 +110,12 @@ RunId = Annotated[
     str, typer.Argument(metavar="RUN_ID", help="A run, or how its id begins.", autocompletion=complete_run_id)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Print the traceback of an error.")]
-"""Read by `main`, which meets the errors; declared by each verb so that it is accepted and shown."""
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Print the traceback of an error.", callback=_set_style, is_eager=True)
+]
 
 
 class OverridesCommand(TyperCommand):
@@ -108,8 +137,8 @@ def _settings() -> str:
         group, _, name = key.rpartition(".")
         names.setdefault(group, []).append(name)
     settings = [
-        textwrap.fill(f"  {group:<8}  {', '.join(found)}", 79, subsequent_indent=" " * 12)
-        for group, found in names.items()
+        textwrap.fill(f"  {group:<8}  {', '.join(members)}", 79, subsequent_indent=" " * 12)
+        for group, members in names.items()
     ]
     return "\n".join(
         ["Presets, group=name:", *presets, "", "Settings, group.key=value:", *settings, "", "Examples:", EXAMPLES]

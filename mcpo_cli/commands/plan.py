@@ -6,7 +6,7 @@ from mcpo_cli.commands.options import Debug, Json, SuiteOverrides
 def plan(overrides: SuiteOverrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Show the runs of a suite, or of a train command: ids, states, estimated time. Starts nothing."""
     from mcpo_cli import plugins
-    from mcpo_cli.commands.execute import show_plan
+    from mcpo_cli.commands.start_runs import show_plan
     from mcpo_cli.config import plan as plans
 
     suite, rest = plans.split_suite(overrides or [])

@@ -54,28 +54,28 @@ def probe(
     """Ask one question of runs: of their records, of their checkpoints, or of diagnostic runs started for it."""
     from mcpo_cli import probes
     from mcpo_cli.commands import console, publish_findings
-    from mcpo_cli.commands.execute import run_plan, show_plan
+    from mcpo_cli.commands.start_runs import run_plan, show_plan
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.home import run_dir
-    from mcpo_cli.probes import ask, study
+    from mcpo_cli.probes import study, targets
     from mcpo_cli.runs.journal import Journal
 
     if name == "list":
         _list(as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    target = ask.target(words)
+    target = targets.target(words)
     if target:
         if dry_run:
             raise ConfigError("--dry-run is for runs that a probe starts: this one is there", fix="leave --dry-run out")
-        measured = [ask.existing(chosen, target, prompts)]
+        measured = [targets.existing(chosen, target, prompts)]
     else:
         if prompts:
             raise ConfigError(
                 "--prompts is for a run or a checkpoint that is there",
                 fix=f"mcpo probe {name} RUN_ID --prompts {prompts}",
             )
-        plan = ask.runs(chosen, words)
+        plan = targets.runs(chosen, words)
         if dry_run:
             show_plan(plan, as_json=as_json, previews=True)
             return

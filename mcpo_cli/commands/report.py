@@ -5,6 +5,6 @@ from mcpo_cli.commands.options import Debug, Json, Overrides
 
 def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything from the runs that are done and write report.html and report.md. Trains nothing."""
-    from mcpo_cli.commands import building
+    from mcpo_cli.commands import build_artifacts
 
-    building.report(overrides or [], as_json=as_json)
+    build_artifacts.report(overrides or [], as_json=as_json)

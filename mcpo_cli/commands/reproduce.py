@@ -25,23 +25,23 @@ def reproduce(
 ) -> None:
     """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
     from mcpo_cli.analysis import artifacts
-    from mcpo_cli.commands import building, console
-    from mcpo_cli.commands.execute import run_plan, show_plan
+    from mcpo_cli.commands import build_artifacts, console
+    from mcpo_cli.commands.start_runs import run_plan, show_plan
 
     names = artifacts.names(artifact)
-    plans = building.plans(names, overrides or [], f"mcpo reproduce {artifact}")
+    plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
     if dry_run:
-        show_plan(building.merged(plans), as_json=as_json, previews=True)
+        show_plan(build_artifacts.merged(plans), as_json=as_json, previews=True)
         return
-    workshop = building.workshop(plans, overrides or [])
+    workshop = build_artifacts.workshop(plans, overrides or [])
     documents = [run_plan(planned) for planned in plans.values()]
     if artifact == artifacts.ALL:
-        building.report(overrides or [], as_json=as_json, suites=documents)
+        build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
         return
     built = [workshop.build(name) for name in names]
-    building.publish(plans, built)
+    build_artifacts.publish(plans, built)
     if as_json:
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
         return
     for one in built:
-        building.show(one, whole=len(built) == 1)
+        build_artifacts.show(one, whole=len(built) == 1)

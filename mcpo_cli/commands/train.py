@@ -5,7 +5,7 @@ from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides
 
 def train(overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
     """Train one run, or a sweep of runs; what is done is skipped, what is unfinished continues."""
-    from mcpo_cli.commands.execute import execute
+    from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 
     execute(plan.from_overrides(overrides or []), dry_run=dry_run, as_json=as_json)

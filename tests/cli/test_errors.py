@@ -14,7 +14,7 @@ from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.main import main
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, InProcess
 
 # arguments of mcpo, and what the message must name: the path, the value, the fix
 BAD = [
@@ -140,6 +140,45 @@ def test_json_holds_the_error_too(cli: Cli) -> None:
         "fix": "seed=0  (the default)",
         "exit_code": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "fix"),
+    [
+        ("train --bogus --json", "No such option: --bogus", "train --help"),
+        ("train --json --bogus", "No such option: --bogus", "train --help"),
+        ("runs show --json", "Missing argument 'RUN_ID'.", "runs show --help"),
+        ("grade x --timeout z --json", "Invalid value for '--timeout'", "grade --help"),
+        ("trian --json", "No such command 'trian'. Did you mean 'train'?", "--help"),
+        ("runs lst --json", "No such command 'lst'. Did you mean 'list'?", "runs --help"),
+    ],
+)
+def test_json_holds_errors_of_the_command_line_itself(here: InProcess, arguments: str, message: str, fix: str) -> None:
+    result = here(*arguments.split())
+    assert result.returncode == 2
+    error = json.loads(result.stdout)["error"]
+    assert error["message"].startswith(message)
+    assert (error["type"], error["exit_code"]) == ("ConfigError", 2)
+    assert error["fix"].endswith(fix)
+    assert "─ Error ─" in result.stderr
+
+
+def test_words_that_are_no_options_ask_for_nothing(here: InProcess) -> None:
+    """The value of an option, or what stands behind `--`."""
+    for arguments in (["grade", "x", "--compare", "--json"], ["train", "--", "seed=abc", "--json", "--debug"]):
+        result = here(*arguments)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert "Traceback" not in result.stderr
+
+
+def test_json_is_one_document_where_answers_could_not_be_graded(here: InProcess, tmp_path: Path) -> None:
+    """The results stand beside the error."""
+    path = tmp_path / "answers.jsonl"
+    path.write_text((json.dumps({"gold": "$$", "response": "1"}) + "\n") * 5)
+    result = here("grade", str(path), "--json", "--workers", "1")
+    document = json.loads(result.stdout)
+    assert (result.returncode, document["answers"], len(document["lines"])) == (1, 5, 5)
+    assert document["error"]["type"] == "RunFailed"
 
 
 def test_an_unexpected_error_is_one_line(cli: Cli) -> None:

@@ -46,7 +46,9 @@ def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--reliability-report", metavar="PATH", help="write what the fault tests measured to PATH")
+    parser.addoption(
+        "--reliability-report", metavar="PATH", help="write what fault tests measured to PATH, and its data beside"
+    )
 
 
 class Collector:
@@ -66,8 +68,7 @@ class Collector:
         report = Report(
             date=datetime.now(UTC).date().isoformat(), command=self.command, machine=found, injections=self.injections
         )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(reliability.page(report), encoding="utf-8")
+        reliability.write(report, self.path)
 
 
 def pytest_configure(config: Any) -> None:

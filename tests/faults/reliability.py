@@ -1,11 +1,10 @@
 """The table of docs/reliability.md: what fault tests did and saw, as data, and the page that shows it.
 
-The page is a function of the data, which it carries along, so that a number changed by hand is noticed.
+The page is a function of the data, which stands in a JSON file beside it, so that a number changed by hand is noticed.
 """
 
 import ast
 import json
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +13,13 @@ from typing import Any, TypedDict
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 FIXTURE = "faults"
 """The fixture by which a test records what it injected (conftest.py)."""
-DATA = re.compile(r"^<!-- data: (.*) -->$", re.MULTILINE)
 HEAD = """\
 # Reliability
 
 What happens to runs and results when things go wrong, as the tests of `tests/faults` measured it: each injects its
 fault for real, with processes, signals and files, and looks at what is left. This page is written by them; by hand
-nothing is changed here (`tests/unit/test_reliability.py`).
+nothing is changed here (`tests/unit/test_reliability.py`). What each test recorded stands in
+[reliability.json](reliability.json).
 """
 LEGEND = """\
 - **injected**: how often. **lost**: records that an undisturbed run has and the disturbed one, once it was started
@@ -61,8 +60,7 @@ def page(report: Report) -> str:
         recovered = f"{statistics.median(seconds):.1f}" if seconds else "-"
         lines.append(f"| {fault} | {sums[0]} | {sums[1]} | {sums[2]} | {recovered} |")
     made = f"Measured on {report['date']} by `{report['command']}` on {report['machine']}."
-    data = json.dumps(report, ensure_ascii=True).replace("--", "-\\u002d")
-    return "\n".join([HEAD, made, "", *lines, "", LEGEND, f"<!-- data: {data} -->", ""])
+    return "\n".join([HEAD, made, "", *lines, "", LEGEND])
 
 
 def grouped(injections: Sequence[Injection]) -> Mapping[str, list[Injection]]:
@@ -73,11 +71,22 @@ def grouped(injections: Sequence[Injection]) -> Mapping[str, list[Injection]]:
     return found
 
 
-def read(text: str) -> Report:
-    """The data that a page carries."""
-    (found,) = DATA.findall(text)
-    report: Report = json.loads(found)
+def write(report: Report, path: Path) -> None:
+    """The page at `path`, and its data beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(report), encoding="utf-8")
+    data_of(path).write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
+def read(path: Path) -> Report:
+    """The data of the page at `path`."""
+    report: Report = json.loads(data_of(path).read_text(encoding="utf-8"))
     return report
+
+
+def data_of(path: Path) -> Path:
+    """The file of the data of the page at `path`."""
+    return path.with_suffix(".json")
 
 
 def recording(folder: Path) -> set[str]:

@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from mcpo_cli.commands.execute import run_plan
+from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))

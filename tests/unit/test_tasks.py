@@ -1,10 +1,8 @@
 """Tasks as a mechanism: found by scanning, chosen by name, and known to nothing else by their names."""
 
 import ast
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -34,15 +32,6 @@ def test_nothing_else_branches_on_which_task_it_is() -> None:
         seen += 1
     assert seen > 150
     assert found == []
-
-
-def test_two_tasks_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    again = dataclasses.make_dataclass("Again", [], bases=(tasks.get("arithmetic").__class__,), frozen=True)
-    again.__module__ = "one"
-    modules = [SimpleNamespace(Again=again, __name__="one"), SimpleNamespace(Twice=again, __name__="one")]
-    monkeypatch.setattr("mcpo_cli.scan.modules", lambda _: modules)
-    with pytest.raises(TypeError, match="task name 'arithmetic' is taken twice"):
-        tasks.registry.__wrapped__()
 
 
 def test_options_that_are_wrong() -> None:

@@ -51,10 +51,10 @@ class Local:
         return [checkpoint.step_of(folder) for folder in checkpoint.kept(run_dir)]
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """See `observe.observe`."""
-        from mcpo_cli.backends.local import observe
+        """See `checkpoint_rolls.observe`."""
+        from mcpo_cli.backends.local import checkpoint_rolls
 
-        observe.observe(spec, attempt, run_dir, steps, prompts)
+        checkpoint_rolls.observe(spec, attempt, run_dir, steps, prompts)
 
 
 BACKEND = Local()

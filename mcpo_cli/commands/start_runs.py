@@ -1,4 +1,4 @@
-"""What the verbs that start runs have in common."""
+"""Start the runs of a plan, or show them: shared by the verbs that train."""
 
 import shlex
 from collections.abc import Mapping

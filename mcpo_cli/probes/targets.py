@@ -1,4 +1,4 @@
-"""What `mcpo probe` is asked about: runs to be started, the records of one that is there, or its checkpoints."""
+"""What `mcpo probe` measures: runs that it starts, the records of a run that exists, or the checkpoints of one."""
 
 import re
 from collections.abc import Sequence

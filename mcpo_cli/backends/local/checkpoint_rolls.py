@@ -1,4 +1,4 @@
-"""A finished run looked at again: training problems rolled under the checkpoints that it kept, nothing trained."""
+"""Rolls training problems under the checkpoints that a finished run kept; nothing is trained."""
 
 import dataclasses
 from pathlib import Path

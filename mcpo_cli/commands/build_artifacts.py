@@ -1,4 +1,4 @@
-"""What `mcpo reproduce` and `mcpo report` have in common: from the names of artifacts to files and to the terminal."""
+"""Build artifacts by name, to files and to the terminal: shared by `mcpo reproduce` and `mcpo report`."""
 
 import shlex
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Processes beside this one, for work that only hands back little: drawing, which takes as long as computing does."""
+"""Helper processes that draw figures while this one computes the next."""
 
 import os
 import threading
@@ -14,13 +14,13 @@ from mcpo_cli.machine import cores
 
 Made = TypeVar("Made")
 MOST = 3
-"""Processes: what they draw is computed by one."""
+"""Processes at most: one process computes what they draw, so more would idle."""
 
 
 def helpers() -> Executor:
-    """Processes on the other cores; a context manager. They end with this one, also where it is killed.
+    """Processes on the other cores, as a context manager. They end with this process, even when it is killed.
 
-    loky's: they are sent what `pickle` cannot send, such as the functions in a figure, and need no `__main__`.
+    They are loky's, which sends what `pickle` cannot, such as the functions in a figure, and needs no `__main__`.
     """
     most = min(MOST, max(1, cores() - 1))
     pool: Executor = ProcessPoolExecutor(most, initializer=_end_with, initargs=(os.getpid(),))
@@ -37,7 +37,7 @@ def _end_with(parent: int) -> None:
 
 
 def outcome(make: Callable[[], Made]) -> Made | McpoError:
-    """What `make` gives, or the error that it ends in, the end of a helper among them."""
+    """The result of `make`, or the error that it ends in; a helper process that was killed is one."""
     try:
         return make()
     except McpoError as error:

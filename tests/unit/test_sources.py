@@ -1,0 +1,116 @@
+"""An artifact is stale once anything that decides it has changed: the files that its hash is of, and what they miss."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+
+from mcpo_cli.analysis import artifacts, sources
+from mcpo_cli.config.plan import Plan, from_suite
+from tests.fakes import write_runs
+
+ROOT = Path(artifacts.__file__).resolve().parents[1]
+SMALL = ["scale=smoke", "model=toy-s", "seed=0", "probe.panel_every=1", "probe.gradients_every=1"]
+CURVES = ["fig1", "fig3b", "fig4"]
+"""The figures that draw a query weight."""
+BUILDING = """\
+import json, sys
+from pathlib import Path
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.config.plan import from_suite
+
+names, settings, folder = json.loads(sys.argv[1])
+plans = {suite: from_suite(suite, settings, "") for suite in artifacts.suites(names)}
+workshop = artifacts.Workshop(plans, Path(folder), "smoke")
+built = {name: workshop.build(name).fresh for name in names}
+print(json.dumps([built, {name: getattr(sys.modules[name], "__file__", "") for name in sys.modules}]))
+"""
+
+
+def build(names: list[str], home: Path, code: Path = ROOT) -> tuple[dict[str, bool], dict[str, str]]:
+    """Build in a process of its own with the code below `code`: which are fresh, and the file of each module loaded."""
+    command = [sys.executable, "-c", BUILDING, json.dumps([names, SMALL, str(home / "reports")])]
+    env = {**os.environ, "PYTHONPATH": str(code), "MCPO_HOME": str(home)}
+    done = subprocess.run(command, cwd=code, env=env, capture_output=True, text=True, check=True)
+    fresh, loaded = json.loads(done.stdout)
+    return fresh, {name: path for name, path in loaded.items() if name.partition(".")[0] == "mcpo_cli"}
+
+
+def write(suites: list[str]) -> None:
+    """Done runs for the suites; those that suites share once."""
+    cells = {cell.spec.run_id: cell for suite in suites for cell in from_suite(suite, SMALL, "").cells}
+    write_runs(Plan("", "", tuple(cells.values())), probed=True)
+
+
+def test_no_module_that_artifacts_import_is_left_out() -> None:
+    """grimp, which reads imports its own way, finds none that is missing; what trains and what stores is not there."""
+    graph: Any = grimp.build_graph("mcpo_cli", cache_dir=None)
+    roots = [
+        "mcpo_cli.analysis.artifacts",
+        *(name for name in graph.modules if name.startswith(tuple(f"{package}." for package in artifacts.PACKAGES))),
+    ]
+    needed = {module for root in roots for module in (root, *graph.find_upstream_modules(root))}
+    hashed = {path.resolve() for path in artifacts.code_files()}
+    files = {module: sources._file(ROOT / module.replace(".", "/")) for module in needed}
+    assert [module for module, path in files.items() if path and path.resolve() not in hashed] == []
+    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.study"} <= needed
+    for package in ("backends/local", "backends/verl", "store", "scheduling", "commands", "evaluation"):
+        assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
+
+
+@pytest.mark.slow
+def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
+    """Those that are found by scanning a folder stand in no import."""
+    names = artifacts.names(artifacts.ALL)
+    write(artifacts.suites(names))
+    _, loaded = build(names, mcpo_home)
+    hashed = {path.resolve() for path in artifacts.code_files()}
+    assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
+    assert {"mcpo_cli.methods.reweighted", "mcpo_cli.probes.mastery"} <= loaded.keys()
+
+
+@pytest.mark.slow
+def test_another_query_weight_makes_its_figures_stale_and_a_backend_does_not(
+    mcpo_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    code = tmp_path_factory.mktemp("code")
+    for name in ("mcpo_cli", "analysis", "experiments"):
+        shutil.copytree(ROOT / name, code / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    write(artifacts.suites(CURVES))
+    assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, False)
+    with (code / "mcpo_cli/backends/local/train.py").open("a", encoding="utf-8") as file:
+        file.write("# not read by any figure\n")
+    assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, True)
+    formula = code / "mcpo_cli/methods/group_relative.py"
+    text = formula.read_text(encoding="utf-8")
+    assert text.count("(p * (1 - p)) ** 0.5") == 1
+    formula.write_text(text.replace("(p * (1 - p)) ** 0.5", "(p * (1 - p)) ** 0.25"), encoding="utf-8")
+    assert build(CURVES, mcpo_home, code)[0] == dict.fromkeys(CURVES, False)
+
+
+def test_imports_are_followed_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a package outside this one, and without running a line of it."""
+    files = {
+        "mine/__init__.py": "",
+        "mine/figure.py": "raise SystemExit\ndef build():\n    from . import late\n    from .deep.inner import name\n",
+        "mine/late.py": "import os, mine.found\n",
+        "mine/deep/__init__.py": "",
+        "mine/deep/inner.py": "name = 1\n",
+        "mine/found/__init__.py": "from mcpo_cli import plugins\n",
+        "mine/found/by_scanning.py": "",
+        "mine/unused.py": "",
+        "alone.py": "import mine.deep\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    reached = [path.relative_to(tmp_path).as_posix() for path in sources.reached(["mine.figure", "alone"])]
+    assert sorted(reached) == sorted(files.keys() - {"mine/unused.py"})
+    assert not [name for name in sys.modules if name.partition(".")[0] in ("mine", "alone")]

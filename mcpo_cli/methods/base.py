@@ -318,7 +318,7 @@ class Method(ABC):
         return {}
 
     def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """Columns (B or BT, named in `token_columns`) from the scores of all sequences of a mini-batch.
+        """Columns BT, named in `token_columns`, from the scores of all sequences of a mini-batch.
 
         Args:
             batch: the whole mini-batch at the policy of now, without a graph.

@@ -24,7 +24,7 @@ OTHERS = {
 READING = """\
 - **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
 - **Charts** group by what stands before the last slash of a metric's name: `eval/...` held-out problems, `train` the
-  batches, `mastery` mastered and all-wrong prompts, `hinge` the penalty, `probe/...` what probes found.
+  batches, `mastery` mastered and all-wrong prompts, `hinge` what MCPO's hinge feels, `probe/...` what probes found.
 - **Artifacts**, folder `reports`: the tables, figures and the report that were built from these runs.
 """
 

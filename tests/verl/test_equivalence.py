@@ -23,9 +23,7 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.backends.verl import queue
 from mcpo_cli.backends.verl.loss import FACTS
-from mcpo_cli.backends.verl.trainer import Trainer
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
@@ -136,6 +134,8 @@ def record(rollouts: Rollouts, folder: Path) -> None:
 
 def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
     """What verl's trainer puts into its queue for the loss."""
+    from mcpo_cli.backends.verl import queue
+
     batch = prepared(rollouts, method)[1]
     places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     fields = queue.fields(method, batch.signals, rollouts.length_PG, [batch.total(LIMIT)], places)
@@ -235,6 +235,9 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(
     rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
+    from mcpo_cli.backends.verl import queue
+    from mcpo_cli.backends.verl.trainer import Trainer
+
     method = Drawn()
     batch = graded(rollouts, method)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)

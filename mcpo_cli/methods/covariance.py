@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def covariance(batch: TokenBatch) -> Tensor:
-    """cov_BT = (A - mean A)(log pi - mean log pi), 0 on padding. Means are over the whole mini-batch `batch`."""
+    """cov_BT = (A - mean A)(log pi - mean log pi), means over the tokens of `batch`, a mini-batch; 0 on padding."""
     mask_BT, tokens = batch.mask_BT, batch.mask_BT.sum()
     A_BT = batch.A_BT * mask_BT
     logp_BT = batch.logp_BT.detach()

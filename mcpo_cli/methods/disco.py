@@ -7,7 +7,7 @@ pi_old - log pi over all its tokens. Written as linear terms whose coefficients 
 (BT): a right rollout weighs 1/#right, a wrong one its share of the softmax of s/tau, the drift beta (K - delta). Value
 and gradient are those of the objective.
 
-Defaults: tau 10 for logl and 1 for lratio, delta 1e-4, beta 1e3 (released code; the paper's runs sample at temperature
+Defaults: tau 10 (of logl; lratio has 1), delta 1e-4, beta 1e3 (released code; the paper's runs sample at temperature
 .6). `negatives=mean` is DisCO-b, tau = infinity. Edge cases: dead groups have J = 0 and bear through K alone.
 Reduction: lratio with `negatives=mean` and without constraint is `dr_grpo`'s advantage over p(1 - p), unclipped; W = 1
 for 0 < p < 1.
@@ -49,8 +49,8 @@ class Disco(PolicyGradient):
     """s of a response: mean log-probability of its tokens, or their mean ratio."""
     negatives: Literal["log-mean-exp", "mean"] = "log-mean-exp"
     """How wrong scores enter: the hard ones most (DisCO), or all alike (DisCO-b)."""
-    tau: float | None = dataclasses.field(default=None, metadata={"gt": 0.0})
-    """Temperature of the log-mean-exp; none is 10 for logl, 1 for lratio."""
+    tau: float = dataclasses.field(default=10.0, metadata={"gt": 0.0})
+    """Temperature of the log-mean-exp; the paper has 10 with logl and 1 with lratio."""
     beta: float = dataclasses.field(default=1000.0, metadata={"ge": 0.0})
     """Weight of the constraint."""
     delta: float = dataclasses.field(default=1e-4, metadata={"ge": 0.0})
@@ -83,8 +83,7 @@ class Disco(PolicyGradient):
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         coefficient_B, offset_B = A_B, A_B * 0
         if self.negatives == "log-mean-exp":
-            tau = self.tau or {"logl": 10.0, "lratio": 1.0}[self.score]
-            wrong_B, place_B = A_B < 0, batch.group_B.unique(return_inverse=True)[1]
+            tau, wrong_B, place_B = self.tau, A_B < 0, batch.group_B.unique(return_inverse=True)[1]
             s_B = (batch.mean_B(self._score(batch)) / tau).detach()
             low_P = s_B.new_full((len(A_B),), -math.inf)
             top_B = low_P.scatter_reduce(0, place_B, s_B.where(wrong_B, -math.inf), "amax")[place_B].where(wrong_B, s_B)

@@ -12,10 +12,11 @@ nor TRL has it.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.methods.base import Need, Signals, State, Step
+from mcpo_cli.methods.base import Floats, Need, Signals, State, Step
 from mcpo_cli.methods.group_relative import Clipped, Normalized
 
 
@@ -36,6 +37,9 @@ class EntropyBonus(Clipped, Normalized):
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset({"entropy"})
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        return p * math.nan
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         assert step.entropy_PGT is not None

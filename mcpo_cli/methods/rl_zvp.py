@@ -16,10 +16,11 @@ one recorded while sampling. Not verified: no released code was found, the text 
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from mcpo_cli.methods.base import Need, Signals, State, Step
+from mcpo_cli.methods.base import Floats, Need, Signals, State, Step
 from mcpo_cli.methods.group_relative import Clipped, Standardized
 
 
@@ -47,6 +48,10 @@ class RlZvp(Clipped, Standardized):
     @property
     def needs(self) -> frozenset[Need]:
         return frozenset({"entropy"})
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        """sqrt(p(1 - p)), as what is added at p = 0 and p = 1 tells no right answer from a wrong one."""
+        return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         assert step.entropy_PGT is not None

@@ -1,0 +1,169 @@
+"""What the methods of the zoo reduce to, their weight curves, and the runs that they refuse."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.methods import get, query_weight, registry
+from mcpo_cli.testing import step as random_step
+from tests.golden.zoo import signals, step
+
+REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
+    ("passk", {"k": 1}, "grpo"),
+    ("rl_zvp", {"alpha": 0}, "grpo"),
+    ("unlikeliness", {"beta": 0}, "grpo"),
+    ("gfpo", {"keep": 4}, "grpo"),
+    ("copo", {"blend": "none"}, "grpo"),
+    ("entropy_bonus", {"alpha": 0}, "grpo"),
+    ("top_entropy", {"share": 1.0}, "grpo"),
+    ("sharpen", {"bonus": 0}, "grpo"),
+    ("mcpo", {"reweight": False}, "grpo"),
+    ("drpo", {"brevity": 1e9}, "disco"),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "other"), REDUCTIONS)
+def test_reductions(name: str, options: dict[str, Any], other: str) -> None:
+    for seed in range(3):
+        of = random_step(seed=seed)
+        found, expected = signals(get(name, **options), of).advantage_PG, signals(get(other), of).advantage
+        assert torch.allclose(found, expected, atol=1e-8)
+
+
+def test_constants_between_methods() -> None:
+    of = random_step()
+    centred_PG, p_P1 = signals(get("dr_grpo"), of).advantage, of.p_P[:, None]
+    assert torch.allclose(signals(get("rloo"), of).advantage, centred_PG * 4 / 3)
+    mixed_P = (of.p_P > 0) & (of.p_P < 1)
+    plain_PG = signals(get("disco", negatives="mean", score="lratio"), of).advantage
+    assert torch.allclose(plain_PG[mixed_P], (centred_PG / (p_P1 * (1 - p_P1)))[mixed_P])
+    even = step(of.correct_PG.long().tolist())
+    assert torch.allclose(signals(get("opo"), even).advantage, signals(get("dr_grpo"), even).advantage)
+    constant = get("reinforce_pp", baseline="group")
+    assert torch.allclose(signals(constant, even).advantage.mean(), torch.tensor(0.0).double(), atol=1e-12)
+
+
+WITH_CURVE = sorted(name for name in registry() if not np.isnan(query_weight(name, 0.3)))
+
+
+def test_methods_that_look_at_the_batch_have_no_curve() -> None:
+    without = {"lite_ppo", "gpg", "reinforce_pp", "bnpo", "spo", "dcpo", "copo", "unlikeliness", "gfpo", "sharpen"}
+    assert without | {"disco", "drpo", "top_entropy", "entropy_bonus"} == set(registry()) - set(WITH_CURVE)
+
+
+VARIANTS = [
+    *((name, {}) for name in WITH_CURVE),
+    ("mc_grpo", {"scale_by": "none"}),
+    ("mc_grpo", {"scale_by": "mad", "rescale": True}),
+    ("ngrpo", {"virtual": 3}),
+    ("passk", {"k": 1}),
+    ("passk", {"k": 9}),
+    ("qae", {"quantile": 0.6, "interpolation": "linear"}),
+    ("disco", {"negatives": "mean", "score": "lratio"}),
+    ("psr_nsr", {"positive": 1.0, "negative": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), VARIANTS)
+def test_weight_curves_are_those_of_the_advantages(name: str, options: dict[str, Any]) -> None:
+    """W(p) = mean_j (c_j - p) A_j for every accuracy of nine rollouts."""
+    method, G = get(name, **options), 9
+    for right in range(G + 1):
+        of = random_step((right,), rollouts=G)
+        measured = float(((of.correct_PG.double() - of.p_P) * signals(method, of).advantage_PG).mean())
+        assert float(query_weight(method, right / G, G)) == pytest.approx(measured, abs=1e-9), right
+
+
+@pytest.mark.parametrize("name", WITH_CURVE)
+def test_curves_take_floats_arrays_and_tensors(name: str) -> None:
+    points = [0.0, 0.25, 0.5, 0.75, 1.0]
+    for rollouts in (8, math.inf):
+        expected = [float(query_weight(name, p, rollouts)) for p in points]
+        assert query_weight(name, np.array(points), rollouts).tolist() == pytest.approx(expected)
+        tensor = query_weight(name, torch.tensor(points, dtype=torch.float64), rollouts)
+        assert tensor.tolist() == pytest.approx(expected)
+        assert expected[0] == expected[-1] == 0
+
+
+CENTRED = ("grpo", "dr_grpo", "rloo", "lite_ppo", "gpg", "bnpo", "passk", "gfpo", "unlikeliness")
+rights = st.lists(st.integers(0, 5), min_size=1, max_size=6)
+
+
+@given(rights, st.integers(0, 1000))
+@settings(deadline=None, max_examples=40)
+def test_advantages_of_a_group_add_up_to_0_where_the_formula_says_so(right: list[int], seed: int) -> None:
+    of = random_step(right, rollouts=5, seed=seed)
+    for name in CENTRED:
+        options = {"keep": 3} if name == "gfpo" else {}
+        assert signals(get(name, **options), of).advantage.sum(-1).abs().max() < 1e-9, name
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=6), st.integers(0, 1000))
+@settings(deadline=None, max_examples=40)
+def test_advantages_that_are_not_centred(right: list[int], seed: int) -> None:
+    of = random_step(right, rollouts=5, seed=seed)
+    live_P = of.p_P < 1
+    # The virtual rollout of maximal reward is above all others, so the real ones are below on the whole.
+    assert (signals(get("ngrpo"), of).advantage[live_P].sum(-1) < 0).all()
+    whitened_PG = signals(get("reinforce_pp"), of).advantage
+    assert (whitened_PG * of.length_PG).sum().abs() < 1e-6
+    assert signals(get("spo"), of).advantage.sum().abs() < 1e-9
+
+
+LIVING = ["copo", "dcpo", "ngrpo", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
+
+
+def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
+    assert sorted(name for name, kind in registry().items() if kind().uses_dead_groups) == LIVING
+    for name in LIVING:
+        with pytest.raises(ConfigError, match=f"method={name} learns from them") as refused:
+            load([f"method={name}", "method.dynamic_sampling=true", "train.overlong_cache=0"])
+        assert refused.value.fix == "method.dynamic_sampling=false"
+    # Without what lives on them there is nothing to refuse.
+    load(["method=unlikeliness", "method.mastered=zero", "method.dynamic_sampling=true"])
+    load(["method=copo", "method.blend=none", "method.dynamic_sampling=true"])
+
+
+@pytest.mark.parametrize("name", ["passk", "psr_nsr", "rl_zvp"])
+def test_binary_methods_refuse_shaped_rewards(name: str) -> None:
+    with pytest.raises(ConfigError, match="defined for rewards 0 and 1") as refused:
+        load([f"method={name}"])
+    assert refused.value.fix == "train.overlong_cache=0"
+    load([f"method={name}", "train.overlong_cache=0"])
+    load([f"method={name}", "train.overlong_penalty=0"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fix"),
+    [
+        (["method=mc_grpo"], "train.rollouts=17"),
+        (["method=passk", "method.k=32", "train.overlong_cache=0"], "method.k=16"),
+        (["method=gfpo", "train.rollouts=4"], "method.keep=4"),
+    ],
+)
+def test_group_sizes_that_do_not_fit(overrides: list[str], fix: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(overrides)
+    assert refused.value.fix == fix
+    key, _, _ = fix.partition("=")
+    load([*(text for text in overrides if not text.startswith(key)), fix])
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "method=gmpo method.aggregation=token-mean",
+        "method=drpo method.score=lratio",
+        "method=ngrpo method.degenerate=zero",
+    ],
+)
+def test_what_a_method_fixes_is_no_option(override: str) -> None:
+    with pytest.raises(ConfigError):
+        load(override.split())

@@ -4,13 +4,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
 
 Stop = Callable[[], bool]
 """Whether the run was asked to end; a backend looks at every global step."""
 KEPT_CHECKPOINTS = 2
 """The newest, and the one before it in case the newest is damaged."""
+
+
+def starved(step: int, drawn: int, train: Train) -> RunFailed:
+    """The error of a batch that dynamic sampling could not fill from `drawn` prompts."""
+    return RunFailed(
+        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers in {drawn} "
+        f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
+        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
+    )
 
 
 class Backend(Protocol):

@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends.base import Stop, starved
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.evaluate import evaluate
@@ -24,7 +24,7 @@ from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.errors import Interrupted
 from mcpo_cli.grading import overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
@@ -181,12 +181,7 @@ class Trainer:
             if kept.sum() >= train.prompts:
                 break
         else:
-            raise RunFailed(
-                f"step {self.step}: dynamic sampling found {int(kept.sum())} of {train.prompts} prompts with mixed "
-                f"answers in {len(kept)} (train.max_refills={train.max_refills}); the others were all right or all "
-                "wrong",
-                fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
-            )
+            raise starved(self.step, len(kept), train)
         return Sampled(
             temperature=train.temperature,
             problems=[problem for part in rounds for problem in part.problems],

@@ -27,6 +27,7 @@ from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
 from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.base import starved
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
@@ -213,12 +214,7 @@ class Trainer(PPOTrainerSync):
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
-            raise RunFailed(
-                f"step {self.global_steps}: dynamic sampling found fewer than {train.prompts} prompts with mixed "
-                f"answers in {len(self.prompts)} (train.max_refills={train.max_refills}); the others were all right "
-                "or all wrong",
-                fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
-            )
+            raise starved(self.global_steps, len(self.prompts), train)
         self._seed(batch, "rollout", len(self.prompts))
         self.prompts |= groups.prompts(batch, len(self.prompts))
         return super()._submit_batch_to_rollout(batch)

@@ -1,0 +1,41 @@
+"""The methods of docs/write-a-method.md and of notebook 03, saved as told, pass the conformance kit."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from mcpo_cli.testing import CHECKS
+
+ROOT = Path(__file__).parents[2]
+
+
+def told() -> dict[str, str]:
+    """The source of each method that people are told to save, by its name."""
+    page = (ROOT / "docs" / "write-a-method.md").read_text(encoding="utf-8")
+    notebook = nbformat.read(ROOT / "notebooks" / "03_add_your_method.ipynb", as_version=4)
+    cells = [
+        cell.source for cell in notebook.cells if cell.cell_type == "code" and "(Clipped, Normalized)" in cell.source
+    ]
+    sources = [*re.findall(r"```python\n(.*?)```", page, re.DOTALL), *cells]
+    return {re.findall(r'name: ClassVar\[str\] = "(\w+)"', source)[0]: source for source in sources}
+
+
+def test_page_and_notebook_tell_of_three_methods() -> None:
+    assert sorted(told()) == ["my_dr_grpo", "my_gspo", "partial"]
+
+
+@pytest.mark.parametrize("name", told())
+def test_a_method_saved_as_told_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"{name}.py").write_text(told()[name], encoding="utf-8")
+    monkeypatch.setenv("MCPO_PLUGINS", str(tmp_path))
+    command = [sys.executable, "-m", "mcpo_cli.main", "method", "check", name, "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)["checks"]
+    assert len(outcomes) >= len(CHECKS)
+    assert all(outcome["passed"] for outcome in outcomes)

@@ -32,11 +32,11 @@ def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) 
 
 
 def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False) -> None:
-    """Write a done run: its numbers are a function of the run id, and get a little better with the steps.
+    """Write a done run: its numbers are a function of method, model and seed, and get a little better with the steps.
 
     probed: with the rows that probes read, at the steps that `spec.probe` names, and with more metrics.
     """
-    rng = np.random.default_rng([spec.seed, *spec.run_id.encode()])
+    rng = np.random.default_rng([spec.seed, *_kind(spec)])
     attempt, history = Attempt(run_dir(spec.run_id), spec, start_step=0), dict[int, list[GroupRow]]()
     if dirty is not None:
         write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "0" * 40, "dirty": dirty}))
@@ -76,6 +76,11 @@ def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, f
     return {name: float(value) for name, value in metrics.items()}
 
 
+def _kind(spec: RunSpec) -> bytes:
+    """What tells the numbers of one kind of run from another's: not its id, which changes when an identity does."""
+    return f"{spec.method.label} {spec.model.name}".encode()
+
+
 def _groups(spec: RunSpec, step: int, rng: np.random.Generator) -> list[GroupRow]:
     return [
         {
@@ -111,7 +116,7 @@ def _eval(spec: RunSpec, step: int, rng: np.random.Generator) -> list[EvalRow]:
 def _probe(spec: RunSpec, history: Mapping[int, list[GroupRow]], journal: JournalWriter) -> None:
     """The rows that probes read of the last step of `history`; no number of another row depends on them."""
     step, probe, train = max(history), spec.probe, spec.train
-    rng = np.random.default_rng([step, *spec.run_id.encode()])
+    rng = np.random.default_rng([step, spec.seed, *_kind(spec)])
     rolls = [
         (origin, row["prompt"])
         for origin, groups in history.items()

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import methods
+from mcpo_cli import methods, tasks
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Eval, RunSpec, Train
 from mcpo_cli.home import run_dir
@@ -25,7 +25,11 @@ PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
 
 def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:
     return RunSpec(
-        method=methods.get(method), seed=seed, train=Train(steps=steps), eval=Eval(problems=2, samples=2, every=2)
+        method=methods.get(method),
+        task=tasks.get("arithmetic"),
+        seed=seed,
+        train=Train(steps=steps),
+        eval=Eval(problems=2, samples=2, every=2),
     )
 
 

@@ -291,9 +291,12 @@ def _check_key(key: str, values: Sequence[str]) -> None:
 
 
 def _meant(key: str) -> list[str]:
-    """The keys that a wrong one may mean: the same name in a group of settings, or else the nearest spelling."""
+    """The keys that a wrong one may mean: the same name in a group of settings, or else the nearest spelling.
+
+    `warmup.max_ops` may mean `task.warmup_max_ops`.
+    """
     known = [*keys(), *groups()]
-    same = [name for name in known if name.rpartition(".")[2] == key]
+    same = [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
     return same or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
 
 

@@ -28,7 +28,7 @@ BAD = [
     ("train scale=smoke task.name=math", "the name alone chooses a task", "task=math"),
     ("train scale=smoke task=maths", "unknown task 'maths'", "task=math"),
     ("train scale=paper task.skills=3", "task.skills is an option of arithmetic, not of math", "task=arithmetic"),
-    ("train warmup.first_skill_share=1", "did you mean", "task.warmup_first_skill_share=1"),
+    ("train warmup.max_ops=4", "did you mean 'task.warmup_max_ops'", "task.warmup_max_ops=4"),
     ("train model=qwen3-8b", "backend=local builds its models from scratch", "backend=verl"),
     ("train model.kv_heads=1", "model.path is empty", "model.path="),
     ("train train.max_prompt=10", "cannot hold a prompt of 18 tokens", "train.max_prompt=18"),

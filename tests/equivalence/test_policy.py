@@ -20,7 +20,7 @@ from mcpo_cli.methods import Method, Step, get
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
 from mcpo_cli.tasks.arithmetic import Arithmetic
 
-TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 EOS = TOKENIZER.eos_token_id
 G, T = 4, 9
 

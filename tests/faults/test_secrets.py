@@ -146,7 +146,7 @@ SETTINGS = [
     f"model.revision={PLANTED['HF_TOKEN']}",
     f"hf_token={PLANTED['HF_TOKEN']}",
     f"task.data_path=/data/{PLANTED['WANDB_API_KEY']}",
-    "task.data_path=${oc.env:AWS_SECRET_ACCESS_KEY}",
+    "model.path=${oc.env:AWS_SECRET_ACCESS_KEY}",
     f"seed={PLANTED['GOOGLE_API_KEY']}",
 ]
 

@@ -61,7 +61,7 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
 
 def direction(policy: Policy, prompt: str, rollouts: Rollouts, method: Method, right: int, *reward_G: float) -> Any:
     """`update_direction` of the group that `graded` makes."""
-    spec = RunSpec(method)
+    spec = RunSpec(method, tasks.get("arithmetic"))
     updater = Updater(policy, method, spec.train, spec.compute, spec.seed)
     return gradients.update_direction(updater, prompt, graded(rollouts, method, right, list(reward_G) or None))
 
@@ -109,7 +109,7 @@ def test_a_group_without_an_advantage_has_no_residual() -> None:
 @pytest.fixture(scope="module")
 def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight responses of its own to one prompt."""
-    tokenizer = tokenizers.build(Arithmetic.vocabulary)
+    tokenizer = tokenizers.build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
     prompt_PS = encode(tokenizer, tasks.closed(load(["scale=smoke"])[0].task).training(0, 0, 1), 9).prompt_PS
     return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)

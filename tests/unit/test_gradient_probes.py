@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli import methods, probes
+from mcpo_cli import methods, probes, tasks
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.probes import Finding
@@ -26,7 +26,7 @@ def finding(
     method: str = "dapo",
 ) -> Finding:
     """What `probe` finds in a journal of these rows; `metrics` of steps 1, 2, ..."""
-    spec = RunSpec(methods.get(method), train=Train(prompts=8, mini_batch=4, rollouts=G))
+    spec = RunSpec(methods.get(method), tasks.get("arithmetic"), train=Train(prompts=8, mini_batch=4, rollouts=G))
     attempt = Attempt(folder, spec, 0)
     for kind, found in rows.items():
         for step in {row["step"] for row in found}:
@@ -92,7 +92,7 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
     """2 of 4 felt, 0 of 1, and nobody to feel anything: 2 of 5 prompts, but the penalty is a mean of three."""
     alone, nobody = (mini_batch(step, 1, 1.0, 0, 0.0, mastered=mastered) for step, mastered in ((2, 1), (3, 0)))
     rows = [mini_batch(1, 1, 1.0, 2, 0.3), alone, nobody]
-    spec = RunSpec(methods.get("mcpo"))
+    spec = RunSpec(methods.get("mcpo"), tasks.get("arithmetic"))
     attempt = Attempt(tmp_path, spec, 0)
     for row in rows:
         attempt.journal.rows("mini_batches", row["step"], [row])

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli import methods, probes
+from mcpo_cli import methods, probes, tasks
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 
 G = 8
-SPEC = RunSpec(method=methods.get("dapo"), train=Train(rollouts=G))
+SPEC = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=G))
 
 
 def group(step: int, right: int, **more: float) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def test_the_middle_third_includes_its_ends(tmp_path: Path) -> None:
     attempt = Attempt(tmp_path, SPEC, 0)
     rows = [{**group(1, 0), "p": k / 9} for k in (2, 3, 6, 7)]
     attempt.journal.rows("groups", 1, rows)
-    spec = RunSpec(method=methods.get("dapo"), train=Train(rollouts=9))
+    spec = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=9))
     assert probes.get("histogram").measure(spec, Journal(tmp_path)).values["middle"] == 0.5
 
 

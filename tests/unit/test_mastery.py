@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli import methods, probes
+from mcpo_cli import methods, probes, tasks
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls, Roll
 from mcpo_cli.config.schema import Probe, RunSpec, Train
@@ -66,7 +66,9 @@ class KnownPolicy:
 
 def run_spec(**probe: Any) -> RunSpec:
     settings = Probe(**{"prompts": PROMPTS, "panel_every": 0, **probe})
-    return RunSpec(method=methods.get("dapo"), train=Train(rollouts=G, prompts=PROMPTS), probe=settings)
+    return RunSpec(
+        methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=G, prompts=PROMPTS), probe=settings
+    )
 
 
 @pytest.fixture(scope="module")

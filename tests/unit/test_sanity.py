@@ -89,7 +89,7 @@ def test_the_expected_duplicates_are_those_of_independent_draws(probability: lis
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])
 def test_the_local_engine_knows_the_probability_of_its_responses_at_temperature_1(temperature: float) -> None:
-    tokenizer = build(Arithmetic.vocabulary)
+    tokenizer = build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(hidden=16, layers=1, mlp=16, init_std=0.2), tokenizer, 0), torch.device("cpu"))
     prompt_PS = torch.arange(3).repeat(40, 1)
     rollouts = sample(policy, prompt_PS, 8, 2, temperature, tokenizer.eos_token_id, seed=0)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli import methods
+from mcpo_cli import methods, tasks
 from mcpo_cli.config.schema import Probe, RunSpec
 from mcpo_cli.probes import transitions
 from mcpo_cli.probes.base import Finding
@@ -18,7 +18,7 @@ from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 
-SPEC = RunSpec(method=methods.get("dapo"), probe=Probe(panel_every=5))
+SPEC = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), probe=Probe(panel_every=5))
 N = 4
 
 

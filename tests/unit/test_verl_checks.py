@@ -239,7 +239,7 @@ def test_without_a_path_the_data_come_from_the_hub(place: Place, monkeypatch: py
 
 def test_math_needs_a_model_that_exists(place: Place) -> None:
     (spec,) = load(["scale=paper", "model=toy-s"])
-    with pytest.raises(ConfigError, match="built from scratch for arithmetic"):
+    with pytest.raises(ConfigError, match="built from scratch, for which task=math has no vocabulary"):
         checks.check(spec)
 
 

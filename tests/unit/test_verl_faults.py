@@ -35,7 +35,7 @@ from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.fakes import write_run, write_runs
 from tests.models import untrained
 
-TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 LOST: Status = "infra_error"
 
 

@@ -45,7 +45,7 @@ SPLITS: dict[str, dict[str, Any]] = {
 }
 ACCURACY = (0, 1, 2, 3, 4, 4)
 """Right rollouts of each prompt: every kind there is, mastered twice."""
-TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 def policy(noise: float = 0.0) -> Policy:

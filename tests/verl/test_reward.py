@@ -15,7 +15,7 @@ from mcpo_cli.grading import overlong
 from mcpo_cli.tasks.arithmetic import Arithmetic
 
 pytestmark = pytest.mark.verl
-TOKENIZER = tokenizers.build(Arithmetic.vocabulary)
+TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
 def shaped(config: Any, response: str) -> float:

@@ -1,0 +1,87 @@
+"""Tasks as a mechanism: found by scanning, chosen by name, and known to nothing else by their names."""
+
+import ast
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from mcpo_cli import tasks
+from mcpo_cli.config import load
+from mcpo_cli.errors import ConfigError
+
+PACKAGE = Path(tasks.__file__).parents[1]
+PRESETS = [path for path in (load.EXPERIMENTS / "conf").glob("*/*.yaml") if "tasks" in load.read_yaml(path)]
+
+
+def elsewhere() -> Iterator[Path]:
+    """The modules of mcpo but those of tasks."""
+    for folder in (PACKAGE, PACKAGE / "analysis"):  # a link, which rglob does not follow
+        yield from (path for path in folder.rglob("*.py") if PACKAGE / "tasks" not in path.parents)
+
+
+def test_nothing_else_branches_on_which_task_it_is() -> None:
+    """No comparison with a task's name, no import of its module: a new task is one file."""
+    names, own = set(tasks.registry()), {f"mcpo_cli.tasks.{name}" for name in tasks.registry()}
+    found, seen = [], 0
+    for path in elsewhere():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            is_name = isinstance(node, ast.Constant) and node.value in names
+            is_import = isinstance(node, ast.ImportFrom) and node.module in own
+            found += [f"{path}:{node.lineno}"] if is_name or is_import else []
+        seen += 1
+    assert seen > 150
+    assert found == []
+
+
+def test_two_tasks_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = dataclasses.make_dataclass("Again", [], bases=(tasks.get("arithmetic").__class__,), frozen=True)
+    again.__module__ = "one"
+    modules = [SimpleNamespace(Again=again, __name__="one"), SimpleNamespace(Twice=again, __name__="one")]
+    monkeypatch.setattr("mcpo_cli.scan.modules", lambda _: modules)
+    with pytest.raises(TypeError, match="task name 'arithmetic' is taken twice"):
+        tasks.registry.__wrapped__()
+
+
+def test_options_that_are_wrong() -> None:
+    with pytest.raises(ConfigError, match="unknown task 'arithmetics': did you mean 'arithmetic'"):
+        tasks.get("arithmetics")
+    with pytest.raises(ConfigError, match=r"unknown key 'task.skill': did you mean 'task.skills'"):
+        tasks.get("arithmetic", skill=3)
+    with pytest.raises(ConfigError, match=r"task.max_ops=9: must be <= 8"):
+        tasks.get("arithmetic", max_ops=9)
+
+
+def test_only_a_task_with_a_vocabulary_can_be_trained_from_scratch() -> None:
+    assert tasks.closed(tasks.get("arithmetic")).vocabulary[:2] == ("<eos>", "_")
+    with pytest.raises(ConfigError, match="task=math has no vocabulary of its own: backend=local trains on arithmetic"):
+        tasks.closed(tasks.get("math"))
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_what_a_preset_changes_of_a_task_is_an_option_of_it(path: Path) -> None:
+    for name, options in load.read_yaml(path)["tasks"].items():
+        changed = tasks.get(name, **options)
+        assert changed != tasks.get(name)
+        (spec,) = load.load([f"{path.parent.name}={path.stem}", f"task={name}"])
+        assert spec.task == changed
+
+
+def test_what_a_preset_changes_of_another_task_says_nothing() -> None:
+    (spec,) = load.load(["regime=skills-drift", "task=math"])
+    assert spec.task == tasks.get("math")
+    (spec,) = load.load(["regime=skills-drift", "task.max_ops=4"])
+    assert spec.task == tasks.get("arithmetic", skills=3, max_ops=4, pool=1024)
+
+
+def test_sizes_and_lengths() -> None:
+    arithmetic, skilled = tasks.get("arithmetic"), tasks.get("arithmetic", skills=3, max_ops=6)
+    assert arithmetic.tier_sizes(200) == {"k2-3": 200, "k5-6": 200, "k7-8": 200}
+    assert skilled.tier_sizes(5) == {"skill-A": 5, "skill-B": 5, "skill-C": 5}
+    assert tasks.get("math").tier_sizes(5) == {"aime24": 30, "aime25": 30, "amc23": 40}
+    # x0 and eight operators with operands, an equals sign; a right answer to k operators has 2k tokens.
+    assert arithmetic.expected_tokens(20) == (18, 9)
+    assert skilled.expected_tokens(20) == (19, 7)
+    assert tasks.get("math").expected_tokens(20480) == (200, 5120)

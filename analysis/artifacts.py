@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import plugins
-from mcpo_cli.analysis import drawing_processes, render
+from mcpo_cli.analysis import drawing_processes, own, render
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
-from mcpo_cli.config import load
+from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
 from mcpo_cli.home import run_dir
@@ -41,7 +41,15 @@ ALL = "all"
 @cache
 def registry() -> dict[str, Artifact]:
     """All artifacts by name: the `ARTIFACT` of each module, and of plug-ins. ConfigError when two share a name."""
-    found = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
+    declared = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
+    for name, artifact in list(declared.items()):
+        if unknown := set(artifact.needs) - plan.suites().keys():
+            plugins.note(
+                f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
+            )
+            del declared[name]
+    # A suite may have a table of its own in the place of the usual one.
+    found = {**own.artifacts(), **declared}
     return dict(sorted(found.items(), key=_place_in_report))
 
 
@@ -54,13 +62,16 @@ def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
 def names(wanted: str) -> list[str]:
     """The artifacts that `wanted` stands for: one of them, a figure with its parts (`fig2`), `figures`, or `all`.
 
-    `all` leaves out those of the section `diagnostic`.
+    `all` leaves out those of the section `diagnostic`. A suite stands for what is made of its runs; a file, of a suite
+    or of claims, for its table.
 
     Raises:
         ConfigError: there is none.
     """
     known = registry()
-    if wanted in known:
+    if wanted in own.suites() and (made := [name for name, artifact in known.items() if wanted in artifact.needs]):
+        return made
+    if wanted in known or load.is_file(wanted):
         return [wanted]
     if wanted == ALL:
         return [name for name, artifact in known.items() if artifact.section != "diagnostic"]
@@ -68,14 +79,25 @@ def names(wanted: str) -> list[str]:
         return [name for name in names(ALL) if ".figures." in known[name].build.__module__]
     if parts := [name for name in known if name[:-1] == wanted and name.startswith("fig")]:
         return parts
-    choices = [*known, ALL, "figures"]
+    if wanted in plan.suites():
+        return [name for name, artifact in known.items() if wanted in artifact.needs] or [wanted]
+    choices = [*known, *plan.suites(), ALL, "figures"]
     fix = f"mcpo reproduce {closest(wanted, choices)}"
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
 
 
+def get(name: str) -> Artifact:
+    """The artifact `name`, one of those that `names` returns.
+
+    Raises:
+        ConfigError: the file that it is given by cannot be read.
+    """
+    return registry()[name] if name in registry() else own.of(name)
+
+
 def suites(chosen: Sequence[str]) -> list[str]:
     """The suites whose runs the artifacts `chosen` are made from."""
-    return list(dict.fromkeys(suite for name in chosen for suite in registry()[name].needs))
+    return list(dict.fromkeys(suite for name in chosen for suite in get(name).needs))
 
 
 def check_axes(plan: Plan) -> None:
@@ -169,8 +191,8 @@ class Workshop:
         Raises:
             ConfigError: runs of a plan differ in more than arm, model and seed.
         """
-        for plan in plans.values():
-            check_axes(plan)
+        for planned in plans.values():
+            check_axes(planned)
         self.plans = plans
         self.scale = scale
         self.folder = reports / scale
@@ -204,15 +226,15 @@ class Workshop:
 
     def _draft(self, name: str) -> Draft | Built:
         """The artifact `name` as it lies on the disk, or else as it comes out of its runs."""
-        artifact = registry()[name]
+        artifact = get(name)
         runs = {suite: self.runs(suite) for suite in artifact.needs}
-        inputs = self._hash(artifact)
-        if (record := _fresh(self.folder / f"{name}.json", inputs)) is not None:
-            return Built(name, self.folder, record, fresh=True)
+        inputs = self._hash(name, artifact)
+        if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
+            return Built(artifact.name, self.folder, record, fresh=True)
         product = artifact.build(runs)
         notes = [*product.notes, *self._provenance(name, runs)]
         record = {
-            "name": name,
+            "name": artifact.name,
             "title": product.title,
             "place": artifact.place,
             "section": artifact.section,
@@ -225,7 +247,7 @@ class Workshop:
             "inputs": inputs,
             "code": commit(),
         }
-        return Draft(name, self.folder, product, record)
+        return Draft(artifact.name, self.folder, product, record)
 
     def command(self, name: str) -> str:
         """What makes the artifact `name` again, from nothing."""
@@ -252,15 +274,16 @@ class Workshop:
 
     def _provenance(self, name: str, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
-        plans = ", ".join(f"{suite} {one.plan.plan_id}" for suite, one in runs.items())
+        plans = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
         yield f"Made by: {self.command(name)}" + (f" (runs of {plans})" if plans else "")
 
-    def _hash(self, artifact: Artifact) -> str:
+    def _hash(self, name: str, artifact: Artifact) -> str:
         journals = {
             suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
-        return _sha256(json.dumps([self.command(artifact.name), _code(), journals], sort_keys=True))
+        source = [_sha256(artifact.source.read_bytes())] if artifact.source else []
+        return _sha256(json.dumps([self.command(name), [*_code(), *source], journals], sort_keys=True))
 
     def _digest(self, run_id: str) -> str:
         if run_id not in self._digests:

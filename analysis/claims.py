@@ -36,12 +36,12 @@ class Claim:
 
     id: str
     claim: str
-    where: str
-    quote: str
     suite: str
     statistic: str
     arm: str
     relation: Literal["greater", "less", "within"]
+    where: str = ""
+    quote: str = ""
     baseline: str = ""
     reference: float = 0.0
     margin: float = 0.0
@@ -93,7 +93,10 @@ def read(path: Path = PATH) -> list[Claim]:
         ConfigError: a key, suite, arm or statistic that does not exist, a key that lacks, or an id that is taken twice.
     """
     found: list[Claim] = []
-    for number, entry in enumerate(load.read_yaml(path)["claims"], start=1):
+    entries = load.read_yaml(path).get("claims")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
+    for number, entry in enumerate(entries, start=1):
         try:
             claim = _claim(entry)
             if claim.id in {one.id for one in found}:
@@ -110,8 +113,7 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
     if missing := [name for name in needed if name not in entry]:
         raise ConfigError(f"{', '.join(missing)} must be given")
     claim = convert(Claim, entry, "")
-    _known("suite", claim.suite, plan.suites())
-    arms = load.read_yaml(plan.suites()[claim.suite])["arms"]
+    arms = plan.read(claim.suite).arms
     _known("arm", claim.arm, arms)
     _known("baseline", claim.baseline or claim.arm, arms)
     _known("statistic", claim.statistic, STATISTICS)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +39,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A declaration, `ARTIFACT` or one of `ARTIFACTS` of a module in `analysis/tables` or `analysis/figures`.
+    """A declaration, `ARTIFACT` or one of `ARTIFACTS` of a module in `analysis/tables` or `figures`, or of a plug-in.
 
     name: what `mcpo reproduce NAME` builds. place: where the paper has it (`Figure 2a`), empty where it has not.
     needs: the suites whose runs `build` is given, by name; none for what needs no run.
@@ -49,3 +51,11 @@ class Artifact:
     needs: tuple[str, ...]
     build: Callable[[Mapping[str, Runs]], Product]
     place: str = ""
+    source: Path | None = None
+    """A file besides code that it is made from; where that changes it is built again."""
+
+    def __post_init__(self) -> None:
+        if self.section not in get_args(Section):
+            raise ConfigError(
+                f"artifact '{self.name}', section='{self.section}': {nearest(self.section, get_args(Section))}"
+            )

@@ -34,7 +34,7 @@ T = TypeVar("T")
 N = TypeVar("N", bound="Named")
 EXPERIMENTS = "experiments"
 GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", EXPERIMENTS)
-DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims.yaml")
+DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
 
@@ -178,7 +178,7 @@ def folders() -> list[Path]:
     found = [Path(name) for name in plugin_files.__path__]
     for folder in found:
         if not folder.is_dir():
-            _note(f"{plugin_files.VARIABLE}: there is no folder {folder}")
+            note(f"{plugin_files.VARIABLE}: there is no folder {folder}")
     return found
 
 
@@ -205,6 +205,14 @@ def present() -> tuple[Plugin, ...]:
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
+def note(problem: str) -> None:
+    """Say it once in a process."""
+    shown = redact(problem)
+    if shown not in _problems:
+        _problems[shown] = None
+        sys.stderr.write(f"warning: {shown}\n")
+
+
 def problems() -> list[str]:
     """What went wrong with plug-ins so far."""
     return list(_problems)
@@ -226,7 +234,7 @@ def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
     except (Exception, SystemExit) as error:
         if not place.entry and not place.path:
             raise
-        _note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
+        note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
     return None
 
 
@@ -241,14 +249,6 @@ def _blamed(place: Place, error: BaseException) -> str:
         if f"{frame.f_globals.get('__name__')}.".startswith(f"{own}.")
     ]
     return [str(place.path or f"{place.module} of {_owner(place.entry)}"), *lines][-1]
-
-
-def _note(problem: str) -> None:
-    """Say it once in a process."""
-    shown = redact(problem)
-    if shown not in _problems:
-        _problems[shown] = None
-        sys.stderr.write(f"warning: {shown}\n")
 
 
 @cache

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -58,18 +59,29 @@ def comparison_table(name: str, title: str, baseline: str) -> Artifact:
     return Artifact(name, title, "paper", (name,), build, f"Table {name[-1]}")
 
 
+def suite_table(suite: str, title: str, file: Path) -> Artifact:
+    """The artifact of a suite that the paper has no table for: its arms against the first one."""
+    name = load.stem(suite)
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        runs = data[suite]
+        return _Table(name, title, compare(runs, runs.cells[0].arm), None, _sampled(runs)).product()
+
+    return Artifact(name, title, "beyond", (suite,), build, source=file)
+
+
 @dataclass(frozen=True)
 class _Table:
     """A table in the making.
 
-    name: of its counterpart in `paper`, the content of `experiments/paper.yaml`, too. sampled: a note on what the arms
-    were given, where it was not the same.
+    name: of its counterpart in `paper`, the content of `experiments/paper.yaml`, too; None where it has none.
+    sampled: a note on what the arms were given, where it was not the same.
     """
 
     name: str
     title: str
     comparison: Comparison
-    paper: dict[str, Any]
+    paper: dict[str, Any] | None
     sampled: Sequence[str]
 
     def product(self) -> Product:
@@ -78,6 +90,13 @@ class _Table:
 
     def _sentence(self) -> str:
         comparison, parts = self.comparison, []
+        if comparison.arms == [comparison.baseline]:
+            means = [
+                f"{_mean(score.seeds)} on {score.tier} ({score.model})"
+                for score in comparison.scores
+                if score.metric == "pass@1"
+            ]
+            return f"pass@1 of {comparison.baseline}, 95% t-interval over seeds: {', '.join(means)}."
         for model in comparison.models:
             for arm in comparison.arms:
                 if arm != comparison.baseline:
@@ -95,9 +114,10 @@ class _Table:
     def _rows(self) -> Iterator[Row]:
         yield from map(self._measured, self.comparison.scores)
         yield from map(self._difference, self.comparison.differences)
-        for model, arm, numbers in published.rows(self.paper, self.name):
-            for (benchmark, metric), value in numbers.items():
-                yield Row(self._published_label(), model, arm, benchmark, metric, value)
+        if self.paper:
+            for model, arm, numbers in published.rows(self.paper, self.name):
+                for (benchmark, metric), value in numbers.items():
+                    yield Row(_published_label(self.paper, self.name), model, arm, benchmark, metric, value)
 
     def _measured(self, score: Score) -> Row:
         row = Row("measured", score.model, score.arm, score.tier, score.metric, score.seeds.mean)
@@ -139,7 +159,8 @@ class _Table:
             yield self._scores(model)
             yield from self._difference_grids(model)
         yield self._runs_grid()
-        yield self._published_grid()
+        if self.paper:
+            yield _published_grid(self.paper, self.name)
 
     def _scores(self, model: str) -> Grid:
         cells, comparison = self._score_cells(model), self.comparison
@@ -159,7 +180,7 @@ class _Table:
         sizes = [str(self.comparison.sizes[tier]) for tier in self.comparison.tiers]
         problems = f"{sizes[0]} problems a tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         seeds = len({run.seed for run in self.comparison.runs if run.model == model})
-        stands = f" (stands where the paper has {STANDS_FOR[model]})" if model in STANDS_FOR else ""
+        stands = f" (stands where the paper has {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
         return f"{model}{stands}: {seeds} seeds x {problems} x {spec.eval.samples} samples"
 
     def _label(self, model: str, arm: str) -> str:
@@ -181,17 +202,6 @@ class _Table:
             [run.model, run.arm, str(run.seed), run.run_id, run.tree + MARKS[run.tree]] for run in self.comparison.runs
         ]
         return Grid("Runs and the working tree each was trained from", header, rows, labels=len(header))
-
-    def _published_grid(self) -> Grid:
-        printed = list(published.rows(self.paper, self.name))
-        columns = list(printed[0][2])
-        rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
-        header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
-        return Grid(self._published_label(), header, rows, labels=2)
-
-    def _published_label(self) -> str:
-        where = self.paper["tables"][self.name]["where"].split(",")[0]
-        return f"published (arXiv {self.paper['source']['arxiv']}, {where}), not measured here"
 
     def _about_published(self) -> str:
         if self.comparison.spec.scale == "paper":
@@ -221,8 +231,21 @@ class _Table:
             "a difference that only one of the two separates from 0 is not settled.",
             *(["* trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
             *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),
-            f"{self._about_published()}: {self.paper['source']['url']}.",
+            *([f"{self._about_published()}: {self.paper['source']['url']}."] if self.paper else []),
         ]
+
+
+def _published_grid(paper: dict[str, Any], table: str) -> Grid:
+    printed = list(published.rows(paper, table))
+    columns = list(printed[0][2])
+    rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
+    header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
+    return Grid(_published_label(paper, table), header, rows, labels=2)
+
+
+def _published_label(paper: dict[str, Any], table: str) -> str:
+    where = paper["tables"][table]["where"].split(",")[0]
+    return f"published (arXiv {paper['source']['arxiv']}, {where}), not measured here"
 
 
 def _sampled(runs: Runs) -> list[str]:

@@ -1,9 +1,10 @@
-"""The claims of the paper, and the verdict of the runs at hand on each."""
+"""Claims, those of the paper or of a plug-in, and the verdict of the runs at hand on each."""
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +18,6 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
 from mcpo_cli.statistics import power
 
-CLAIMS = claims.read()
 HOLDS = " (Holm)"
 NOTES = (
     "A test is one claim on one model; on each tier, where the paper claims it of every benchmark. value: mean over "
@@ -33,16 +33,28 @@ NOTES = (
 )
 
 
-def build(data: Mapping[str, Runs]) -> Product:
-    """A row a test."""
-    found = claims.outcomes(CLAIMS, data)
-    spec = next(iter(data.values())).cells[0].spec
-    title = f"Claims of the paper (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
-    rows = pd.DataFrame(map(_row, found))
-    return Product(title, _sentence(found), rows, [_glance(found), _verdicts(found), _claims()], [*NOTES, *_quotes()])
+def claims_table(path: Path) -> Artifact:
+    """The artifact of the claims in the file `path`: a row a test.
+
+    Raises:
+        ConfigError: the file is none of claims.
+    """
+    declared = claims.read(path)
+    title = "Claims of the paper" if path == claims.PATH else f"Claims of {path.name}"
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        found = claims.outcomes(declared, data)
+        spec = next(iter(data.values())).cells[0].spec
+        where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
+        grids = [_glance(declared, found), _verdicts(found), _claims(declared)]
+        rows = pd.DataFrame(map(_row, found))
+        return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
+
+    suites = tuple(dict.fromkeys(claim.suite for claim in declared))
+    return Artifact(path.stem, title, "claims", suites, build, source=path)
 
 
-def _sentence(found: Sequence[Outcome]) -> str:
+def _sentence(declared: Sequence[Claim], found: Sequence[Outcome]) -> str:
     models = dict.fromkeys(one.model for one in found)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
     by_verdict = Counter(one.verdict for one in found)
@@ -51,17 +63,17 @@ def _sentence(found: Sequence[Outcome]) -> str:
     for verdict in VERDICTS:
         held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
         parts.append(f"{by_verdict[verdict]} {verdict}{held}")
-    return f"Of {len(found)} tests of {len(CLAIMS)} claims on {on}: {'; '.join(parts)}."
+    return f"Of {len(found)} tests of {len(declared)} claims on {on}: {'; '.join(parts)}."
 
 
-def _glance(found: Sequence[Outcome]) -> Grid:
+def _glance(declared: Sequence[Claim], found: Sequence[Outcome]) -> Grid:
     """A row a claim, a column a model: its verdict, or how many of its tests have which."""
     models = list(dict.fromkeys(one.model for one in found))
     rows = []
-    for claim in CLAIMS:
+    for claim in declared:
         tests = [[one for one in found if one.claim is claim and one.model == model] for model in models]
         rows.append([claim.claim, claim.where, *map(_together, tests)])
-    return Grid("At a glance", ["the paper says", "where", *models], rows, labels=2 + len(models))
+    return Grid("At a glance", ["claim", "where", *models], rows, labels=2 + len(models))
 
 
 def _together(tests: Sequence[Outcome]) -> str:
@@ -97,17 +109,21 @@ def _verdicts(found: Iterable[Outcome]) -> Grid:
     return Grid("Verdicts of these runs", [*header, "seeds needed", "beside it"], rows, labels=4)
 
 
-def _claims() -> Grid:
-    rows = [[one.id, one.where, one.claim, one.tested, one.suite] for one in CLAIMS]
-    return Grid("What is tested", ["claim", "where", "the paper says", "test", "suite"], rows, labels=5)
+def _claims(declared: Sequence[Claim]) -> Grid:
+    rows = [[one.id, one.where, one.claim, one.tested, one.suite] for one in declared]
+    return Grid("What is tested", ["id", "where", "claim", "test", "suite"], rows, labels=5)
 
 
-def _quotes() -> list[str]:
-    named = dict.fromkeys(name for one in CLAIMS for name in (one.statistic, one.beside) if name)
+def _quotes(declared: Sequence[Claim]) -> list[str]:
+    named = dict.fromkeys(name for one in declared for name in (one.statistic, one.beside) if name)
     meanings = [f"{name}: {STATISTICS[name].meaning}." for name in named]
     return [
         *meanings,
-        *(f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".") for one in CLAIMS),
+        *(
+            f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".")
+            for one in declared
+            if one.quote
+        ),
     ]
 
 
@@ -147,5 +163,4 @@ def _row(one: Outcome) -> dict[str, Any]:
     return about | effect | tests | {"beside_value": one.beside, "says": one.claim.claim} | declared
 
 
-SUITES = tuple(dict.fromkeys(claim.suite for claim in CLAIMS))
-ARTIFACT = Artifact("claims", "Claims of the paper", "claims", SUITES, build)
+ARTIFACT = claims_table(claims.PATH)

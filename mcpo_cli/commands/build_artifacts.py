@@ -58,18 +58,18 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
             else:
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
-    publish(made.plans, [piece.built for piece in content.pieces if piece.built], files)
+    publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
     if error := report_content.complaint(content, shlex.join([*command.split(), *overrides]), document):
         raise error
     if as_json:
         console.print_json(document)
 
 
-def publish(found: Mapping[str, Plan], built: Sequence[Built], report: Sequence[Path] = ()) -> None:
+def publish(found: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:
     """Bring artifacts, and the report that they are in, to the parent runs of the suites that they are made from."""
     files: dict[str, list[Path]] = {}
-    for one in built:
-        for suite in artifacts.registry()[one.name].needs:
+    for name, one in built.items():
+        for suite in artifacts.get(name).needs:
             files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
     publish_artifacts.publish(found, files)
 

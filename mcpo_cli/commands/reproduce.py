@@ -1,4 +1,4 @@
-"""`mcpo reproduce`: a table or figure of the paper, from whatever is missing to the printed result."""
+"""`mcpo reproduce`: a table or figure, from whatever is missing to the printed result."""
 
 from typing import Annotated
 
@@ -9,8 +9,8 @@ from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_a
 Artifact = Annotated[
     str,
     typer.Argument(
-        metavar="ARTIFACT",
-        help="table1, table2, fig2 (all its parts), fig2a, ..., figures, or all: everything, and the report.",
+        metavar="ARTIFACT|SUITE|FILE",
+        help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; the file of one or of claims.",
         autocompletion=complete_artifacts,
     ),
 ]
@@ -38,8 +38,9 @@ def reproduce(
     if artifact == artifacts.ALL:
         build_artifacts.report(overrides or [], as_json=as_json, suites=documents)
         return
-    built = [workshop.build(name) for name in names]
-    build_artifacts.publish(plans, built)
+    made = {name: workshop.build(name) for name in names}
+    build_artifacts.publish(plans, made)
+    built = list(made.values())
     if as_json:
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
         return

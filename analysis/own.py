@@ -1,0 +1,45 @@
+"""Artifacts that no module declares: the table of a plug-in's suite, the verdicts on a plug-in's claims."""
+
+from functools import cache
+from pathlib import Path
+
+from mcpo_cli import plugins
+from mcpo_cli.analysis.product import Artifact
+from mcpo_cli.analysis.tables.base import suite_table
+from mcpo_cli.analysis.tables.claims import claims_table
+from mcpo_cli.config import load, plan
+from mcpo_cli.errors import ConfigError
+
+SWEPT = {"model", "seed"}
+"""What a table has a place for."""
+
+
+@cache
+def suites() -> list[str]:
+    """The suites of plug-ins."""
+    return [name for name, path in plan.suites().items() if path.parent.parent != load.EXPERIMENTS]
+
+
+def artifacts() -> dict[str, Artifact]:
+    """By name, of all suites and claims of plug-ins; a suite that sweeps more than models and seeds has no table."""
+    found: dict[str, Artifact] = {}
+    for name, path in [*((name, plan.suites()[name]) for name in suites()), *load.files("claims/*.yaml").items()]:
+        try:
+            if path.parent.name == "claims" or plan.read(name).sweep.keys() <= SWEPT:
+                if name in found:
+                    raise plugins.taken(f"artifact '{name}'", found[name].source or "", path)
+                found[name] = of(name if path.parent.name == "suites" else str(path))
+        except ConfigError as error:
+            plugins.note(f"{error.message}; it is left out")
+    return found
+
+
+def of(name: str) -> Artifact:
+    """The table of the suite `name`, or of the file of a suite or of claims that `name` is the path of.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if load.is_file(name) and "claims" in load.read_yaml(Path(name).expanduser()):
+        return claims_table(Path(name).expanduser())
+    return suite_table(name, plan.read(name).title or load.stem(name), plan.file(name))

@@ -145,8 +145,9 @@ def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) 
     def cost_P(parts: int) -> Tensor:
         rows_NC = reads_NG.view(-1, parts, G // parts).any(-1).float()
         rows_PC = rows_NC.new_zeros(P, parts).index_add_(0, group_N, rows_NC)
-        return (rows_PC * ROW + (S + rows_PC) ** 2).sum(-1)
+        cost: Tensor = (rows_PC * ROW + (S + rows_PC).square()).sum(-1)
+        return cost
 
     choices = [parts for parts in range(1, G + 1) if G % parts == 0]
     cheapest_P = torch.stack([cost_P(parts) for parts in choices]).argmin(0)
-    return row_K.new_tensor(choices)[cheapest_P]
+    return torch.tensor(choices, device=row_K.device)[cheapest_P]

@@ -72,18 +72,20 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
     token_MT, read_MT = token_PGT.reshape(M, T)[:, :-1], mask_PGT.reshape(M, T)[:, 1:]
     rollout_K, level_K = read_MT.nonzero(as_tuple=True)
     beginning_K = _beginnings(token_MT, G, vocabulary)[read_MT]
-    parts = _parts(beginning_K, rollout_K, (P, S, G))
-    sequence_K = rollout_K // (G // parts)
+    parts_P = _parts(beginning_K, rollout_K, (P, S, G))
+    first_P, B = parts_P.cumsum(0) - parts_P, int(parts_P.sum())
+    sequence_PG = first_P[:, None] + torch.arange(G, device=place) * parts_P[:, None] // G
+    sequence_K = sequence_PG.flatten()[rollout_K]
 
     _, row_K = torch.unique(sequence_K * (T * M) + beginning_K, return_inverse=True)
-    N, B = int(row_K.max()) + 1 if len(row_K) else 0, P * parts
+    N = int(row_K.max()) + 1 if len(row_K) else 0
     # One of the rollouts that read a row says what the row is.
     reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=place))
     rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
     slot_N = S + ranks(sequence_N, B)
     L = int(slot_N.max()) + 1 if N else S
 
-    group_B = torch.arange(B, device=place) // parts
+    group_B = torch.arange(P, device=place).repeat_interleave(parts_P)
     row_BL = ((S - 1) * P + group_B)[:, None].repeat(1, L)
     row_BL[:, :S] = group_B[:, None] + P * torch.arange(S, device=place)
     row_BL[sequence_N, slot_N] = S * P + torch.arange(N, device=place)
@@ -102,7 +104,7 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
     return Tree(
         token_N=torch.cat([prompt_PS.T.flatten(), token_MT[rollout_N, level_N]]),
         position_N=torch.cat([at_PS.T.flatten(), S + level_N]),
-        sequence_N=torch.cat([(group_B[::parts] * parts).repeat(S), sequence_N]),
+        sequence_N=torch.cat([first_P.repeat(S), sequence_N]),
         slot_N=torch.cat([at_PS.T.flatten(), slot_N]),
         row_BL=row_BL,
         seen_BLL=seen_BLL,
@@ -128,11 +130,11 @@ def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
     return beginning_MT
 
 
-def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) -> int:
-    """The number of parts that each group is cut into: groups are halved as long as that lowers the cost.
+def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) -> Tensor:
+    """parts_P: the number of equal parts to cut each group into, the one that costs least.
 
     A part has rows of its own, so what its rollouts share with other parts is computed again. But a sequence of L rows
-    costs L * L pairs in an attention, however few of them see each other.
+    costs L * L pairs in an attention, however few of them see each other: rollouts that share little are better apart.
     """
     P, S, G = shape
     _, row_K = torch.unique(beginning_K, return_inverse=True)
@@ -140,12 +142,12 @@ def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) 
     reads_NG[row_K, rollout_K % G] = True
     group_N = row_K.new_zeros(len(reads_NG)).scatter_(0, row_K, rollout_K // G)
 
-    def cost(parts: int) -> float:
+    def cost_P(parts: int) -> Tensor:
         rows_NC = reads_NG.view(-1, parts, G // parts).any(-1).float()
         rows_PC = rows_NC.new_zeros(P, parts).index_add_(0, group_N, rows_NC)
-        return float(rows_PC.sum() * ROW + P * parts * (S + rows_PC.max()) ** 2)
+        cost: Tensor = (rows_PC * ROW + (S + rows_PC).square()).sum(-1)
+        return cost
 
-    parts, now = 1, cost(1)
-    while G % (2 * parts) == 0 and (halved := cost(2 * parts)) < now:
-        parts, now = 2 * parts, halved
-    return parts
+    choices = [parts for parts in range(1, G + 1) if G % parts == 0]
+    cheapest_P = torch.stack([cost_P(parts) for parts in choices]).argmin(0)
+    return torch.tensor(choices, device=row_K.device)[cheapest_P]

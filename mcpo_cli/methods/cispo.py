@@ -26,8 +26,11 @@ class Cispo(Normalized):
     stop_gradients: ClassVar[bool] = True
 
     aggregation: Aggregation = "token-mean"
+    """How token losses become one number; the mean over tokens in the paper."""
     ratio_min: float = dataclasses.field(default=0.0, metadata={"ge": 0.0, "le": 1.0})
+    """The smallest weight of a token; MiniMax sets no lower bound."""
     ratio_max: float = dataclasses.field(default=5.0, metadata={"ge": 1.0})
+    """The largest weight of a token: the bound itself, as in TRL, not 1 + epsilon."""
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         return -batch.log_ratio_BT.exp().clamp(self.ratio_min, self.ratio_max).detach() * batch.A_BT * batch.logp_BT

@@ -18,3 +18,4 @@ class DrGrpo(Clipped, GroupRelative):
     name: ClassVar[str] = "dr_grpo"
 
     aggregation: Aggregation = "constant"
+    """How token losses become one number; a constant divisor is half of the method."""

@@ -24,8 +24,11 @@ class Gspo(Clipped, Normalized):
     name: ClassVar[str] = "gspo"
 
     aggregation: Literal["seq-mean-token-mean"] = "seq-mean-token-mean"
+    """The mean over sequences, which have one ratio each."""
     clip_low: float = dataclasses.field(default=3e-4, metadata={"ge": 0.0, "lt": 1.0})
+    """The sequence's ratio is clipped below at 1 - clip_low."""
     clip_high: float = dataclasses.field(default=4e-4, metadata={"ge": 0.0})
+    """The sequence's ratio is clipped above at 1 + clip_high."""
 
     def log_ratio(self, batch: TokenBatch) -> Tensor:
         """log s, the same for every token of a sequence, BT."""

@@ -88,10 +88,18 @@ class Mcpo(Clipped, Normalized):
             return super().scale(p)
         return 1 + (p > 0.5) * (2 * (p * (1 - p)) ** 0.5 - 1)
 
+    def mastered(self, step: Step) -> Tensor:
+        """Rollouts that the hinge holds, PG: all of the prompts with p = 1."""
+        return step.correct_PG.bool().all(-1, keepdim=True).expand_as(step.correct_PG)
+
+    def budget(self, batch: TokenBatch) -> float:
+        """delta of Eq. 10 for the mini-batch of `batch`."""
+        return self.delta
+
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         """Rollouts of mastered prompts may bear the hinge's gradient; the column `mastered` says which they are."""
         signals, state = super().signals(step, state)
-        mastered_PG = step.correct_PG.bool().all(-1, keepdim=True).expand_as(step.correct_PG)
+        mastered_PG = self.mastered(step)
         bears_PG = signals.bears_PG | mastered_PG if self.penalises_drift else signals.bears_PG
         return dataclasses.replace(signals, bears_PG=bears_PG, columns={"mastered": mastered_PG}), state
 
@@ -106,7 +114,7 @@ class Mcpo(Clipped, Normalized):
             return loss
         sequences = batch.total.sums["mastered"] if self.normalize == "mastered" else batch.total.sequences
         weight_B = self.beta * batch.columns["mastered"] / (max(sequences, 1) * batch.length_B)
-        return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.delta), weight_B)))
+        return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.budget(batch)), weight_B)))
 
     def report(self, batch: TokenBatch) -> Report:
         """What the hinge feels (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
@@ -125,13 +133,13 @@ class Mcpo(Clipped, Normalized):
 
     def _outside(self, batch: TokenBatch) -> Tensor:
         """Tokens of mastered prompts, BT, that have left the drift budget."""
-        outside_BT: Tensor = self._drift(batch).abs() > self.delta
+        outside_BT: Tensor = self._drift(batch).abs() > self.budget(batch)
         return outside_BT & batch.mask_BT & batch.columns["mastered"].bool()[:, None]
 
     def _histogram(self, batch: TokenBatch) -> dict[str, tuple[Tensor, Tensor]]:
         d_N = self._drift(batch)[batch.mask_BT & batch.columns["mastered"].bool()[:, None]]
         # A value on an edge belongs to the inner bin, as a token at the budget itself feels no hinge.
-        beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.delta).sum(-1)
+        beyond_N = (d_N.abs()[:, None] > d_N.new_tensor(DRIFT_EDGES) * self.budget(batch)).sum(-1)
         bin_N = beyond_N * d_N.sign().long() + len(DRIFT_EDGES)
         count = bin_N.bincount(minlength=2 * len(DRIFT_EDGES) + 1)
         return {name: (number, number * 0) for name, number in zip(drift_names(), count, strict=True)}

@@ -16,19 +16,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reweighted(Mcpo):
-    """A diagnostic, not a method to train with: at its defaults it is MCPO. The options take effect in this order.
-
-    majority_weight: multiplies the advantages of prompts with 0.5 < p < 1.
-    clip_advantage: advantages are cut to [-clip_advantage, clip_advantage]; 0 cuts nothing.
-    renormalise: scale all advantages of a batch so that the sum of mean_i |A_i| over its prompts is that of the
-    plain advantages of Eq. 1: what remains is how the weight is distributed, not how much of it there is.
-    """
+    """A diagnostic, not a method to train with: at its defaults it is MCPO. The options take effect in their order."""
 
     name: ClassVar[str] = "reweighted"
 
     majority_weight: float = dataclasses.field(default=1.0, metadata={"gt": 0.0})
+    """Multiplies the advantages of prompts with 0.5 < p < 1."""
     clip_advantage: float = dataclasses.field(default=0.0, metadata={"ge": 0.0})
+    """Advantages are cut to [-clip_advantage, clip_advantage]; 0 cuts nothing."""
     renormalise: bool = False
+    """Scale all advantages of a batch so that the sum of mean_i |A_i| over its prompts is that of the plain advantages
+    of Eq. 1: what remains is how the weight is distributed, not how much of it there is."""
 
     @property
     def label(self) -> str:

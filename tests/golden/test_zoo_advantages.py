@@ -11,7 +11,7 @@ from mcpo_cli.methods.bnpo import beta_shape
 from mcpo_cli.methods.copo import answer_entropy
 from mcpo_cli.methods.dcpo import smoothed
 from mcpo_cli.methods.spo import Spo
-from tests.golden.zoo import F1, advantages, f1, signals, step
+from tests.golden.zoo import F1, LENGTH, advantages, f1, signals, step
 
 NOTHING = [0.0, 0.0, 0.0, 0.0]
 
@@ -330,9 +330,23 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
         "copo": (True, True),
         "spo": (True, True),
         "rl_zvp": (True, False),
+        "grpo_lambda": (True, False),
     }  # (p = 1, p = 0); the entropies are all alike, so rl_zvp has no wrong token to blame
     for name, kind in registry().items():
         method = kind()
         found = signals(method, dead).advantage.flatten(1).any(-1).tolist()
         assert tuple(found) == lives.get(name, (False, False)), name
         assert not lives.get(name) or method.uses_dead_groups
+
+
+def test_only_the_best_prompts_pay_for_length() -> None:
+    """By hand: of two prompts the one with p = 3/4 pays; its right answers have lengths 1, 2, 3: z = +-sqrt(3/2), 0."""
+    of = step(F1[:2], length_PG=torch.tensor(LENGTH[:2]))
+    found = advantages(get("grpo_lambda", alpha=0.2), of)
+    assert found[0] == near(advantages(get("grpo"), of)[0])
+    z = math.sqrt(1.5)
+    reward = torch.tensor([1 - 0.2 / (1 + math.exp(z)), 0.9, 1 - 0.2 / (1 + math.exp(-z)), 0.0]).double()
+    assert found[1] == near(((reward - reward.mean()) / reward.std(correction=0)).tolist())
+    # A tie takes both in.
+    tied = step([F1[1], F1[1]], length_PG=torch.tensor([LENGTH[1], LENGTH[1]]))
+    assert advantages(get("grpo_lambda", alpha=0.2), tied) == [near(found[1])] * 2

@@ -26,6 +26,8 @@ REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("sharpen", {"bonus": 0}, "grpo"),
     ("mcpo", {"reweight": False}, "grpo"),
     ("drpo", {"brevity": 1e9}, "disco"),
+    ("grpo_lambda", {"alpha": 0}, "grpo"),
+    ("mcpo_extended", {}, "mcpo"),
 ]
 
 
@@ -54,7 +56,19 @@ WITH_CURVE = sorted(name for name in registry() if not np.isnan(query_weight(nam
 
 
 def test_methods_that_look_at_the_batch_have_no_curve() -> None:
-    without = {"lite_ppo", "gpg", "reinforce_pp", "bnpo", "spo", "dcpo", "copo", "unlikeliness", "gfpo", "sharpen"}
+    without = {
+        "lite_ppo",
+        "gpg",
+        "reinforce_pp",
+        "bnpo",
+        "spo",
+        "dcpo",
+        "copo",
+        "unlikeliness",
+        "gfpo",
+        "sharpen",
+        "grpo_lambda",
+    }
     assert without | {"disco", "drpo", "top_entropy", "entropy_bonus"} == set(registry()) - set(WITH_CURVE)
 
 
@@ -68,6 +82,7 @@ VARIANTS = [
     ("qae", {"quantile": 0.6, "interpolation": "linear"}),
     ("disco", {"negatives": "mean", "score": "lratio"}),
     ("psr_nsr", {"positive": 1.0, "negative": 0.5}),
+    ("mcpo_extended", {"reweight_cap": 1.2}),
 ]
 
 
@@ -117,7 +132,7 @@ def test_advantages_that_are_not_centred(right: list[int], seed: int) -> None:
     assert signals(get("spo"), of).advantage.sum().abs() < 1e-9
 
 
-LIVING = ["copo", "dcpo", "ngrpo", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
+LIVING = ["copo", "dcpo", "grpo_lambda", "ngrpo", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
 
 
 def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:

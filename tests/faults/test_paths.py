@@ -85,8 +85,8 @@ def test_a_suite_of_a_record_leads_nowhere(spec: RunSpec, mcpo_home: Path, suite
     write_json(run_dir(spec.run_id) / "origin.json", {"suite": suite, "arm": "mcpo", "command": "mcpo train"})
     said: list[str] = []
     assert list(catalog.runs(mcpo_home, said.append)) == []
-    assert "names a suite that leads elsewhere" in said[0]
-    with pytest.raises(RunFailed, match="leads elsewhere"):
+    assert "names a suite that is not a plain folder name" in said[0]
+    with pytest.raises(RunFailed, match="is not a plain folder name"):
         catalog.find(mcpo_home, spec.run_id)
 
 
@@ -152,5 +152,5 @@ def test_a_name_in_an_archive_that_was_pulled_is_no_way_out(spec: RunSpec, mcpo_
     packed = archive.pack(source)
     restored = tmp_path / "other" / "runs" / spec.run_id
     archive.unpack(packed, restored)
-    with pytest.raises(McpoError, match="leads elsewhere"):
+    with pytest.raises(McpoError, match="is not a plain folder name"):
         catalog.find(tmp_path / "other", spec.run_id)

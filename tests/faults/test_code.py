@@ -165,7 +165,7 @@ def own_code(folder: Path, ran: Path, file: str) -> None:
 def test_the_code_of_a_model_is_never_run(tmp_path: Path, file: str, faults: Faults) -> None:
     folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
     own_code(folder, ran, file)
-    with pytest.raises(ConfigError, match=f"its {file} asks for code of the model's own"):
+    with pytest.raises(ConfigError, match=f"its {file} requires the model's own code"):
         resolve(str(folder))
     assert not ran.exists()
     faults("a model that asks for code of its own")

@@ -141,7 +141,7 @@ def test_an_index_of_weights_names_no_other_folder(tmp_path: Path) -> None:
     (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
     index = {"weight_map": {"a": "../model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ConfigError, match=r"names a file outside of the folder: \.\./model\.safetensors"):
+    with pytest.raises(ConfigError, match=r"names a file outside the folder: \.\./model\.safetensors"):
         resolve(str(folder))
 
 

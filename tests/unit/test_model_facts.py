@@ -150,7 +150,7 @@ def test_folders_that_no_engine_can_load(folder: Path, damage: Damage, said: str
 def test_folders_that_are_not_there(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such folder \(did you mean 'toy'\?\)"):
         resolve(str(folder.parent / "tony"))
-    with pytest.raises(ConfigError, match=r"nor is there .*/nowhere; a model of the hub is named OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"nor does .*/nowhere exist; a hub model is named OWNER/NAME"):
         resolve(str(folder.parent / "nowhere" / "toy"))
     with pytest.raises(ConfigError, match="revision=main names a commit of the hub"):
         resolve(str(folder), "main")

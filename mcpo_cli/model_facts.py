@@ -262,7 +262,7 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
         fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
         raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        fix = f"run hf download {model} on a machine with a network, and name that folder instead of {model}"
+        fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
         why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
         raise ConfigError(f"{at}: {why}", fix=fix) from error
 

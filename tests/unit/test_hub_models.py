@@ -129,7 +129,7 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
     assert cached == main
     assert "a/other: not in the cache, and not available" in other["message"]
-    assert other["fix"] == "run hf download a/other on a machine with a network, and name that folder instead of a/other"
+    assert other["fix"] == "run hf download a/other where there is a network, and name that folder instead of a/other"
 
 
 @pytest.mark.slow

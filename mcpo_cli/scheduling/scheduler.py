@@ -307,10 +307,7 @@ def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
     if code == 0 and state == "done":
         return "done", None
     if code == 0:
-        return (
-            "failed",
-            f"the worker ended without finishing: {'; '.join(attempts.missing(job.folder, job.cell.spec))}",
-        )
+        return "failed", f"the worker ended without finishing: {'; '.join(attempts.missing(job.folder, job.cell.spec))}"
     if code == 130:
         return "interrupted", None
     if code < 0:

@@ -127,7 +127,7 @@ Damage = Callable[[Path], object]
     [
         (lambda at: (at / "config.json").unlink(), "no config.json; is it a Hugging Face model"),
         (lambda at: (at / "config.json").write_text("{"), "config.json is not JSON"),
-        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "code of the model's own"),
+        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "the model's own code"),
         (lambda at: edit(at / "config.json", max_position_embeddings=None), "has no max_position_embeddings"),
         (without_tokenizer, "has no tokenizer"),
         (lambda at: (at / "tokenizer.json").write_text("{}"), "its tokenizer cannot be loaded"),

@@ -1,11 +1,11 @@
-"""Every error a user can meet, in one table: class, exit code, and the parts of the message.
+"""The errors that users see, with their exit codes.
 
 | class          | exit | meaning                                                        |
 |----------------|------|----------------------------------------------------------------|
 | `ConfigError`  | 2    | bad input: nothing was started                                 |
 | `RunFailed`    | 1    | a run ended in an error; its records are kept, it can continue |
-| `Findings`     | 1    | `data audit` or `doctor` found what must be mended first       |
-| `MissingCells` | 3    | a table was asked for, but runs that fill it are not done      |
+| `Findings`     | 1    | `data audit` or `doctor` found problems to fix first           |
+| `MissingCells` | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
 | anything else  | 70   | a bug: `--debug` shows where                                   |
@@ -18,13 +18,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 UNEXPECTED = 70
-"""EX_SOFTWARE of sysexits.h: the exit code of an error that has no class here."""
+"""Exit code of any other error: EX_SOFTWARE of sysexits.h."""
 
 
 class McpoError(Exception):
-    """An error with a message for people: what is wrong, and (in `fix`) the command that mends it.
+    """An error with a message for users: what is wrong, and (in `fix`) the command that fixes it.
 
-    data: what was reached nonetheless, as plain data; `--json` prints it beside the error.
+    data: partial results as plain data, which `--json` prints with the error.
     """
 
     exit_code = 1
@@ -40,25 +40,25 @@ class McpoError(Exception):
 
 
 class ConfigError(McpoError):
-    """The input asks for something that does not exist or contradicts itself; nothing was started."""
+    """The input names something that does not exist or contradicts itself; nothing was started."""
 
     exit_code = 2
 
 
 class RunFailed(McpoError):
-    """At least one run of a plan ended in an error; what it recorded is kept and it can be continued."""
+    """At least one run ended in an error; its records are kept and it can be continued."""
 
     exit_code = 1
 
 
 class Findings(McpoError):
-    """A look at data or at the machine is done, and what it found must be mended first; the report says what."""
+    """A check of data or of the machine found problems to fix first; the report lists them."""
 
     exit_code = 1
 
 
 class MissingCells(McpoError):
-    """A table or figure needs runs that are not done; the message names the command that fills them."""
+    """A table or figure needs runs that are not done; the message names the command that completes them."""
 
     exit_code = 3
 
@@ -76,7 +76,7 @@ class Interrupted(McpoError):
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
-    """A hint `(did you mean 'x'?)`, or the whole list where nothing is close."""
+    """A hint "did you mean 'x'?", or all `known` names if none is close."""
     names = sorted(known)
     close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
     if close:
@@ -85,12 +85,12 @@ def nearest(wanted: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says, for the middle of a sentence; its cause, or its name, where it says nothing."""
-    if said := str(error).strip():
-        return said.splitlines()[0]
+    """The first line of a library's error; if its message is empty, that of its cause, or else its class name."""
+    if text := str(error).strip():
+        return text.splitlines()[0]
     return first_line(error.__cause__) if error.__cause__ else type(error).__name__
 
 
 def closest(wanted: str, known: Iterable[str]) -> str:
-    """The name that is spelled most like `wanted`, however far off: what a fix proposes."""
+    """The name spelled most like `wanted`, however different, for use in a fix."""
     return difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=0.0)[0]

@@ -1,4 +1,4 @@
-"""Where things live: MCPO_HOME (default: the current folder) with runs/, cache/, reports/ and mlflow.db."""
+"""The home folder MCPO_HOME (default: the current folder), which holds runs/, cache/, reports/ and mlflow.db."""
 
 import os
 from pathlib import Path
@@ -7,15 +7,15 @@ from mcpo_cli.errors import ConfigError
 
 
 def location() -> Path:
-    """MCPO_HOME, or else the current folder; looks at nothing on the disk."""
+    """MCPO_HOME, or else the current folder. Creates nothing."""
     return Path(os.environ.get("MCPO_HOME") or ".").expanduser().resolve()
 
 
 def home() -> Path:
-    """The folder that holds all results; created when missing.
+    """The folder that holds all results; created if missing.
 
     Raises:
-        ConfigError: it cannot be created or written.
+        ConfigError: the folder cannot be created or written.
     """
     path = location()
     fix = "MCPO_HOME=~/mcpo mcpo ..."
@@ -25,12 +25,12 @@ def home() -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ConfigError(f"MCPO_HOME={path}: cannot be written ({error.strerror})", fix=fix) from error
+        raise ConfigError(f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=fix) from error
     return path
 
 
 def is_plain(name: str) -> bool:
-    """Whether `name`, read from a file that somebody else may have written, leads to no other folder."""
+    """Whether an untrusted `name` is a plain file name, which cannot point to another folder."""
     return Path(name).name == name and name not in ("", "..")
 
 

@@ -1,4 +1,4 @@
-"""What this machine has, without loading a library for it."""
+"""The machine's GPUs and cores, read without importing a GPU library."""
 
 import csv
 import os
@@ -10,15 +10,17 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Gpu:
-    """memory: bytes in all; free: bytes that nobody uses now."""
+    """One GPU of this machine."""
 
     name: str
     memory: int
+    """Total bytes."""
     free: int
+    """Bytes not in use now."""
 
 
 def gpus() -> list[Gpu]:
-    """The NVIDIA GPUs that a process started now may use: all, or those of CUDA_VISIBLE_DEVICES."""
+    """The NVIDIA GPUs that a new process may use: all, or those in CUDA_VISIBLE_DEVICES."""
     command = ["nvidia-smi", "--query-gpu=index,uuid,name,memory.total,memory.free", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -33,5 +35,5 @@ def gpus() -> list[Gpu]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

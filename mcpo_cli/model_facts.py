@@ -1,6 +1,6 @@
-"""The model that is evaluated, and what its own files say: window, end tokens, chat template, number format.
+"""Facts read from the files of the evaluated model: window, end tokens, chat template, number format.
 
-Nothing is taken from elsewhere, so that what an evaluation shows before it starts is what it does.
+There is no other source, so that an evaluation uses exactly the values it shows before it starts.
 """
 
 import fnmatch
@@ -28,45 +28,49 @@ TOKENIZER = (
     "chat_template.*",
 )
 READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", *TOKENIZER)
-"""All that is fetched from the hub and counts for the digest: no code, no pickle."""
+"""Files that are fetched from the hub and enter the digest: no code, no pickle."""
 ELSEWHERE = ("*/*", "consolidated*")
-"""The same weights once more, in the makers' own format."""
+"""Files not fetched: copies of the weights in the maker's own format."""
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 NO_LIMIT = 10**9
-"""Tokenizers without a limit say 10^30."""
+"""Lengths from here on mean no limit: tokenizers without one report 10^30."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What the files in `folder` say.
-
-    name: as it was asked for. digest: 12 hex digits of the content of configuration, weights and tokenizer.
-    revision: the hub's commit, None for a local folder. architecture: the class that transformers loads.
-    parameters: numbers in the weights, tied ones once. dtype: their format, as torch calls it. window:
-    tokens, prompt and response together. stop_ids, stop_tokens: what ends a response, as ids and as text.
-    """
+    """Facts read from the files in `folder`."""
 
     name: str
+    """The name that the user gave."""
     folder: Path
     digest: str
+    """12 hex digits over the content of configuration, weights and tokenizer."""
     revision: str | None
+    """The hub's commit; None for a local folder."""
     architecture: str
+    """The class that transformers loads."""
     parameters: int
+    """Number of stored parameters; tied ones count once."""
     dtype: str
+    """Format of the weights, as torch names it."""
     window: int
+    """Most tokens of prompt and response together."""
     stop_ids: tuple[int, ...]
+    """Ids of the tokens that end a response."""
     stop_tokens: tuple[str, ...]
+    """The same tokens as text."""
     chat_template: bool
+    """Whether the tokenizer has one."""
 
 
 def resolve(model: str, revision: str | None = None) -> ModelFacts:
-    """The facts of a local Hugging Face folder or of a model of the hub (`OWNER/NAME`), which is fetched.
+    """The facts of a local Hugging Face folder or of a hub model (`OWNER/NAME`), which is fetched.
 
-    revision: a branch, tag or commit of the hub; without it the hub's main branch.
+    revision: a branch, tag or commit of the hub; None means the main branch.
 
     Raises:
-        ConfigError: there is no such model, it cannot be fetched, or its folder is not what an engine can load.
+        ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
     """
     folder = _folder(model, revision, READ)
     return _facts(model, folder, None if Path(model).expanduser().is_dir() else folder.name)
@@ -76,19 +80,19 @@ def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
     """The config.json of a model, see `resolve`; nothing else is fetched.
 
     Raises:
-        ConfigError: there is no such model, its config.json cannot be fetched or read, or it asks for code of its own.
+        ConfigError: the model does not exist, its config.json cannot be fetched or read, or it requires custom code.
     """
     return _config(model, _folder(model, revision, ("config.json",)))
 
 
 def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
-    """The local folder, or that of the hub's cache with `files` in it."""
+    """The local folder, or the folder of the hub's cache that holds `files`."""
     path = Path(model).expanduser()
     if path.is_dir():
         if revision:
             raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
         return path.resolve()
-    # runs/NAME is a path where there is a folder runs, and a model of the hub where there is none.
+    # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
         raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})")
     return _fetch(model, revision, files)
@@ -101,10 +105,10 @@ def tokenizer(facts: ModelFacts) -> Any:
 
 
 def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
-    """Token ids of `text` as a prompt: as the user's turn of the model's chat template, or as it stands.
+    """Token ids of `text` as a prompt: with `chat` as the user's turn in the chat template, else unchanged.
 
     Raises:
-        ConfigError: `chat`, and the model has no template.
+        ConfigError: `chat` is set, but the model has no template.
     """
     if not chat:
         return tuple(tokenizer(facts)(text)["input_ids"])
@@ -140,31 +144,31 @@ def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any
     config = _json(name, folder / file)
     if "auto_map" in config:
         raise ConfigError(
-            f"{name}: its {file} asks for code of the model's own (auto_map), which is never run",
-            fix="a model whose architecture transformers knows, without auto_map",
+            f"{name}: its {file} requires the model's own code (auto_map), which is never run",
+            fix="use a model without auto_map, whose architecture transformers supports",
         )
     return config
 
 
 def _window(name: str, config: Mapping[str, Any], words: Any) -> int:
-    """The least of what configuration and tokenizer allow."""
+    """The smaller of the limits that configuration and tokenizer set."""
     limits = [config.get("max_position_embeddings"), words.model_max_length]
     known = [int(limit) for limit in limits if limit and limit < NO_LIMIT]
     if not known:
-        raise ConfigError(f"{name}: config.json has no max_position_embeddings: how many tokens can it hold?")
+        raise ConfigError(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
     return min(known)
 
 
 def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any], words: Any) -> tuple[int, ...]:
-    """The tokenizer's end token and those of generation_config.json (else config.json), as vLLM takes them."""
+    """The tokenizer's end token and those of generation_config.json (else config.json), as in vLLM."""
     named = generation.get("eos_token_id", config.get("eos_token_id"))
     listed = named if isinstance(named, list) else [named]
     ids = dict.fromkeys(token for token in [words.eos_token_id, *listed] if token is not None)
     if not ids:
         raise ConfigError(
             f"{name}: neither tokenizer, generation_config.json nor config.json names an end token, so that every "
-            "response would be cut",
-            fix=f'"eos_token_id" in {name}/generation_config.json',
+            "response would be truncated",
+            fix=f'set "eos_token_id" in {name}/generation_config.json',
         )
     return tuple(ids)
 
@@ -183,20 +187,20 @@ def _tokenizer(name: str, folder: Path) -> Any:
 
 
 def _weights(name: str, folder: Path) -> list[Path]:
-    """The files that hold the weights: one, or the shards that the index names."""
+    """The weight files: one, or the shards that the index names."""
     index = folder / "model.safetensors.index.json"
     named = _json(name, index).get("weight_map") if index.exists() else {"": "model.safetensors"}
     if not isinstance(named, dict) or not named:
         raise ConfigError(f"{name}: {index.name} has no weight_map")
     names = sorted({str(file) for file in named.values()})
     if outside := [file for file in names if Path(file).name != file]:
-        raise ConfigError(f"{name}: {index.name} names a file outside of the folder: {outside[0]}")
+        raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}")
     if absent := [file for file in names if not (folder / file).exists()]:
         pickled = sorted(path.name for pattern in ("*.bin", "*.pth", "*.pt") for path in folder.glob(pattern))
         why = f"; {pickled[0]} is a pickle, which can run code and is never loaded" if pickled else ""
         raise ConfigError(
             f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there){why}",
-            fix="https://huggingface.co/spaces/safetensors/convert makes safetensors of a model of the hub"
+            fix="https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
             if pickled
             else None,
         )
@@ -204,11 +208,11 @@ def _weights(name: str, folder: Path) -> list[Path]:
 
 
 def _header(name: str, path: Path) -> list[dict[str, Any]]:
-    """Format and shape of each tensor; safetensors begins with 8 bytes of length and a header in JSON."""
+    """Format and shape of each tensor. A safetensors file begins with an 8-byte length and a JSON header."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length < path.stat().st_size:
-            raise ConfigError(f"{name}: {path.name} is not a safetensors file, or cut short")
+            raise ConfigError(f"{name}: {path.name} is not a safetensors file, or was cut short")
         try:
             header = json.loads(file.read(length))
             tensors = [entry for key, entry in header.items() if key != "__metadata__"]
@@ -220,7 +224,7 @@ def _header(name: str, path: Path) -> list[dict[str, Any]]:
 
 
 def _digest(folder: Path) -> str:
-    """Over names and content of the files of READ, in the order of their names."""
+    """A digest of the names and content of the READ files, in the order of their names."""
     total = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if any(fnmatch.fnmatch(path.name, pattern) for pattern in READ):
@@ -250,22 +254,22 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
         return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
     except errors.GatedRepoError as error:
         fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
-        raise ConfigError(f"{at}: the hub gives it only to those who accept its licence", fix=fix) from error
+        raise ConfigError(f"{at}: the hub provides it only after you accept its licence", fix=fix) from error
     except errors.RepositoryNotFoundError as error:
         fix = "check the name; for a private model: hf auth login"
-        raise ConfigError(f"{at}: the hub has no such model, or not for you", fix=fix) from error
+        raise ConfigError(f"{at}: the hub has no such model, or you have no access to it", fix=fix) from error
     except errors.RevisionNotFoundError as error:
-        fix = f"a branch, tag or commit of https://huggingface.co/{model}/commits/main"
+        fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
         raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
-        fix = f"hf download {model} where there is a network, and that folder in place of {model}"
-        why = f"neither in the cache nor to be had from {constants.ENDPOINT}: {first_line(error)}"
+        fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
+        why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
         raise ConfigError(f"{at}: {why}", fix=fix) from error
 
 
 def _neighbour(path: Path) -> str:
-    """What the message says of a folder that is not there."""
+    """A hint for the message about the missing folder `path`."""
     if not path.parent.is_dir():
-        return f"nor is there {path.parent}; a model of the hub is named OWNER/NAME"
+        return f"nor does {path.parent} exist; a hub model is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
     return nearest(path.name, names) if names else f"{path.parent} has no folders"

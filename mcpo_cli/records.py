@@ -1,33 +1,31 @@
-"""Schemas of the journal: what each file of an attempt holds. Writers and readers both import these.
-
-JSON documents have a checksum of their own (`journal.write_json`).
+"""Schemas of the records, shared by writers and readers. `journal.write_json` adds a checksum to each JSON document.
 
 runs/<run_id>/
-  worker.log                      what the process printed
-  lock                            held (flock) by the process that trains; the kernel frees it when that dies
-  data.json                       a DataSource a published data set, by name, where the task uses any
+  worker.log                      output of the worker process
+  lock                            held (flock) by the training process; the kernel frees it when that process dies
+  data.json                       data set name -> DataSource, if the task uses published data sets
   attempt_<n>/
     spec.json                     RunSpec.to_dict()
     provenance.json               commit, diff, versions, hardware, command
     status.json                   Status, replaced atomically
-    metrics.jsonl                 a StepRow a global step
-    groups/step_<s>.jsonl         a GroupRow a prompt group of that step
-    eval/step_<s>.jsonl           an EvalRow a held-out problem
-    rerolls/step_<s>.jsonl        a RerollRow a prompt that a probe rolled again under the policy of that step
-    mini_batches/step_<s>.jsonl   a MiniBatchRow a gradient step
-    gradients/step_<s>.jsonl      a GradientRow a prompt whose gradient was measured
-    samples/step_<s>.jsonl        a SampleRow a response, for a few groups
-    checkpoints/step_<s>/         weights, optimizer, manifest with checksums
+    metrics.jsonl                 one StepRow per global step
+    groups/step_<s>.jsonl         one GroupRow per prompt group of that step
+    eval/step_<s>.jsonl           one EvalRow per held-out problem
+    rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe rolled out again under the policy of that step
+    mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
+    gradients/step_<s>.jsonl      one GradientRow per prompt whose gradient was measured
+    samples/step_<s>.jsonl        one SampleRow per response, for a few groups
+    checkpoints/step_<s>/         weights, optimizer state, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer and a manifest
-    sums.json                     checksums of all .jsonl files, written when the attempt ended or the next one begins
+    sums.json                     checksums of all .jsonl files, written when the attempt ends or the next one begins
 
 evals/<eval_id>/
-  lock                            held by the process that evaluates
-  protocol.json                   how it samples
-  attempt_<n>/provenance.json     one a start
-  samples/<benchmark>/<id>.json.gz   all samples of a problem, written whole
-  gradings/<n>/                   never overwritten: grading again adds one
-    <benchmark>.jsonl             a GradeRow a problem
+  lock                            held by the evaluating process
+  protocol.json                   the sampling protocol
+  attempt_<n>/provenance.json     one per start
+  samples/<benchmark>/<id>.json.gz   all samples of a problem, written atomically
+  gradings/<n>/                   one folder per grading, never overwritten
+    <benchmark>.jsonl             one GradeRow per problem
     results.json                  Results, written last
 """
 
@@ -38,34 +36,33 @@ State = Literal["planned", "running", "done", "failed", "interrupted"]
 
 
 class Status(TypedDict):
-    """status.json of an attempt.
-
-    start_step: the checkpoint this attempt began from. Rows of earlier attempts beyond it are void.
-    durable_step: the last step a checkpoint covers: rows up to it can never be taken back.
-    phase: what it does now, in words. Times are seconds since the epoch.
-    """
+    """status.json of an attempt. Times are seconds since the epoch."""
 
     state: State
     start_step: int
+    """Step of the checkpoint that the attempt began from. Later rows of earlier attempts are void."""
     durable_step: int
+    """Last step that a checkpoint covers. Rows up to it are final."""
     pid: int
     started: float
     updated: float
     phase: NotRequired[str]
+    """The run's current activity, in words."""
     error: NotRequired[str]
 
 
 class DataSource(TypedDict):
-    """A published data set as a run found it. left_out: training problems whose prompt is too long."""
+    """A published data set as the run read it."""
 
     digest: str
     source: str
     problems: int
     left_out: int
+    """Number of training problems left out because their prompt is too long."""
 
 
 class StepRow(TypedDict):
-    """One global step. Metric names are `group/name`; a value that is absent was not defined at that step."""
+    """One global step. Metric names are `group/name`; a metric undefined at that step is absent."""
 
     step: int
     time: float
@@ -73,30 +70,29 @@ class StepRow(TypedDict):
 
 
 class GroupRow(TypedDict):
-    """One prompt group of one global step. p: rollout accuracy. kept: entered the batch (dynamic sampling).
-
-    truncated: share of its rollouts that were cut. duplicates: share of pairs of its rollouts that are identical.
-    entropy: of the policy where tokens were drawn, exact, nats, mean over the tokens of all its rollouts; of the right
-    and of the wrong ones where it has any.
-    """
+    """One prompt group of one global step."""
 
     step: int
     prompt: str
     p: float
+    """Rollout accuracy."""
     mean_length: float
     kept: bool
+    """Whether the group entered the batch (dynamic sampling)."""
     truncated: float
+    """Share of truncated rollouts."""
     duplicates: float
+    """Share of identical pairs of rollouts."""
     entropy: NotRequired[float]
+    """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts."""
     entropy_right: NotRequired[float]
+    """The same over right rollouts; absent if there are none."""
     entropy_wrong: NotRequired[float]
+    """The same over wrong rollouts; absent if there are none."""
 
 
 class EvalRow(TypedDict):
-    """One held-out problem: c of n graded samples were right. Everything else about accuracy is derived from these.
-
-    ungraded: samples whose grading failed (`infra_error`), which are in no count; absent where there are none.
-    """
+    """One held-out problem: c of n graded samples were right. All accuracy figures are derived from these rows."""
 
     step: int
     tier: str
@@ -104,18 +100,17 @@ class EvalRow(TypedDict):
     n: int
     c: int
     ungraded: NotRequired[int]
+    """Samples whose grading failed (`infra_error`), not counted in n; absent if 0."""
 
 
 class RerollRow(TypedDict):
-    """One prompt rolled again under the policy that samples the batch of `step`: c of n rollouts were right.
-
-    source: it was mastered in the batch of step `origin`, or it belongs to the panel (origin 0). At origin = step
-    a mastered prompt is rolled under the policy that it was picked under: the control.
-    """
+    """One prompt rolled out again under the policy that samples the batch of `step`: c of n rollouts were right."""
 
     step: int
     source: Literal["mastered", "panel"]
+    """The prompt was mastered in the batch of step `origin`, or belongs to the fixed panel."""
     origin: int
+    """0 for the panel. If equal to `step`, the policy is the one that mastered the prompt: the control."""
     prompt: str
     gold: str
     n: int
@@ -127,34 +122,38 @@ class MiniBatchRow(TypedDict):
 
     step: int
     mini_batch: int
-    """Counts from 1 in a step."""
+    """Number within the step, from 1."""
     sums: dict[str, list[float]]
-    """Numerator and denominator of each metric: `train/<term>_loss` of each term of the loss, and what the method
-    reports. A denominator of 0 marks a count."""
+    """Metric -> numerator and denominator: `train/<term>_loss` for each loss term, and the method's own metrics.
+    A denominator of 0 marks a count."""
 
 
 class GradientRow(TypedDict):
-    """One prompt's direction v in the space of the weights, under the policy that sampled the batch of `step`.
+    """One prompt's direction v in weight space, under the policy that sampled the batch of `step`.
 
-    0 < p < 1: v is minus the gradient of the group's own policy loss (a mean over its rollouts), where the prompt
-    wants the update to go. p = 1: v is the gradient of the mean over its rollouts of the mean token log-likelihood.
-    norm: |v|. with_update: v . U, U the mean v of the prompts measured in that step with 0 < p < 1. with_mastered:
-    v . M, M the mean v of those with p = 1. weight: the measured query weight W = v . u / |u|^2, u the gradient of
-    s+ - s- (Eq. 5-6). residual: |v - W u| / |v|. What is not defined is absent.
+    0 < p < 1: v is minus the gradient of the group's own policy loss (a mean over its rollouts), the direction of the
+    prompt's own update. p = 1: v is the gradient of the mean over its rollouts of the mean token log-likelihood.
+    Undefined values are absent.
     """
 
     step: int
     prompt: str
     p: float
+    """Rollout accuracy."""
     norm: float
+    """|v|."""
     with_update: NotRequired[float]
+    """v . U, with U the mean v of the prompts measured in that step with 0 < p < 1."""
     with_mastered: NotRequired[float]
+    """v . M, with M the mean v of the prompts measured in that step with p = 1."""
     weight: NotRequired[float]
+    """The measured query weight W = v . u / |u|^2, with u the gradient of s+ - s- (Eq. 5-6)."""
     residual: NotRequired[float]
+    """|v - W u| / |v|."""
 
 
 class SampleRow(TypedDict):
-    """One full response, for reading."""
+    """One full response, for people to read."""
 
     step: int
     prompt: str
@@ -164,51 +163,56 @@ class SampleRow(TypedDict):
 
 
 class GradeRow(TypedDict):
-    """One problem of an evaluation: c of n graded samples were right. Lists have an entry a sample.
-
-    statuses: of `mcpo_cli.grading`; an `infra_error` is in no count. answers: the text that was judged,
-    cut to 200 characters. tokens: lengths. finishes: `stop`, `length` (cut) or `no_room` (the prompt fills
-    the model's window). copies: samples that repeat an earlier one; long_copies: long ones among them.
-    """
+    """One problem of an evaluation: c of n graded samples were right. Lists have one entry per sample."""
 
     problem: str
     gold: str
     n: int
     c: int
     statuses: list[str]
+    """Grading statuses of `mcpo_cli.grading`; samples with `infra_error` are not counted in n."""
     answers: list[str | None]
+    """The graded text, shortened to 200 characters."""
     details: list[str]
     tokens: list[int]
+    """Response lengths."""
     finishes: list[str]
+    """`stop`, `length` (truncated) or `no_room` (the prompt fills the model's window)."""
     copies: int
+    """Number of samples that repeat an earlier one."""
     long_copies: int
+    """Number of long samples among `copies`."""
 
 
 class BenchmarkResult(TypedDict):
-    """One benchmark of a grading. digest, source: of the data. grader: with its version."""
+    """One benchmark of a grading."""
 
     problems: int
     digest: str
+    """Digest of the data."""
     source: str
+    """Source of the data."""
     notes: list[str]
     grader: str
+    """The grader's name and version."""
     metrics: dict[str, float]
     warnings: list[str]
 
 
 class Results(TypedDict):
-    """results.json of a grading: all that tables and the store need. time: seconds since the epoch.
-
-    engines: versions that drew the samples. commit, dirty: of the code that graded.
-    """
+    """results.json of a grading: everything that tables and the store need."""
 
     eval_id: str
     grading: int
     time: float
+    """Seconds since the epoch."""
     label: str
     protocol: dict[str, Any]
     deviations: list[str]
     engines: list[str]
+    """Versions of the engines that drew the samples."""
     commit: str | None
+    """Commit of the code that graded."""
     dirty: bool | None
+    """Whether that code differed from its commit."""
     benchmarks: dict[str, BenchmarkResult]

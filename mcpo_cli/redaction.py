@@ -1,7 +1,7 @@
-"""Secrets in text: what must never be written down, printed or sent, and how it is taken out.
+"""Removes secrets from text that is written, printed or sent.
 
-Three marks give a secret away: the environment keeps the value under a secret's name (`HF_TOKEN`) or as a password in
-a URL, it has the shape of a well-known token (`hf_...`), or its place says so (a URL's password, `token=...`).
+Three rules find a secret: an environment variable with a secret's name (`HF_TOKEN`) or a URL password holds the value,
+the value has the shape of a known token (`hf_...`), or its position marks it (a URL's password, `token=...`).
 """
 
 import os
@@ -9,7 +9,7 @@ import re
 
 HIDDEN = "***"
 LEAST = 6
-"""Characters of a value of the environment that is hidden wherever it stands: a shorter one is part of common words."""
+"""Fewest characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
 VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|KEY)$", re.IGNORECASE)
 SHAPES = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
@@ -19,7 +19,7 @@ SHAPES = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # JSON web tokens
 )
 USER = re.compile(r"(?<=://)(?:[^\s\"'<>/:@]*:[^\s\"'<>]*|[^\s\"'<>/]*)@")
-"""User and password of a URL; a password may hold slashes, as SQLAlchemy takes them."""
+"""User and password of a URL; the password may hold slashes, which SQLAlchemy accepts."""
 PASSWORD = re.compile(r"://[^\s/:@]*:([^\s@]+)@")
 NAMED = re.compile(
     r"((?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
@@ -29,19 +29,19 @@ NAMED = re.compile(
 
 
 def redact(text: str) -> str:
-    """`text` without secrets: those of `masked`, users and passwords of URLs, values behind a secret's name."""
+    """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
     return NAMED.sub(rf"\g<1>{HIDDEN}", USER.sub(f"{HIDDEN}@", masked(text)))
 
 
 def masked(text: str) -> str:
-    """`text` without values that are secrets wherever they stand; nothing else is changed, so that code stays code."""
+    """`text` without values that are secret in any position; nothing else changes, so that code stays valid."""
     for value in sorted(_environment(), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
     return SHAPES.sub(HIDDEN, text)
 
 
 def _environment() -> set[str]:
-    """The values that the environment gives away: those under a secret's name, and the passwords of URLs."""
+    """Secret values in the environment: those of variables with a secret's name, and passwords in URLs."""
     named = {value for name, value in os.environ.items() if VARIABLE.search(name)}
     in_urls = {match[1] for value in os.environ.values() for match in PASSWORD.finditer(value)}
     return {value for value in named | in_urls if len(value) >= LEAST}

@@ -1,4 +1,4 @@
-"""One seed fans out into named streams, so that no part of a run can shift another's random numbers."""
+"""Derives named random streams from one seed, so that no part of a run can shift another's random numbers."""
 
 import hashlib
 from typing import Literal
@@ -9,8 +9,7 @@ Stream = Literal["init", "warmup", "probe", "pool", "data", "rollout", "reroll",
 def stream(seed: int, name: Stream, *index: int) -> int:
     """A 63-bit seed for stream `name` at `index` (a step, a round): a pure function of its arguments.
 
-    Streams are counted, not advanced: the numbers of step t do not depend on how step t was reached, so a
-    resumed run draws what an uninterrupted one draws.
+    The seed of step t does not depend on earlier draws, so a resumed run draws what an uninterrupted one draws.
     """
     text = ":".join(map(str, (seed, name, *index)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

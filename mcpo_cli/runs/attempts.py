@@ -1,4 +1,4 @@
-"""Attempts and states of a run. `done` is proven from the records, never taken from a file that says so."""
+"""Attempts and states of a run. A run is `done` only if its records are complete; the status file alone is no proof."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal,
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
-"""Room that a disk keeps for the last words of an attempt: a row begun, the checksums, why it failed."""
+"""Bytes set aside so that a full disk can still take the end of an attempt: its open row, checksums and error."""
 
 
 class Busy(RunFailed):
@@ -25,15 +25,15 @@ class Busy(RunFailed):
 
 
 class Attempt:
-    """One try at one run, from `start_step` on: its folder, its journal and its status.
+    """One attempt at a run, starting after `start_step`: its folder, journal and status.
 
     Raises:
-        RunFailed: the disk takes no more; so does every method that writes.
+        RunFailed: the disk cannot be written. Every method that writes raises it.
     """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
         for earlier in Journal(run_dir).attempts():
-            # It was killed: nobody writes there any more.
+            # An earlier attempt without checksums was killed; seal it now.
             if not (earlier / SUMS).exists():
                 (earlier / RESERVE).unlink(missing_ok=True)
                 seal(earlier)
@@ -41,7 +41,7 @@ class Attempt:
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
-            # Random, so that no disk stores it in less.
+            # Random bytes: a compressing file system cannot shrink them.
             (self.folder / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))
         write_json(self.folder / "spec.json", spec.to_dict())
         now = time.time()
@@ -52,23 +52,23 @@ class Attempt:
         self.journal = JournalWriter(self.folder)
 
     def durable(self, step: int) -> None:
-        """A checkpoint now covers everything up to `step`."""
+        """Record that a checkpoint covers everything up to global step `step`."""
         self.status["durable_step"] = step
         self._write_status()
 
     def phase(self, text: str) -> None:
-        """What the run does now, for people who watch it."""
+        """Record what the run is doing, for display."""
         self.status["phase"] = text
         self._write_status()
 
     def end(self, state: State, error: str | None = None) -> None:
-        """Close the attempt. `error`: the reason in one line."""
+        """Close the attempt. error: the reason, on one line."""
         (self.folder / RESERVE).unlink(missing_ok=True)
         try:
             self.journal.close()
             seal(self.folder)
         except RunFailed:
-            # Of a run that is done nothing may be missing; another one computes again what its disk did not take.
+            # A completed run must be fully written; an unfinished one recomputes lost rows.
             if state == "done":
                 raise
         self.status["state"] = state
@@ -82,7 +82,7 @@ class Attempt:
 
 
 def give_up(run_dir: Path, pid: int, error: str) -> None:
-    """Mark the attempt of a process that was killed as failed; nothing, where it had opened none."""
+    """Mark the last attempt as failed if the killed process `pid` had opened it."""
     for attempt in Journal(run_dir).attempts()[-1:]:
         status: Status = read_json(attempt / "status.json")
         if status["pid"] == pid and status["state"] == "running":
@@ -91,16 +91,16 @@ def give_up(run_dir: Path, pid: int, error: str) -> None:
 
 @contextmanager
 def owned(run_dir: Path) -> Iterator[None]:
-    """Hold the lock of a run or an evaluation: two processes never work on the same one.
+    """Hold the lock of a run or an evaluation, so that no two processes work on the same one.
 
     Raises:
-        Busy: another process works on it now.
+        Busy: another process holds the lock.
     """
     with writing(run_dir):
         run_dir.mkdir(parents=True, exist_ok=True)
     lock = FileLock(run_dir / "lock")
     try:
-        # Not 0: a reader of the state holds the lock for an instant.
+        # Not 0: `is_owned` in another process holds the lock for an instant.
         with writing(run_dir / "lock"):
             lock.acquire(timeout=2)
     except Timeout as error:
@@ -112,10 +112,10 @@ def owned(run_dir: Path) -> Iterator[None]:
 
 
 def is_owned(run_dir: Path) -> bool:
-    """Whether a living process holds the run's lock. Changes nothing, and can be asked on a disk that is read-only."""
+    """Whether a living process holds the run's lock. Works on a read-only disk."""
     try:
         with (run_dir / "lock").open("rb") as file:
-            # Shared: two that ask at once must not take each other for an owner.
+            # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -125,9 +125,9 @@ def is_owned(run_dir: Path) -> bool:
 
 
 def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
-    """The run's state, from its lock and its records; `failed` where they are damaged, `missing` says how.
+    """The run's state, from its lock and records. Damaged records mean `failed`; `missing` describes the damage.
 
-    journal: of the run, where somebody has read it already.
+    journal: the run's, if the caller has one.
     """
     journal = journal or Journal(run_dir)
     attempts = journal.attempts()
@@ -141,15 +141,12 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
         return "failed"
     if last["state"] == "done":
         return "done" if not missing(run_dir, spec, journal) else "failed"
-    # Still "running", yet nobody holds the lock: it was killed.
+    # The status is "running" but no process holds the lock: the run was killed.
     return "interrupted" if last["state"] == "running" else last["state"]
 
 
 def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
-    """What keeps the run from being done: steps, evaluations or samples that are not there, or damage to them.
-
-    journal: see `state`.
-    """
+    """What keeps the run from being done: missing or damaged steps, evaluations or samples. journal: see `state`."""
     try:
         return list(_missing(journal or Journal(run_dir), spec))
     except RunFailed as damage:
@@ -171,11 +168,11 @@ def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
 
 
 def eval_problems(spec: RunSpec) -> int:
-    """Held-out problems of one evaluation, all tiers together."""
+    """Number of held-out problems in one evaluation, over all tiers."""
     return sum(spec.task.tier_sizes(spec.eval.problems).values())
 
 
 def eval_steps(spec: RunSpec) -> list[int]:
-    """The global steps after which the policy is evaluated: the base policy, every `eval.every`, the last."""
+    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last."""
     steps = spec.train.steps
     return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps})

@@ -16,11 +16,12 @@ from mcpo_cli.runs.journal import read_json
 
 @dataclass(frozen=True)
 class Run:
-    """One run on the disk. origin: suite, arm and command that first started it."""
+    """One run on disk."""
 
     folder: Path
     spec: RunSpec
     origin: dict[str, Any]
+    """Suite, arm and command that first started it."""
 
     @property
     def state(self) -> State:
@@ -29,7 +30,7 @@ class Run:
 
 
 def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[Run]:
-    """All runs below `home`, by name, but those whose settings are damaged or another version's: `note` is told why."""
+    """All readable runs of `home`, by name. `note` gets the reason for each run left out (damaged, other version)."""
     for folder in folders(home):
         try:
             yield _read(folder)
@@ -38,7 +39,7 @@ def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[R
 
 
 def folders(home: Path) -> list[Path]:
-    """The folders of all runs below `home`."""
+    """The folders of all runs of `home`, by name."""
     return sorted(path.parent for path in (home / "runs").glob("*/spec.json"))
 
 
@@ -46,7 +47,7 @@ def find(home: Path, wanted: str) -> Run:
     """The run named `wanted`, or the only one whose name begins with it.
 
     Raises:
-        ConfigError: no such run, more than one, or one that another version recorded.
+        ConfigError: no run matches, several match, or another version recorded it.
     """
     known = {path.name: path for path in folders(home)}
     matches = [wanted] if wanted in known else [name for name in known if name.startswith(wanted)]
@@ -60,24 +61,25 @@ def find(home: Path, wanted: str) -> Run:
 
 
 def spec(folder: Path) -> RunSpec:
-    """The settings of the run in `folder`, which is named by what decides its result.
+    """The settings of the run in `folder`, whose name must be the run id that they give.
 
     Raises:
-        RunFailed: spec.json is damaged, or another run's. ConfigError: another version wrote it.
+        RunFailed: spec.json is damaged or belongs to another run.
+        ConfigError: another version wrote it.
     """
-    found = load.from_dict(read_json(folder / "spec.json"))
-    if found.run_id != folder.name:
+    settings = load.from_dict(read_json(folder / "spec.json"))
+    if settings.run_id != folder.name:
         raise RunFailed(
-            f"{folder / 'spec.json'} holds the settings of {found.run_id}: it is damaged, or of another version",
-            fix="start the run by the command that trained it (origin.json), which writes it again",
+            f"{folder / 'spec.json'} holds the settings of {settings.run_id}: it is damaged or from another version",
+            fix="start the run with the command that trained it (origin.json), which writes the file again",
         )
-    return found
+    return settings
 
 
 def _read(folder: Path) -> Run:
     path = folder / "origin.json"
     origin = read_json(path) if path.exists() else {}
-    # The store keeps the files of a suite in a folder of its name.
+    # The suite becomes a folder name in the store.
     if not is_plain(origin.get("suite", "train")):
-        raise RunFailed(f"{path} names a suite that leads elsewhere: {origin['suite']!r}", fix=f"rm {path}")
+        raise RunFailed(f"{path} names a suite that is not a plain folder name: {origin['suite']!r}", fix=f"rm {path}")
     return Run(folder, spec(folder), origin)

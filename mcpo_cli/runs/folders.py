@@ -1,4 +1,4 @@
-"""Folders of files (checkpoints, policies) that are there whole, with checksums of what is in them, or not at all."""
+"""Folders (checkpoints, policies) that are written atomically, with checksums of their files."""
 
 import os
 import shutil
@@ -15,10 +15,10 @@ MANIFEST = "manifest.json"
 
 @contextmanager
 def whole(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
-    """Yields the folder to write the files to; at the end it becomes `final`, with `about` in its manifest.
+    """Yield a temporary folder to write to; at the end it becomes `final`, with `about` in its manifest.
 
     Raises:
-        RunFailed: the disk takes no more; nothing is left behind, as the room is needed to say so.
+        RunFailed: the disk cannot be written; the temporary folder is removed, which frees room for the status.
     """
     part = final.with_name(f".{final.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -38,19 +38,19 @@ def whole(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _sync(path: Path) -> None:
-    """Have a file on the disk itself: a checksum must not outlive a power cut that its file does not."""
+    """Flush a file to disk, so that after a power cut no checksum survives without its file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that `whole` wrote, None where nothing is."""
+    """What is wrong with a folder that `whole` wrote; None if it is intact."""
     try:
         for name, written in read_json(folder / MANIFEST)["sha256"].items():
             if not (folder / name).exists():
                 return f"{folder / name} is gone"
             if checksum(folder / name) != written:
-                return f"{folder / name} is damaged: its checksum is not the one that it was written with"
+                return f"{folder / name} is damaged: its checksum does not match"
     except (RunFailed, OSError, KeyError) as error:
         return error.message if isinstance(error, RunFailed) else f"{folder / MANIFEST} cannot be read"
     return None

@@ -1,10 +1,10 @@
-"""The journal: append-only JSON lines, flushed row by row. What it holds is the truth; the rest is derived.
+"""The journal: append-only JSON lines, flushed row by row. It is the source of truth; everything else is derived.
 
-Writing belongs to one attempt. Reading merges the attempts of a run: rows that a later attempt computed
-again, because no checkpoint covered them, count once.
+Each attempt writes its own files. Readers merge the attempts of a run: rows that a later attempt recomputed, because
+no checkpoint covered them, count once.
 
-What reads a file says so where it is not what was written: a JSON document may hold a checksum of itself, and the
-files of an attempt that has ended have theirs in `sums.json`. Rows that nobody has sealed yet are parsed, no more.
+Readers raise when a file's checksum does not match: a JSON document may hold its own, and `sums.json` holds those of
+an ended attempt's row files. Rows without a checksum yet are only parsed.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, Rerol
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
-"""What `finite` makes of a number that is none."""
+"""A non-finite float as `finite` writes it."""
 TAIL_BYTES = 1 << 16
-"""More than two rows of metrics."""
+"""Bytes read to find the last row; longer than two rows of metrics."""
 SUMS = "sums.json"
 CHECKSUM = "checksum"
-"""The key under which a JSON document has its own."""
+"""The key of a JSON document's own checksum."""
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""How libraries in Rust (safetensors) say an errno."""
+"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 class JournalWriter:
@@ -42,17 +42,17 @@ class JournalWriter:
         self._metrics = (attempt_dir / "metrics.jsonl").open("a", encoding="utf-8")
 
     def step(self, row: StepRow) -> None:
-        """Append one global step; on disk (flushed) when this returns."""
+        """Append one global step; flushed when this returns."""
         with writing(Path(self._metrics.name)):
             self._metrics.write(dumps(row) + "\n")
             self._metrics.flush()
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write all rows of `kind` for one step as a file that is there whole or not at all."""
+        """Write all rows of `kind` for one step as one file, atomically."""
         write_atomic(self.folder / kind / f"step_{step:06d}.jsonl", "".join(dumps(row) + "\n" for row in rows))
 
     def close(self) -> None:
-        """Flush to the disk itself; a second time does nothing."""
+        """Sync to disk and close; a second call does nothing."""
         if self._metrics.closed:
             return
         with writing(Path(self._metrics.name)), self._metrics:
@@ -61,10 +61,10 @@ class JournalWriter:
 
 
 class Journal:
-    """Reads one run: all its attempts, merged. An empty or absent folder is an empty journal.
+    """Reads all attempts of one run, merged. An empty or absent folder is an empty journal.
 
     Raises:
-        RunFailed: a file is damaged; the message names it. Every method that reads raises it.
+        RunFailed: a file is damaged; the message names it. Every reading method raises it.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -73,11 +73,11 @@ class Journal:
 
     def attempts(self) -> list[Path]:
         """The attempts' folders, oldest first."""
-        found = [path for path in self.run_dir.glob("attempt_*") if (path / "status.json").exists()]
-        return sorted(found, key=lambda path: int(path.name.removeprefix("attempt_")))
+        folders = [path for path in self.run_dir.glob("attempt_*") if (path / "status.json").exists()]
+        return sorted(folders, key=lambda path: int(path.name.removeprefix("attempt_")))
 
     def steps(self) -> list[StepRow]:
-        """One row a global step, in order."""
+        """One row per global step, in order."""
         files = ((attempt / "metrics.jsonl", last) for attempt, last in self.spans())
         rows = (row for path, last in files for row in self.read(path) if row["step"] <= last)
         return sorted(cast("Iterable[StepRow]", rows), key=lambda row: row["step"])
@@ -87,15 +87,15 @@ class Journal:
         return cast("list[GroupRow]", self.rows("groups"))
 
     def eval(self) -> list[EvalRow]:
-        """The evaluated problems of all evaluations."""
+        """The held-out problems of all evaluations."""
         return cast("list[EvalRow]", self.rows("eval"))
 
     def rerolls(self) -> list[RerollRow]:
-        """The prompts that probes rolled again, of all steps."""
+        """The prompts that probes rolled out again, of all steps."""
         return cast("list[RerollRow]", self.rows("rerolls"))
 
     def mini_batches(self) -> list[MiniBatchRow]:
-        """The gradient steps of all steps."""
+        """The gradient steps (mini-batches) of all global steps."""
         return cast("list[MiniBatchRow]", self.rows("mini_batches"))
 
     def gradients(self) -> list[GradientRow]:
@@ -103,7 +103,7 @@ class Journal:
         return cast("list[GradientRow]", self.rows("gradients"))
 
     def final_step(self) -> float:
-        """The last step whose records no later attempt can replace: inf once the run's last attempt is done."""
+        """The last step whose records no later attempt can replace: inf if the last attempt is done, -1 without any."""
         attempts = self.attempts()
         if not attempts:
             return -1
@@ -111,10 +111,10 @@ class Journal:
         return math.inf if status["state"] == "done" else status["durable_step"]
 
     def files(self, kind: Kind) -> dict[int, Path]:
-        """The file of each step, in order."""
+        """Global step -> its file of `kind`, in order."""
         files: dict[int, Path] = {}
         for attempt, last in self.spans():
-            # Of a sealed attempt those that were there: one that is gone since is missed when it is read.
+            # A sealed attempt lists its files, so that reading notices one that was removed since.
             sealed = [attempt / name for name in self._sums(attempt) if name.startswith(f"{kind}/")]
             for path in sealed or (attempt / kind).glob("step_*.jsonl"):
                 step = int(path.stem.removeprefix("step_"))
@@ -123,17 +123,17 @@ class Journal:
         return dict(sorted(files.items()))
 
     def digest(self) -> str:
-        """A hash of every row and of what made it: equal digests mean equal results of whatever reads them."""
-        found = hashlib.sha256()
+        """A hash of all rows and their provenance: equal digests give equal results to every reader."""
+        total = hashlib.sha256()
         for attempt, last in self.spans():
             sums = self._sums(attempt) or _checksums(attempt)
-            about = attempt / "provenance.json"
-            made = checksum(about) if about.exists() else ""
-            found.update(json.dumps([attempt.name, str(last), made, sums], sort_keys=True).encode())
-        return found.hexdigest()
+            provenance = attempt / "provenance.json"
+            made = checksum(provenance) if provenance.exists() else ""
+            total.update(json.dumps([attempt.name, str(last), made, sums], sort_keys=True).encode())
+        return total.hexdigest()
 
     def spans(self) -> Iterator[tuple[Path, float]]:
-        """Each attempt with the last step of it that counts: where the next attempt began."""
+        """Each attempt with its last valid step: the earliest start of a later attempt, or inf."""
         attempts = self.attempts()
         starts = [read_json(attempt / "status.json")["start_step"] for attempt in attempts]
         for i, attempt in enumerate(attempts):
@@ -144,14 +144,14 @@ class Journal:
         return [row for path in self.files(kind).values() for row in self.read(path)]
 
     def read(self, path: Path) -> list[dict[str, Any]]:
-        """The rows of one file of an attempt; none where there is no such file."""
+        """The rows of one file of an attempt; an absent file has none."""
         return _rows(path, self.check(path))
 
     def check(self, path: Path) -> bytes:
-        """The content of a file of rows, held against the checksum that it had when its attempt ended.
+        """The content of a row file, checked against the checksum taken when its attempt ended.
 
         Raises:
-            RunFailed: it is another, or gone.
+            RunFailed: the checksum does not match, or the file is gone.
         """
         attempt = self.run_dir / path.relative_to(self.run_dir).parts[0]
         written = self._sums(attempt).get(path.relative_to(attempt).as_posix())
@@ -161,24 +161,24 @@ class Journal:
             return b""
         content = path.read_bytes()
         if written not in (None, hashlib.sha256(content).hexdigest()):
-            raise damaged(path, "damaged: its checksum is not the one that it was written with")
+            raise damaged(path, "damaged: its checksum does not match")
         return content
 
     def check_all(self) -> None:
-        """`check` every file of rows; raises as it does."""
+        """`check` every row file."""
         for attempt in self.attempts():
             for name in self._sums(attempt):
                 self.check(attempt / name)
 
     def _sums(self, attempt: Path) -> dict[str, str]:
-        """The checksums of an attempt's files by name; empty while it goes on, and where no attempt sealed it since."""
+        """File name -> checksum; empty until the attempt is sealed, at its end or when the next attempt begins."""
         if attempt not in self._seals and (attempt / SUMS).exists():
             self._seals[attempt] = read_json(attempt / SUMS)
         return self._seals.get(attempt, {})
 
 
 class FinalSteps:
-    """Hands out each final step of a run once, in order, and keeps its place in the files between calls."""
+    """Yields each final step of a run once, in order, and remembers its place in the files between calls."""
 
     def __init__(self, journal: Journal, after: int) -> None:
         self._journal = journal
@@ -186,7 +186,7 @@ class FinalSteps:
         self._offsets: dict[Path, int] = {}
 
     def read(self) -> Iterator[StepRow]:
-        """The steps that became final since the last call; nothing is read again but the first that is not."""
+        """The steps that became final since the last call. Only the first non-final row is read again."""
         final = self._journal.final_step()
         for attempt, last in self._journal.spans():
             path = attempt / "metrics.jsonl"
@@ -202,12 +202,12 @@ class FinalSteps:
 
 
 def dumps(data: Any) -> str:
-    """JSON on one line; float() reads the strings of `finite` back."""
+    """JSON on one line, see `finite`."""
     return json.dumps(finite(data), ensure_ascii=False, allow_nan=False)
 
 
 def finite(data: Any) -> Any:
-    """`data` with non-finite floats as the strings "nan", "inf" and "-inf"."""
+    """`data` with non-finite floats as the strings "nan", "inf" and "-inf", which float() reads back."""
     if isinstance(data, float) and not math.isfinite(data):
         return str(data)
     if isinstance(data, Mapping):
@@ -218,7 +218,7 @@ def finite(data: Any) -> Any:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSON lines file; a last line that a crash cut short is left out."""
+    """The rows of a JSON lines file, without a last line cut short by a crash."""
     return _rows(path, path.read_bytes()) if path.exists() else []
 
 
@@ -228,7 +228,7 @@ def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """The whole rows of a JSON lines file after byte `offset`, each with the offset of its end."""
+    """The complete rows of a JSON lines file after byte `offset`, each with the offset of its end."""
     if not path.exists():
         return
     with path.open("rb") as file:
@@ -240,7 +240,7 @@ def lines_from(path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def last_row(path: Path) -> dict[str, Any] | None:
-    """The last whole row of a JSON lines file, read from its end; None where there is none."""
+    """The last complete row of a JSON lines file, read from its end; None if there is none."""
     if not path.exists():
         return None
     with path.open("rb") as file:
@@ -253,55 +253,55 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
     try:
         row: dict[str, Any] = orjson.loads(line)
     except ValueError as error:
-        raise damaged(path, f"damaged: a line of it is no JSON ({line[:60]!r})") from error
+        raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
 
 
 def seal(attempt: Path) -> None:
-    """Note the checksums of all files of rows of an attempt that has ended: from now on readers see a changed one."""
+    """Write the checksums of an ended attempt's row files; from now on readers detect changes."""
     write_json(attempt / SUMS, _checksums(attempt))
 
 
 def _checksums(attempt: Path) -> dict[str, str]:
-    """The checksum of each file of rows, by name."""
+    """Row file name -> checksum."""
     files = sorted([*attempt.glob("*.jsonl"), *attempt.glob("*/step_*.jsonl")])
     return {path.relative_to(attempt).as_posix(): checksum(path) for path in files}
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
+    """The file's SHA-256 in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def damaged(path: Path, what: str) -> RunFailed:
-    """That a file is not what was written to it; what: is wrong with it."""
+    """The error for a damaged file. what: the damage, as in "gone"."""
     return RunFailed(
         f"{path} is {what}",
-        fix="put a copy of that file back, or remove the run's folder: mcpo runs pull brings back one that was done "
-        "and is in the store, and the command that trained it trains it again",
+        fix="restore that file from a copy, or remove the run's folder: mcpo runs pull restores a completed run from "
+        "the store, and the command that trained it trains it again",
     )
 
 
 def read_json(path: Path) -> Any:
-    """One JSON document, without its checksum where it has one.
+    """A JSON document without its checksum, which is verified if present.
 
     Raises:
-        RunFailed: it is damaged.
+        RunFailed: the document is damaged.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise damaged(path, f"damaged: it is no JSON ({error})") from error
+        raise damaged(path, f"damaged: it is not JSON ({error})") from error
     if isinstance(data, dict) and data.pop(CHECKSUM, None) not in (None, _sum(data)):
-        raise damaged(path, "damaged: its checksum is not that of its content")
+        raise damaged(path, "damaged: its checksum does not match")
     return data
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a JSON document with its checksum; whole or not at all."""
+    """Write a JSON document with its checksum, atomically."""
     write_atomic(path, json.dumps({**data, CHECKSUM: _sum(data)}, indent=2))
 
 
@@ -310,10 +310,10 @@ def _sum(data: Mapping[str, Any]) -> str:
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Write a file that is there whole or not at all, also after a power cut. Text is UTF-8.
+    """Write a file atomically, also in the case of a power cut. Text is UTF-8.
 
     Raises:
-        RunFailed: the disk takes no more, or nothing.
+        RunFailed: the disk is full or cannot be written.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with writing(path):
@@ -325,26 +325,26 @@ def write_atomic(path: Path, content: str | bytes) -> None:
                 os.fsync(file.fileno())
             part.replace(path)
         except OSError:
-            # Half a file takes the room that others need.
+            # A partial file would take space that other files need.
             part.unlink(missing_ok=True)
             raise
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the system says about writing `path` into an error that says what to do.
+    """Turn a system error about writing `path` into an error with a fix.
 
     Raises:
-        RunFailed: it could not be written.
+        RunFailed: `path` could not be written.
     """
     try:
         yield
     except Exception as error:
-        found = SYSTEM_ERROR.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(found[1]) if found else None
+        match = SYSTEM_ERROR.search(str(error))
+        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
         if number is None:
             raise
         raise RunFailed(
             f"{path} cannot be written: {os.strerror(number)}",
-            fix="make room on that disk, or make it writable; the same command goes on from the last checkpoint",
+            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
         ) from error

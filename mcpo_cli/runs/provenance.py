@@ -1,4 +1,4 @@
-"""What a result was made by: code, command, packages, machine. Secrets stay out."""
+"""Records what produced a result: code, command, packages and machine, without secrets."""
 
 import hashlib
 import importlib.metadata
@@ -22,9 +22,9 @@ ENVIRONMENT = ("MCPO_HOME", "MCPO_PLUGINS", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE
 
 
 def write(attempt_dir: Path, command: Sequence[str]) -> None:
-    """Write provenance.json, and code.diff where the code differs from its commit.
+    """Write provenance.json, and code.diff if the code differs from its commit.
 
-    command: what a person typed, see `parent_command`.
+    command: the command that the user typed, see `parent_command`.
     """
     code = code_state()
     diff = code.pop("diff")
@@ -50,7 +50,7 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
 
 
 def parent_command() -> list[str]:
-    """The command that started this process: what a person typed, where this is a worker."""
+    """The parent process's command: for a worker, the command that the user typed."""
     try:
         return list(psutil.Process(os.getppid()).cmdline())
     except psutil.Error:
@@ -58,8 +58,8 @@ def parent_command() -> list[str]:
 
 
 def code_state() -> dict[str, Any]:
-    """Commit, whether the tree differs from it, and how; nulls outside a checkout (an installed wheel)."""
-    # A wheel inside some other project's checkout must not take that project's commit for its own.
+    """The commit and the working tree's difference from it; None values for an installed wheel."""
+    # A wheel installed inside another project's checkout must not report that project's commit.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
         return {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
     diff = masked(_git("diff", "HEAD"))
@@ -82,7 +82,7 @@ def _git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """The processor's model name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -93,7 +93,7 @@ def processor() -> str:
 
 
 def _gpus() -> list[str]:
-    """Names of the CUDA devices, without loading torch where no driver is present."""
+    """Names of the CUDA devices. torch is imported only if a driver is present."""
     if not Path("/proc/driver/nvidia").exists():
         return []
     import torch

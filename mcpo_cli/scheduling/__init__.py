@@ -1,1 +1,1 @@
-"""Starting and following the runs of a plan: workers, jobs, limits, estimates, progress."""
+"""Starts and follows the runs of a plan: worker processes, SLURM jobs, limits, estimates, progress."""

@@ -1,4 +1,4 @@
-"""How long runs take: a cost model, corrected by the runs that the home already holds."""
+"""Estimates how long runs take: a cost model, scaled by measured times of completed runs in this home."""
 
 import heapq
 from collections import defaultdict
@@ -16,20 +16,20 @@ from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
 
 SECONDS_A_TOKEN = 9.7e-6
 SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
-"""Sampling: the line through toy-s (65k tokens/s) and toy-m (30k), two runs at a time with one thread each on an
-AMD EPYC with two cores."""
+"""Sampling time: a linear fit through toy-s (65k tokens/s) and toy-m (30k), measured with two parallel runs of one
+thread each on an AMD EPYC with two cores."""
 START_SECONDS = 5.0
-"""A worker's start, there: imports."""
+"""Start-up time of a worker on that machine (imports)."""
 WARMUP_STEPS = 450
-"""Steps that a warm-up typically needs to reach its accuracy."""
+"""Typical number of steps until a warm-up reaches its target accuracy."""
 UPDATE = 1
-"""The gradient steps, in samplings of the batch: half of the sequences bear no gradient."""
+"""Update cost relative to sampling one batch: half of the sequences have no gradient."""
 WARMUP_PASSES = 2
-"""A step of supervised training, in samplings of its tokens."""
+"""Cost of a supervised training step relative to sampling its tokens."""
 
 
 class Estimator:
-    """Seconds of runs. `basis` says what the estimates rest on."""
+    """Estimates the seconds that runs take. `basis` names the source of the estimates."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -39,7 +39,7 @@ class Estimator:
         counted: dict[tuple[str, str], int] = defaultdict(int)
         for run in catalog.runs(home):
             for first, last in _timed(run.folder):
-                # Clocks are set back at times.
+                # System clocks are sometimes set back.
                 if (taken := last["time"] - first["time"]) > 0:
                     share = (last["step"] - first["step"]) / run.spec.train.steps
                     seconds[_kind(run.spec)] += taken
@@ -49,9 +49,9 @@ class Estimator:
         self._factor = {kind: seconds[kind] / modelled[kind] for kind in seconds}
 
     def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
-        """Expected seconds that are left of one run.
+        """Expected seconds until the run ends.
 
-        A base policy that is not in the cache counts once: for the first run asked about that needs it.
+        A base policy that is not in the cache is counted once, for the first estimated run that needs it.
         """
         factor = self._factor.get(_kind(spec), 1.0)
         training = training_seconds(spec) * (1 - done_steps / spec.train.steps)
@@ -61,7 +61,7 @@ class Estimator:
         return START_SECONDS + factor * (training + warmup)
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
-        """What the estimates of `specs` rest on, in words."""
+        """The source of the estimates of `specs`, in words."""
         kinds = {_kind(spec) for spec in specs}
         measured = kinds & self._factor.keys()
         if not measured:
@@ -71,8 +71,8 @@ class Estimator:
 
 
 def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """First and last row of each attempt that says that it is done; of none, where one is damaged."""
-    # The file's word is enough for an estimate; the proof would read every record.
+    """First and last row of each attempt whose status is done, up to the first damaged one."""
+    # The status file is enough for an estimate; verifying it would read every record.
     with suppress(RunFailed):
         for attempt in Journal(run_dir).attempts():
             path = attempt / "metrics.jsonl"
@@ -82,8 +82,7 @@ def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def training_seconds(spec: RunSpec) -> float:
-    """The cost model of all global steps, rerolls and evaluations: on GPUs see `cost`, else tokens, times a fixed cost
-    and one a parameter."""
+    """Modelled seconds of all global steps, rerolls and evaluations: on GPUs from `cost`, else from the token count."""
     if on_gpus(spec):
         return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
     _, length = spec.task.expected_tokens(spec.train.max_response)
@@ -95,7 +94,7 @@ def training_seconds(spec: RunSpec) -> float:
 
 
 def warmup_seconds(spec: RunSpec) -> float:
-    """The cost model of making the base policy: prompts and their answers."""
+    """Modelled seconds of training the base policy on prompts and their answers."""
     if spec.model.path:
         return 0.0
     steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
@@ -108,12 +107,12 @@ def _seconds_a_token(spec: RunSpec) -> float:
 
 
 def on_gpus(spec: RunSpec) -> bool:
-    """Whether `spec` is for a machine with GPUs, of which `cost` speaks."""
+    """Whether `spec` trains on GPUs, which `cost` models."""
     return spec.backend == "verl" and spec.compute.device != "cpu"
 
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:
-    """Seconds until the last of some runs ends, `parallel` at a time, each taken in order by the first free worker."""
+    """Seconds until the last run ends, with `parallel` workers that take the runs in order."""
     workers = [0.0] * parallel
     for run in seconds:
         heapq.heapreplace(workers, workers[0] + run)

@@ -1,4 +1,4 @@
-"""Keeps the store up to date beside a running plan, in a thread of its own: a store that hangs stops nothing."""
+"""Keeps the store up to date while a plan runs, in a separate thread, so that a hanging store blocks no training."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 2.0
 LAST_SECONDS = 60.0
-"""How long the last ingest, after the last run, may take."""
+"""Time limit of the final ingest, after the last run."""
 
 
 @contextmanager
 def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
     """Ingest the plan's journals while the block runs, and once more when it ends.
 
-    Trouble with the store is noted once and once more at the end, never raised.
+    Store errors are never raised; `note` reports the first, and at the end whether data is missing.
 
     Raises:
-        ConfigError: at the start, when the store cannot be reached.
+        ConfigError: the store cannot be reached at the start.
     """
     uri = resolve(plan.cells[0].spec.compute.tracking_uri)
     if uri is None:
         yield
         return
-    # Here, because it takes seconds.
+    # Imported here because importing mlflow takes seconds.
     from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
@@ -43,29 +43,28 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
 
 
 class _Feed(threading.Thread):
-    """The thread. failed: the newest ingest did not succeed."""
+    """The ingesting thread."""
 
     def __init__(self, store: "Store", plan: Plan, note: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self.store, self.plan, self.note = store, plan, note
         self.failed = False
+        """Whether the newest ingest failed."""
         self._told = False
         self._end = threading.Event()
 
     def run(self) -> None:
-        """Ingest every few seconds until `close`, and then a last time."""
+        """Ingest every few seconds until `close`, then once more."""
         while not self._end.wait(EVERY_SECONDS):
             self._ingest()
         self._ingest()
 
     def close(self) -> None:
-        """Wait for the last ingest."""
+        """Wait for the final ingest and report the result."""
         self._end.set()
         self.join(LAST_SECONDS)
         if self.failed or self.is_alive():
-            self.note(
-                "the MLflow store lacks part of this; the journals have all of it. `mcpo runs sync` brings it over"
-            )
+            self.note("the MLflow store is incomplete; the journals hold everything. `mcpo runs sync` uploads the rest")
         elif len(self.plan.cells) > 1:
             opened = "" if self.store.is_server else " (opened by mcpo ui)"
             self.note(f"compare the arms{opened}:\n{self.store.link(self.plan)}")
@@ -74,8 +73,8 @@ class _Feed(threading.Thread):
         try:
             self.store.ingest(self.plan)
             self.failed = False
-        except Exception as error:  # whatever the store does wrong, training goes on
+        except Exception as error:  # training must survive any store error
             self.failed = True
             if not self._told:
                 self._told = True
-                self.note(f"warning: {error}; training goes on, and the journals keep everything")
+                self.note(f"warning: {error}; training continues, and the journals keep everything")

@@ -1,4 +1,4 @@
-"""A worker as the scheduler sees it, and the one that runs on this machine."""
+"""The scheduler's interface to a worker process, and its implementation on this machine."""
 
 import os
 import signal
@@ -9,25 +9,26 @@ from typing import Protocol
 
 
 class Worker(Protocol):
-    """A process that trains one run, wherever it is. pid: of that process, known at its end at the latest."""
+    """A process that trains one run, on any machine."""
 
     pid: int
+    """Its process id, known at the latest when it has ended."""
 
     def poll(self) -> int | None:
-        """Its exit code, None while it has not ended."""
+        """Its exit code; None while it runs."""
         ...
 
     def stop(self) -> None:
-        """Ask it to write a checkpoint and end."""
+        """Ask it to write a checkpoint and exit."""
         ...
 
     def kill(self) -> None:
-        """End it now."""
+        """Kill it at once."""
         ...
 
 
 class LocalWorker:
-    """A process on this machine, in a session of its own."""
+    """A process on this machine, in its own session."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         self._process = begin(command, environment, log)
@@ -42,12 +43,12 @@ class LocalWorker:
         self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """The process and all it started."""
+        """Kill the process and all that it started."""
         os.killpg(self.pid, signal.SIGKILL)
 
 
 def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
-    """Start `command` with `environment` on top of this process's own; what it prints is appended to `log`."""
+    """Start `command` with `environment` added to this process's own; append its output to `log`."""
     with log.open("ab") as file:
         return subprocess.Popen(
             [*command],
@@ -55,6 +56,6 @@ def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**os.environ, **environment},
-            # Ctrl-C in a terminal reaches the scheduler alone, which passes it on once.
+            # In its own session, it gets Ctrl-C only through the scheduler, once.
             start_new_session=True,
         )

@@ -1,4 +1,4 @@
-"""How far a run is, read cheaply from the end of its newest attempt while another process writes it."""
+"""The progress of a run, read cheaply from the end of its newest attempt while another process writes it."""
 
 import time
 from collections.abc import Sequence
@@ -18,21 +18,23 @@ from mcpo_cli.store.points import evaluated
 
 @dataclass(frozen=True)
 class Progress:
-    """step: last global step recorded. phase: what the run does now, in words. metrics: of that step.
-
-    pass_at_1: mean accuracy over all tiers at the newest evaluation. seconds_left: None while unknown.
-    """
+    """The progress of one run."""
 
     step: int = 0
+    """Last recorded global step."""
     phase: str = "starting"
+    """The run's current activity, in words."""
     metrics: dict[str, float] = field(default_factory=dict)
+    """The metrics of `step`."""
     pass_at_1: float | None = None
+    """Mean accuracy over all problems of the newest evaluation; None before the first."""
     seconds_left: float | None = None
+    """None while unknown."""
 
 
 @dataclass(frozen=True)
 class CellView:
-    """One cell as a display shows it."""
+    """The state of one cell, for a display."""
 
     cell: Cell
     state: State
@@ -42,7 +44,7 @@ class CellView:
 
 @dataclass(frozen=True)
 class View:
-    """A plan as a display shows it. Times in seconds."""
+    """The state of a plan, for a display. Times are in seconds."""
 
     suite: str
     cells: Sequence[CellView]
@@ -65,7 +67,7 @@ class Tracker:
         self._warned: set[str] = set()
 
     def read(self) -> Progress:
-        """The run's progress now; a damaged file stops nobody who only watches."""
+        """The run's current progress; damaged files are shown as a phase, not raised."""
         try:
             return self._read()
         except RunFailed:
@@ -82,7 +84,7 @@ class Tracker:
             self._clock(attempts[-1], step)
         return Progress(
             step=step,
-            # A worker that resumes loads its libraries before it opens an attempt of its own.
+            # While a resuming worker loads its libraries, the last attempt is still the previous one.
             phase={"running": status.get("phase", "starting"), "done": "ending"}.get(status["state"], "starting"),
             metrics=row["metrics"] if row else {},
             pass_at_1=self._pass_at_1(attempts[-1]),
@@ -90,11 +92,11 @@ class Tracker:
         )
 
     def warnings(self) -> list[sanity.Warned]:
-        """The limits that the newest attempt has passed since the last call, each but once."""
+        """The limits that the newest attempt newly exceeds, each reported once."""
         rows: list[Any] = []
         for attempt in self._journal.attempts()[-1:]:
             path = attempt / "metrics.jsonl"
-            # A damaged line: whoever needs its numbers says so.
+            # Readers that need the numbers of a damaged line report it.
             with suppress(RunFailed):
                 for row, end in lines_from(path, self._offsets.get(path, 0)):
                     self._offsets[path] = end
@@ -104,7 +106,7 @@ class Tracker:
         return new
 
     def _clock(self, attempt: Path, step: int) -> None:
-        """Seconds left, from the speed since this attempt's first step was seen."""
+        """Update the seconds left, from the speed since this attempt's first seen step."""
         now = time.monotonic()
         if self._first is None or self._first[0] != attempt:
             self._first = (attempt, step, now)
@@ -124,7 +126,7 @@ class Tracker:
 
 
 def final_metrics(run_dir: Path) -> dict[str, float]:
-    """The last step's metrics, and those of the last evaluation."""
+    """The metrics of the last step and of the last evaluation."""
     journal = Journal(run_dir)
     steps, evaluations = journal.steps(), journal.files("eval")
     metrics = dict(steps[-1]["metrics"]) if steps else {}

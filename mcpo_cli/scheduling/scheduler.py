@@ -1,4 +1,4 @@
-"""Runs a plan: one worker process a run, a few at a time. Everything is checked before anything starts."""
+"""Runs a plan: one worker process per run, a few at a time. All checks come before the first start."""
 
 import os
 import shutil
@@ -27,35 +27,37 @@ from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, fina
 from mcpo_cli.scheduling.worker import BUSY
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
-"""-P: a file in the user's folder must not shadow a module."""
+"""-P keeps files in the user's folder from shadowing modules."""
 TICK_SECONDS = 0.25
 LITTLE_BYTES = 1 << 20
+"""A disk with less free space is reported as full."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Display(Protocol):
-    """What shows a plan while it runs."""
+    """Shows a plan while it runs."""
 
     def update(self, view: View) -> None:
-        """Show the plan as it is now; called several times a second."""
+        """Show the plan's current state; called several times a second."""
         ...
 
     def note(self, text: str) -> None:
-        """Say something, once."""
+        """Print a message once."""
         ...
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one cell. metrics: see `final_metrics`; empty unless done."""
+    """The result of one cell."""
 
     cell: Cell
     state: State
     metrics: dict[str, float]
+    """See `final_metrics`; empty unless the run is done."""
     error: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """As `mcpo train --json` prints it."""
+        """The object that `mcpo train --json` prints."""
         spec = self.cell.spec
         return {
             "run_id": spec.run_id,
@@ -71,11 +73,7 @@ class Outcome:
 
 @dataclass
 class _Job:
-    """One cell while the scheduler is at work.
-
-    tried: this scheduler started a worker for it. told: stop signals passed on to that worker. broke: the limit that
-    it was killed for.
-    """
+    """One cell while the scheduler runs."""
 
     cell: Cell
     folder: Path
@@ -84,8 +82,11 @@ class _Job:
     process: Worker | None = None
     watch: limits.Watch | None = None
     broke: str | None = None
+    """The limit that its worker was killed for."""
     tried: bool = False
+    """Whether this scheduler started a worker for it."""
     told: int = 0
+    """Number of stop requests passed on to the worker."""
     error: str | None = None
     progress: Progress = field(default_factory=Progress)
 
@@ -95,16 +96,16 @@ class _Job:
 
 
 def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Outcome]:
-    """Bring every cell of `plan` to its end, skipping those that are done.
+    """Run every cell of `plan` that is not done.
 
     Raises:
-        ConfigError: something is missing or unreachable; nothing was started.
-        RunFailed: cells did not finish; the others did.
-        Interrupted: a signal asked to stop; every run that was going has written a checkpoint.
+        ConfigError: a requirement is missing or unreachable; nothing was started.
+        RunFailed: some cells did not finish; the others did.
+        Interrupted: a signal asked to stop; every active run has written a checkpoint.
     """
     folder = home()
     scheduler = _Scheduler(plan, folder, display, worker)
-    # What is done needs nothing: tables of a cluster's runs can be made anywhere.
+    # Completed runs are not checked: tables of a cluster's runs can be built on any machine.
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     for spec in unfinished:
         backends.check(spec)
@@ -121,12 +122,12 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
 
 
 def document(plan: Plan, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """What became of `plan`, as plain data."""
+    """The outcomes of `plan` as plain data."""
     return {"suite": plan.suite, "home": str(home()), "runs": [outcome.to_json() for outcome in outcomes]}
 
 
 class _Scheduler:
-    """The loop and what it knows."""
+    """The scheduling loop and its state."""
 
     def __init__(self, plan: Plan, folder: Path, display: Display, worker: Sequence[str]) -> None:
         self.plan = plan
@@ -140,11 +141,11 @@ class _Scheduler:
         self._estimate()
 
     def stop(self) -> None:
-        """Ask the running workers to end; the second time, kill them. Takes effect at the next tick."""
+        """Ask the running workers to exit; the second call kills them. Takes effect at the next tick."""
         self.stops += 1
 
     def loop(self) -> None:
-        """Start workers and follow them until there is nothing left to do."""
+        """Start workers and follow them until no work is left."""
         while True:
             for job in self.jobs:
                 self._follow(job)
@@ -173,7 +174,7 @@ class _Scheduler:
         return _Job(cell, folder, attempts.state(folder, cell.spec), Tracker(folder, cell.spec))
 
     def _next(self) -> _Job | None:
-        """The first cell that waits, if a worker is free; rather one whose base policy nobody is making."""
+        """The next waiting cell, if a slot is free; cells whose base policy is not being trained come first."""
         busy = [job for job in self.jobs if job.process]
         if len(busy) >= self.slots:
             return None
@@ -183,7 +184,7 @@ class _Scheduler:
         return next(iter(ready or waiting), None)
 
     def _start(self, job: _Job) -> None:
-        # Another scheduler may have begun it since, or brought it to its end.
+        # Another scheduler may have started or finished it meanwhile.
         job.state = attempts.state(job.folder, job.cell.spec)
         if job.state in ("running", "done"):
             return
@@ -203,7 +204,7 @@ class _Scheduler:
         job.state = "running"
 
     def _worker(self, job: _Job) -> Worker:
-        """A process here, or a job of SLURM."""
+        """A local process or a SLURM job."""
         spec = job.cell.spec
         threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES}
         command, environment = [*self.worker, spec.run_id], {**threads, "MCPO_HOME": str(self.home)}
@@ -225,17 +226,17 @@ class _Scheduler:
                 job.process.kill()
             self._warn(job)
         elif job.state == "running":
-            # Another process trains it; once that ends, the cell is done or ours to continue.
+            # Another process trains it; once that exits, the cell is done or this scheduler continues it.
             job.progress = job.tracker.read()
             self._warn(job)
             if not attempts.is_owned(job.folder):
                 job.state = attempts.state(job.folder, job.cell.spec)
 
     def _end(self, job: _Job, pid: int, code: int) -> None:
-        """Take note that the worker, process `pid`, has ended with exit code `code`."""
+        """Record that the worker, process `pid`, exited with `code`."""
         job.process = None
         if code == BUSY:
-            # Another scheduler's worker was faster: ours is to wait for it.
+            # Another scheduler's worker holds the run: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
             attempts.give_up(job.folder, pid, job.broke)
@@ -268,7 +269,7 @@ class _Scheduler:
 
 
 def _placed(spec: RunSpec) -> RunSpec:
-    """`spec` as its worker gets it: on several nodes of SLURM it joins the Ray cluster that its job starts."""
+    """The `spec` that the worker reads: on several SLURM nodes it joins the Ray cluster that its job starts."""
     cluster = spec.cluster
     if cluster.launcher == "local" or cluster.nodes == 1:
         return spec
@@ -276,9 +277,9 @@ def _placed(spec: RunSpec) -> RunSpec:
 
 
 def slots(plan: Plan) -> int:
-    """Runs at a time: `compute.parallel`, or as many as fill the cores this process may use.
+    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
 
-    A run of verl has the machine for itself, or its place in SLURM's queue.
+    By default a verl run has the machine to itself, and SLURM jobs are all submitted at once.
     """
     spec = plan.cells[0].spec
     compute = spec.compute
@@ -301,7 +302,7 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
-    """State and error line of a job whose worker, process `pid`, has ended with exit code `code`."""
+    """State and error line of a job whose worker, process `pid`, exited with `code`."""
     state = attempts.state(job.folder, job.cell.spec)
     if code == 0 and state == "done":
         return "done", None
@@ -311,11 +312,11 @@ def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
         return "interrupted", None
     if code < 0:
         return "interrupted", f"killed by {signal.Signals(-code).name}"
-    return "failed", _error_line(job.folder, pid) or f"the worker ended with exit code {code}{_disk(job.folder)}"
+    return "failed", _error_line(job.folder, pid) or f"the worker exited with code {code}{_disk(job.folder)}"
 
 
 def _error_line(folder: Path, pid: int) -> str | None:
-    """What the worker said last: in its attempt, or, where it did not come to open one, in its log."""
+    """The worker's last message: from the status of its attempt, or from its log if it opened none."""
     for attempt in Journal(folder).attempts()[-1:]:
         status = read_json(attempt / "status.json")
         if status["pid"] == pid and "error" in status:
@@ -325,15 +326,15 @@ def _error_line(folder: Path, pid: int) -> str | None:
 
 
 def _line(text: str) -> str:
-    """A text of several lines as one."""
+    """Several lines of text as one."""
     return "; ".join(line.strip() for line in text.splitlines())
 
 
 def _disk(folder: Path) -> str:
-    """What may have kept a worker from leaving a word: no room on the disk, or no leave to write there."""
+    """Why a worker may have left no message: a full or read-only disk."""
     free = shutil.disk_usage(folder).free
     if free < LITTLE_BYTES:
-        return f"; {free // 1024} KiB are left on the disk of {folder}"
+        return f"; {free // 1024} KiB are free on the disk of {folder}"
     return "" if os.access(folder, os.W_OK) else f"; {folder} cannot be written"
 
 

@@ -1,7 +1,7 @@
-"""Workers as jobs of SLURM, through submitit (https://github.com/facebookincubator/submitit).
+"""Workers as SLURM jobs, through submitit (https://github.com/facebookincubator/submitit).
 
-Run folders must lie on a disk that all machines see. A job that is preempted or out of time writes a checkpoint, goes
-back into the queue and resumes from there. It goes on when the scheduler ends; a later one finds it again.
+Run folders must be on a shared disk. A job that is preempted or out of time writes a checkpoint, is requeued and
+resumes from it. Jobs outlive the scheduler; a later scheduler finds them again.
 """
 
 import os
@@ -24,13 +24,13 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.scheduling.handles import begin
 
 EXECUTOR = "slurm"
-"""submitit's name for it."""
+"""submitit's name for SLURM."""
 WARNING_SECONDS = 900
-"""Between SLURM's signal and the end of the job's time."""
+"""SLURM sends its signal this long before the job's time is up."""
 STOP_SECONDS = 780
-"""Of them a worker may use so many for its checkpoint: after a global step, which can take minutes."""
+"""Part of WARNING_SECONDS for finishing a global step, which can take minutes, and writing a checkpoint."""
 MOST_REQUEUES = 100
-"""Because the time was up; a preempted job always comes back."""
+"""Most requeues because the time was up; preempted jobs are always requeued."""
 POLL_SECONDS = 0.5
 RAY_PORT = 6379
 Ending = tuple[int, int]
@@ -38,7 +38,7 @@ Ending = tuple[int, int]
 
 
 def check() -> None:
-    """Raises ConfigError where there is no SLURM."""
+    """Raises ConfigError if SLURM is not installed."""
     for program in ("sbatch", "srun", "sacct"):
         if shutil.which(program) is None:
             wrong = f"cluster.launcher=slurm: there is no '{program}' here; is this a login node of the cluster?"
@@ -46,14 +46,14 @@ def check() -> None:
 
 
 class SlurmWorker:
-    """See `Worker`. Submits a job, or finds the one that an earlier scheduler left behind."""
+    """See `Worker`. Submits a job, or finds the running one of an earlier scheduler."""
 
     pid = 0
 
     def __init__(self, name: str, cluster: Cluster, task: "Task") -> None:
         self._task = task
         self._folder = task.folder / "slurm"
-        # The task lies there, with its token.
+        # Private: submitit stores the task here, with its Ray token.
         self._folder.mkdir(mode=0o700, exist_ok=True)
         note = self._folder / "job"
         if note.exists():
@@ -70,24 +70,24 @@ class SlurmWorker:
 
     @property
     def job_id(self) -> str:
-        """SLURM's."""
+        """SLURM's id of the job."""
         return str(self._job.job_id)
 
     def poll(self) -> int | None:
-        """See `Worker`. A job that SLURM ended leaves a line in the worker's log."""
+        """See `Worker`. If SLURM ended the job, a line in the worker's log says so."""
         if not self._job.done():
             return None
         try:
             code, self.pid = self._job.results()[0]
         except (UncompletedJobError, FailedJobError) as error:
             with self._task.log.open("a", encoding="utf-8") as log:
-                said = (str(error).strip() or type(error).__name__).splitlines()[-1]
-                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {said}\n")
+                reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+                log.write(f"SLURM job {self.job_id} ended as {self._job.state}: {reason}\n")
             return 1
         return int(code)
 
     def stop(self) -> None:
-        """See `Worker`. A job that still waits in the queue is taken out of it."""
+        """See `Worker`. A job that is still queued is cancelled."""
         if self._job.get_info("force").get("State") == "PENDING":
             self.kill()
         else:
@@ -99,22 +99,22 @@ class SlurmWorker:
 
 
 class Task:
-    """What runs in the job: the worker, in a process of its own, and with several nodes a Ray cluster around it."""
+    """The job's content: the worker process and, on several nodes, a Ray cluster for it."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
         self.command, self.folder = list(command), folder
-        # Ray asks for a token where the user has one, but a node that joins has to be told of it.
+        # Every node of the Ray cluster needs the same token.
         self.environment = {**environment, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def log(self) -> Path:
-        """What the worker prints."""
+        """The file that receives the worker's output."""
         return self.folder / "worker.log"
 
     @property
     def stop_file(self) -> Path:
-        """Asks the worker to stop: a signal would have to find it on another machine."""
+        """A file whose existence asks the worker to stop; a signal cannot reach another machine."""
         return self.folder / "slurm" / "stop"
 
     def __call__(self) -> Ending:
@@ -122,7 +122,7 @@ class Task:
         place = submitit.JobEnvironment()
         ray, environment = Path(sys.executable).with_name("ray"), {**os.environ, **self.environment}
         if place.global_rank > 0:
-            # This machine serves the first one's Ray cluster until that ends.
+            # This node joins the first node's Ray cluster until that ends.
             address = f"--address={place.hostnames[0]}:{RAY_PORT}"
             subprocess.run([ray, "start", address, "--block"], env=environment, check=False)
             return 0, 0
@@ -148,7 +148,7 @@ class Task:
         return code, self._process.pid
 
     def checkpoint(self) -> DelayedSubmission:
-        """submitit calls this before the job goes back into the queue: the worker writes a checkpoint and ends."""
+        """Have the worker write a checkpoint and exit; submitit calls this before it requeues the job."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -159,7 +159,7 @@ class Task:
 
 
 def parameters(cluster: Cluster) -> dict[str, object]:
-    """The resources of a job, as submitit names them."""
+    """The resources of a job, by submitit's names."""
     named = {"slurm_partition": cluster.partition, "slurm_account": cluster.account}
     return {
         "nodes": cluster.nodes,
@@ -168,7 +168,7 @@ def parameters(cluster: Cluster) -> dict[str, object]:
         "cpus_per_task": cluster.cpus,
         "timeout_min": 60 * cluster.hours,
         "slurm_signal_delay_s": WARNING_SECONDS,
-        # Also when a machine fails.
+        # Requeue also if a machine fails.
         "slurm_additional_parameters": {"requeue": True},
         **{name: value for name, value in named.items() if value},
     }

@@ -1,8 +1,8 @@
 """The process that trains one run: `python -m mcpo_cli.scheduling.worker RUN_ID`.
 
-Reads runs/<run_id>/spec.json, holds the run's lock, opens an attempt and calls the backend. Ends with 0
-(done), 130 (asked to stop; a checkpoint was written), 75 (another process is at work on the run) or 1 (failed; the
-reason is in status.json, or at the end of the log where no attempt was opened).
+Reads runs/<run_id>/spec.json, holds the run's lock, opens an attempt and calls the backend. Exit codes: 0 (done),
+130 (stopped on request; a checkpoint was written), 75 (another process works on the run) or 1 (failed; the reason is
+in status.json, or at the end of the log if no attempt was opened).
 """
 
 import os
@@ -22,11 +22,11 @@ from mcpo_cli.runs.attempts import Attempt, Busy, missing, owned
 from mcpo_cli.runs.journal import Journal
 
 BUSY = 75
-"""EX_TEMPFAIL of sysexits.h: another process is at work on the run."""
+"""Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
 
 
 class StopRequest:
-    """True once a signal asked the run to stop, or once the process that started it is gone."""
+    """Returns true once a signal asked the run to stop or the parent process is gone."""
 
     def __init__(self) -> None:
         self._asked = False
@@ -57,14 +57,14 @@ def work(run_id: str) -> int:
 
 
 def _attempt(folder: Path, stop: StopRequest) -> int:
-    """Go on with a run that is ours."""
+    """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
     if load.used_plugins(spec) != spec.plugins:
         raise RunFailed(
-            f"{', '.join(spec.plugins)}: the plug-in is no longer what this run was planned with",
-            fix="the command that started the run: it plans a new one",
+            f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
+            fix="repeat the command that started the run: it plans a new run",
         )
-    # Now, rather than after hours of training on top of records that are worth nothing.
+    # Find damaged records now rather than after hours of training.
     Journal(folder).check_all()
     backend = backends.get(spec.backend)
     attempt = Attempt(folder, spec, backend.resume_step(folder))
@@ -72,7 +72,7 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
         provenance.write(attempt.folder, provenance.parent_command())
         backend.run(spec, attempt, stop)
         if gaps := missing(folder, spec):
-            raise RunFailed("the run ended but its records are not whole: " + "; ".join(gaps))
+            raise RunFailed("the run ended but its records are incomplete: " + "; ".join(gaps))
         attempt.end("done")
     except Interrupted as error:
         attempt.end("interrupted", str(error))
@@ -88,8 +88,8 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
 
 
 def _said(error: McpoError, code: int) -> int:
-    """Leave the reason as the last line of the log; returns `code`."""
-    # The log may be on a disk that is full.
+    """Print the reason as the last line of the log; returns `code`."""
+    # The log may be on a full disk.
     with suppress(OSError):
         print(redact("; ".join(line.strip() for line in str(error).splitlines())), file=sys.stderr)
     return code

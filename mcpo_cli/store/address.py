@@ -1,4 +1,4 @@
-"""Which MLflow store is meant. Apart from what reaches it, as importing mlflow takes seconds."""
+"""The address of the MLflow store. This module does not import mlflow, which takes seconds."""
 
 import os
 
@@ -8,7 +8,7 @@ OFFLINE = "offline"
 
 
 def resolve(setting: str) -> str | None:
-    """The tracking URI that `compute.tracking_uri` stands for; None where it says offline.
+    """The tracking URI for the value `setting` of `compute.tracking_uri`; None for "offline".
 
     Raises:
         ConfigError: MCPO_HOME cannot be written.

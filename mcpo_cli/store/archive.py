@@ -1,4 +1,4 @@
-"""The journal of a run as one file, from which a home that never trained it restores the run."""
+"""Packs the journal of a run into one file, from which another home can restore the run."""
 
 import gzip
 import io
@@ -15,11 +15,11 @@ from mcpo_cli.runs.journal import read_json, writing
 
 NAME = "journal.tar.gz"
 KEPT = re.compile(r"\w+\.json|attempt_\d+/(\w+\.jsonl?|\w+/step_\d+\.jsonl)")
-"""The files of a run, from its folder: records and rows; no checkpoints, no policy, no logs."""
+"""Paths, relative to the run folder, that are archived: records and rows, but no checkpoints, policies or logs."""
 
 
 def pack(run_dir: Path) -> bytes:
-    """The records and rows of a run; equal ones make equal bytes."""
+    """A tar archive of the run's records and rows. Equal contents give equal bytes."""
     names = {path.relative_to(run_dir).as_posix(): path for path in run_dir.rglob("*.json*")}
     content = io.BytesIO()
     with (
@@ -36,19 +36,19 @@ def pack(run_dir: Path) -> bytes:
 
 
 def unpack(content: bytes, folder: Path) -> None:
-    """Write the files of `pack` into `folder`.
+    """Write the files that `pack` archived into `folder`.
 
     Raises:
-        StoreError: this is no such archive, or one with other files in it; nothing was written.
-        RunFailed: the disk takes no more.
+        StoreError: the archive is unreadable or holds unexpected files; nothing was written.
+        RunFailed: the disk cannot be written.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
             members = tar.getmembers()
-            if strange := [one.name for one in members if not (one.isfile() and KEPT.fullmatch(one.name))]:
-                raise StoreError(f"{NAME} has a file in it that is none of a journal: {strange[0]!r}")
-            # Not `extractall`: its filters came with Python 3.11.4. A name that is KEPT leads nowhere else.
-            files = {one.name: file.read() for one in members if (file := tar.extractfile(one))}
+            if strange := [member.name for member in members if not (member.isfile() and KEPT.fullmatch(member.name))]:
+                raise StoreError(f"{NAME} holds a file that does not belong to a journal: {strange[0]!r}")
+            # `extractall` has safe filters only since Python 3.11.4. Names that match KEPT stay inside the folder.
+            files = {member.name: file.read() for member in members if (file := tar.extractfile(member))}
     except (tarfile.TarError, EOFError, OSError) as error:
         raise StoreError(f"{NAME} cannot be read: {error}") from error
     with writing(folder):
@@ -58,7 +58,7 @@ def unpack(content: bytes, folder: Path) -> None:
 
 
 def document(path: Path) -> str:
-    """A JSON document of a run without the secrets that its texts may hold; as it is, where there are none."""
+    """The text of a JSON document with secrets removed; unchanged if it holds none."""
     data = read_json(path)
     cleaned = _cleaned(data)
     return path.read_text(encoding="utf-8") if cleaned == data else json.dumps(cleaned, indent=2)

@@ -1,4 +1,4 @@
-"""A connection to an MLflow store: reaching it, taking turns at it, and finding what is in it."""
+"""A connection to an MLflow store: connecting, locking, searching and logging."""
 
 import re
 import tempfile
@@ -21,22 +21,22 @@ from mcpo_cli.store.address import OFFLINE
 from mcpo_cli.store.points import Point, milliseconds
 
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-"""MLflow's words for the states of a run that has begun."""
+"""MLflow's status for each state of a started run."""
 BATCH = 900
-"""Metrics a call: MLflow takes 1000 entities, the tags of the cursor among them."""
+"""Metrics per call: MLflow accepts 1000 entities, which include the cursor's tags."""
 NOTE = "mlflow.note.content"
-"""The tag of an experiment or a run that MLflow's UI shows as its description, in Markdown."""
+"""The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
 LOCK_SECONDS = 60
 _OPENED: dict[Path, tuple[int, int] | None] = {}
-"""Which file each SQLite store was when this process opened it. MLflow keeps its connections as long as the process
-lives: to a file that was removed since it would go on writing without a word."""
+"""Identity of each SQLite file when this process opened it. MLflow keeps connections until the process exits and would
+silently write to a removed file."""
 
 
 class Connection:
     """An MLflow store.
 
-    Processes take turns by file locks: looking up a run and creating it, and creating the schema of a new
-    SQLite file, are each one step to the others.
+    File locks make two operations atomic between processes: finding or creating a run, and creating the schema of a
+    new SQLite file.
     """
 
     def __init__(self, uri: str) -> None:
@@ -50,25 +50,25 @@ class Connection:
 
     @property
     def shown(self) -> str:
-        """The URI for messages."""
+        """The URI without credentials, for messages."""
         return redact(self.uri)
 
     @property
     def is_server(self) -> bool:
-        """Whether an MLflow server stands between us and the store."""
+        """Whether the store is reached through an MLflow server."""
         return self.uri.startswith(("http://", "https://"))
 
     @property
     def database(self) -> Path | None:
-        """The file of an SQLite store."""
+        """The file of an SQLite store; None for other stores."""
         is_file = self.uri.startswith("sqlite:///")
         return Path(self.uri.removeprefix("sqlite:///").partition("?")[0]) if is_file else None
 
     def check(self) -> None:
-        """Connect anew, and create the schema of a new database.
+        """Reconnect, and create the schema of a new database.
 
         Raises:
-            ConfigError: the store cannot be reached or written now.
+            ConfigError: the store cannot be reached or written.
         """
         try:
             self._mlflow = None
@@ -76,7 +76,7 @@ class Connection:
         except Exception as error:
             raise ConfigError(
                 f"the MLflow store {self.shown} cannot be used: {_reason(error)}",
-                fix=f"compute.tracking_uri={OFFLINE} trains without it; mcpo runs sync brings the runs to it later",
+                fix=f"compute.tracking_uri={OFFLINE} trains without it; mcpo runs sync uploads the runs later",
             ) from error
 
     @contextmanager
@@ -86,16 +86,16 @@ class Connection:
 
     @contextmanager
     def _answering(self, fix: str) -> Iterator[None]:
-        """fix: the command that does again what the block does."""
+        """fix: the command that repeats what the block does."""
         try:
             yield
         except Exception as error:
-            # What was read but not sent must be read again, and what was cached may be gone.
+            # Rows that were read but not sent must be read again, and cached objects may be gone.
             self._forget()
             raise StoreError(f"the MLflow store {self.shown} failed: {_reason(error)}", fix=fix) from error
 
     def _forget(self) -> None:
-        """Drop what is cached of the store."""
+        """Clear the caches of the store's contents."""
         self._experiments: dict[str, str] = {}
         self._statuses: dict[str, str] = {}
 
@@ -106,19 +106,19 @@ class Connection:
             with self._setup:
                 self._probe()
                 client = MlflowClient(self.uri)
-                client.search_experiments(max_results=1)  # the first call makes the schema of a new database
+                client.search_experiments(max_results=1)  # the first call creates the schema of a new database
                 self._mlflow = client
                 if self.database:
                     _OPENED[self.database] = _identity(self.database)
         return self._mlflow
 
     def _probe(self) -> None:
-        """Fail where MLflow itself would go on trying for minutes: at a database that cannot be used."""
+        """Fail at once if the database cannot be used; MLflow itself would retry for minutes."""
         if re.split(r"[:+]", self.uri)[0] not in DATABASE_ENGINES:
             return
         with create_sqlalchemy_engine(self.uri).connect() as connection:
             if self.database:
-                # In WAL mode a writer and the readers (the UI) do not lock each other out; stays with the file.
+                # WAL mode, which is stored in the file, lets the UI read while a process writes.
                 for statement in ("PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"):
                     connection.exec_driver_sql(statement)
 
@@ -134,31 +134,31 @@ class Connection:
     def _experiment(self, suite: str) -> str:
         if suite not in self._experiments:
             client = self._client()
-            found = client.get_experiment_by_name(suite)
-            # A server knows where its artifacts go; a database alone would put them into the current folder.
+            existing = client.get_experiment_by_name(suite)
+            # A server chooses its own artifact location; a plain database would use the current folder.
             location = None if self.is_server else (self._home / "mlartifacts" / suite).as_uri()
-            name = found.experiment_id if found else client.create_experiment(suite, artifact_location=location)
-            # A note that is there may be somebody's own.
-            if NOTE not in (found.tags if found else {}):
-                client.set_experiment_tag(name, NOTE, pages.experiment_note(suite))
-            self._experiments[suite] = name
+            key = existing.experiment_id if existing else client.create_experiment(suite, artifact_location=location)
+            # An existing note may have been edited by the user.
+            if NOTE not in (existing.tags if existing else {}):
+                client.set_experiment_tag(key, NOTE, pages.experiment_note(suite))
+            self._experiments[suite] = key
         return self._experiments[suite]
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
-        found: list[Any] = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
-        # A creation whose answer was lost is sent again: of two, the one that something was brought to stays.
-        found = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id))
-        for twin in found[1:]:
-            self._client().delete_run(twin.info.run_id)
-        return found[0] if found else None
+        runs: list[Any] = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        # A retried create request can leave two runs: keep the one with more tags, which holds the data.
+        runs = sorted(runs, key=lambda run: (-len(run.data.tags), run.info.run_id))
+        for duplicate in runs[1:]:
+            self._client().delete_run(duplicate.info.run_id)
+        return runs[0] if runs else None
 
     def _create(self, experiment: str, name: str, start: float, tags: dict[str, str]) -> Any:
-        """A new run, which is found by the first of `tags`. start: seconds since the epoch."""
+        """A new run; later lookups use the first of `tags`. start: seconds since the epoch."""
         self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
         return self._find(experiment, *next(iter(tags.items())))
 
     def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
-        """The content of an artifact, None where there is none."""
+        """The content of an artifact; None if it does not exist."""
         client, folder = self._client(), path.rpartition("/")[0]
         if path not in {file.path for file in client.list_artifacts(mlflow_id, folder or None)}:
             return None
@@ -166,7 +166,7 @@ class Connection:
             return Path(client.download_artifacts(mlflow_id, path, target)).read_bytes()
 
     def _log(self, mlflow_id: str, points: Sequence[Point], last_tags: Mapping[str, Any]) -> None:
-        """Log `points` in batches, and `last_tags` together with the last of them."""
+        """Log `points` in batches, and `last_tags` with the last batch."""
         for i in range(0, max(len(points), 1), BATCH):
             metrics = [Metric(*point) for point in points[i : i + BATCH]]
             tags = last_tags if i + BATCH >= len(points) else {}
@@ -174,22 +174,22 @@ class Connection:
 
 
 def _identity(file: Path) -> tuple[int, int] | None:
-    """What tells a file from another that takes its name; None where there is none."""
+    """Device and inode, which change when the file is replaced; None if it does not exist."""
     try:
-        found = file.stat()
+        status = file.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def run_tags(tags: Mapping[str, Any]) -> list[RunTag]:
-    """Tags as MLflow takes them."""
+    """Tags as MLflow entities."""
     return [RunTag(key, str(value)) for key, value in tags.items()]
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error that says something of it, without credentials."""
+    """The first informative line of an error, without credentials."""
     lines = str(error).strip().splitlines()
-    # SQLAlchemy's remark on when it happened comes before what happened.
-    said = [line for line in lines if not line.startswith("(raised as a result of")]
-    return redact(said[0] if said else type(error).__name__)
+    # SQLAlchemy puts the circumstances of an error on the line before the error itself.
+    informative = [line for line in lines if not line.startswith("(raised as a result of")]
+    return redact(informative[0] if informative else type(error).__name__)

@@ -1,4 +1,4 @@
-"""Brings evaluations to MLflow: one run a grading, in the experiment `evaluate`; an old grading's run stays."""
+"""Uploads evaluations to MLflow: one run per grading in the experiment `evaluate`; earlier gradings keep theirs."""
 
 import json
 import math
@@ -19,7 +19,7 @@ class Evaluations(Connection):
     """An MLflow store, for evaluations."""
 
     def ingest(self, folder: Path, gradings: Iterable[Results]) -> int:
-        """Bring those `gradings` of the evaluation in `folder` that the store lacks: the number of points sent.
+        """Upload the missing `gradings` of the evaluation in `folder`; returns the number of points sent.
 
         Raises:
             StoreError: the store failed; the next call sends what is missing.
@@ -47,7 +47,7 @@ class Evaluations(Connection):
         self._log(mlflow_id, points, {})
         for path in sorted((folder / "gradings" / str(results["grading"])).iterdir()):
             client.log_artifact(mlflow_id, str(path))
-        # Last: a run with this status is whole.
+        # Set last: a run with this status is complete.
         self._set_status(mlflow_id, STATUS["done"], results["time"])
         return len(points)
 

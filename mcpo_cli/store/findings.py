@@ -1,4 +1,4 @@
-"""Brings what probes found to MLflow: values to the runs they are of, the whole document to the parents of those."""
+"""Uploads probe results to MLflow: values to the runs they describe, the full document to the parent runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,27 +9,27 @@ from mcpo_cli.store.points import Point, milliseconds
 
 
 class Findings(Connection):
-    """An MLflow store, for what probes found."""
+    """An MLflow store, for probe results."""
 
     def log(self, probe: str, findings: Mapping[str, Mapping[str, float]], document: Any) -> list[str]:
         """Log values as `probe/<probe>/<value>` and `document` as `probes/<probe>.json`.
 
-        The points bear the time at which their run ended: logged again, equal ones count as one.
+        Each point has the end time of its run, so that MLflow drops repeated equal points.
 
         Args:
-            findings: values of each run by name, by run id.
+            findings: run id -> value name -> value.
 
         Returns:
-            The runs that the store does not know.
+            The ids of the runs that the store does not hold.
 
         Raises:
             StoreError: the store failed.
         """
         with self._writing():
             parents, unknown = set[str](), []
-            experiments = [found.experiment_id for found in self._client().search_experiments()]
+            experiments = [experiment.experiment_id for experiment in self._client().search_experiments()]
             for run_id, values in findings.items():
-                # One an experiment that has it.
+                # Each experiment that holds the run has an MLflow run of its own for it.
                 runs = self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'")
                 for run in runs:
                     self._log(run.info.run_id, _points(probe, values, self._ended(run_id)), {})

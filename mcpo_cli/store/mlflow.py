@@ -1,8 +1,8 @@
-"""Brings the journals of runs to MLflow.
+"""Uploads the journals of runs to MLflow.
 
-One experiment a suite, one parent run a plan, one child run a run of ours. The journal stays the truth:
-ingesting is incremental, can be repeated at will, and takes only steps that no later attempt can replace,
-so that each point is written once and never has to be taken back.
+Each suite is an experiment, each plan a parent run, each run a child run. The journal is the source of truth:
+ingesting is incremental, can be repeated, and uploads only steps that no later attempt can replace, so that no point
+ever has to be withdrawn.
 """
 
 import json
@@ -31,47 +31,48 @@ from mcpo_cli.store.points import eval_points, flat, step_points
 
 MONITOR_SECONDS = 5
 CONTENT = 2
-"""Counts the kinds of things kept of a run that has ended: what a store has of an earlier one is completed."""
+"""Version of the content stored for a finished run; raise it to upload finished runs again."""
 
 
 @dataclass
 class _Child:
-    """What is known of one run's MLflow run.
-
-    steps: what is still to be ingested. evaluated: last evaluation ingested, -1 for none.
-    attempt: whose tags it bears. settled: the ending that is in the store with all that belongs to it.
-    """
+    """The MLflow run of one of our runs, and how much of the journal it holds."""
 
     mlflow_id: str
     parent: str
+    """MLflow id of the parent run."""
     steps: FinalSteps
+    """The steps still to be ingested."""
     evaluated: int
+    """Global step of the last ingested evaluation; -1 for none."""
     attempt: str
+    """The attempt that its tags describe."""
     state: State
     settled: str
+    """The ending (see `_update`) that is completely in the store; empty for none."""
 
 
 class Store(Connection):
-    """An MLflow store and what of the journals is in it already."""
+    """An MLflow store that tracks how much of each journal it holds."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._monitored = False
         self.damaged: dict[str, str] = {}
-        """What the last call left out: how each run is damaged, by its id."""
+        """Runs that the last call left out as damaged: run id -> reason."""
 
     def ingest(self, plan: Plan) -> int:
-        """Bring what is new in the plan's journals to the store: the number of points sent.
+        """Upload what is new in the plan's journals; returns the number of points sent.
 
         Raises:
-            StoreError: the store failed; the next call goes on where this one stopped.
+            StoreError: the store failed; the next call continues where this one stopped.
         """
         self.damaged.clear()
         with self._writing():
             return sum(self._ingest(plan, adopt=True).values())
 
     def sync(self) -> dict[str, int]:
-        """Bring every run of this home to the store: points sent by run id.
+        """Upload every run of this home; returns the number of points sent for each run id.
 
         Raises:
             StoreError: the store failed.
@@ -90,9 +91,9 @@ class Store(Connection):
 
     @contextmanager
     def monitor(self, plan: Plan) -> Iterator[None]:
-        """Log the machine's load to the plan's parent run, which counts as running until the next `ingest` after.
+        """Log the machine's load to the plan's parent run, whose status is running until the next `ingest` afterwards.
 
-        Nothing that goes wrong here reaches the caller: the runs matter more than their monitor.
+        Errors of the monitor are ignored: they must not stop the runs.
         """
         self._monitored = True
         monitor = None
@@ -110,9 +111,9 @@ class Store(Connection):
                     monitor.finish()
 
     def link(self, plan: Plan) -> str:
-        """The address of the saved view that compares the plan's arms, for plans that were ingested by this object.
+        """The address of the saved view that compares the plan's arms; this object must have ingested the plan.
 
-        Without a server it is where `mcpo ui` listens.
+        Without a server the address is that of `mcpo ui`.
         """
         server = self.shown.rstrip("/") if self.is_server else pages.UI
         return f"{server}/{pages.fragment(self._experiments[plan.suite], plan.plan_id)}"
@@ -127,7 +128,7 @@ class Store(Connection):
         return Journal(self._home / "runs" / spec.run_id)
 
     def _ingest(self, plan: Plan, *, adopt: bool) -> dict[str, int]:
-        """adopt: make children of another plan's parent, with runs in common, this plan's."""
+        """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's."""
         points = {}
         ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
         for cell in plan.cells:
@@ -143,7 +144,7 @@ class Store(Connection):
                 points[cell.spec.run_id] = self._update(child, cell, journal)
                 ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
             except RunFailed as damage:
-                # One damaged run keeps no other from the store.
+                # One damaged run must not block the others.
                 self.damaged[cell.spec.run_id] = damage.message
                 ends[child.parent].append(("failed", 0.0))
         for parent, cells in ends.items():
@@ -177,7 +178,7 @@ class Store(Connection):
         return self._parents[key]
 
     def _explain(self, run: Any, plan: Plan) -> None:
-        """Save the view that compares the plan's arms, and write the parent's note where there is none."""
+        """Save the view that compares the plan's arms, and write the parent's note if it has none."""
         experiment, view = run.info.experiment_id, ""
         if len(plan.cells) > 1:
             view = pages.fragment(experiment, plan.plan_id)
@@ -187,7 +188,7 @@ class Store(Connection):
             self._client().set_tag(run.info.run_id, NOTE, pages.plan_note(plan, redact(plan.command), view))
 
     def _present(self, run: Any, name: str, tags: Mapping[str, str]) -> None:
-        """Give a run the name and tags that it is found by in the UI, where it has others."""
+        """Set the name and tags that the UI shows, if they differ."""
         if run.info.run_name != name:
             self._client().update_run(run.info.run_id, name=name)
         if not tags.items() <= run.data.tags.items():
@@ -221,13 +222,13 @@ class Store(Connection):
         return self._series[plan.plan_id]
 
     def _update(self, child: _Child, cell: Cell, journal: Journal) -> int:
-        """Bring one run up to date: the number of points sent."""
+        """Bring one run up to date; returns the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
         ending = f"{attempt.name} {updated} {CONTENT}"
         if child.settled == ending:
             return 0
-        # The state before the rows: when it says that the run has ended, all rows are there.
+        # Read the state before the rows: if it says that the run has ended, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
         if child.attempt != attempt.name:
             self._describe(child, cell, attempt)
@@ -241,7 +242,7 @@ class Store(Connection):
         return points
 
     def _send(self, child: _Child, journal: Journal) -> int:
-        """Send the points of all steps and evaluations that became final, and move the cursor."""
+        """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""
         points = [point for row in child.steps.read() for point in step_points(row)]
         final = journal.final_step()
         files = {step: path for step, path in journal.files("eval").items() if child.evaluated < step <= final}
@@ -253,7 +254,7 @@ class Store(Connection):
             child.evaluated = max(files)
         cursor = {"mcpo.step": str(child.steps.last), "mcpo.eval_step": str(child.evaluated)}
         if points:
-            # The cursor with the last batch: after a crash the points come again, and equal ones count as one.
+            # The last batch carries the cursor: after a crash points are sent again, and MLflow drops equal ones.
             self._log(child.mlflow_id, points, cursor)
         return len(points)
 
@@ -301,10 +302,10 @@ def _status(attempt: Path) -> Status:
 
 
 def _inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
-    """What a run trains and is evaluated on: published data sets as it found them, or a task that is generated."""
+    """The run's data: the published data sets it used, or its generated task."""
     if not spec.task.published:
         task = json.dumps(spec.identity()["task"])
         yield DatasetInput(Dataset(spec.task.name, digest(spec.identity()["task"]), "generated", task))
     elif sources.exists():
-        for name, found in read_json(sources).items():
-            yield DatasetInput(Dataset(name, found["digest"], "data set", found["source"]))
+        for name, data in read_json(sources).items():
+            yield DatasetInput(Dataset(name, data["digest"], "data set", data["source"]))

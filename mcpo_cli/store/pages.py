@@ -1,4 +1,4 @@
-"""What people read in MLflow's UI: names, notes, and for each plan a saved view that compares its arms."""
+"""Texts for MLflow's UI: names, notes, and for each plan a saved view that compares its arms."""
 
 import json
 import textwrap
@@ -10,27 +10,28 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.store.points import flat
 
 LONGEST = 120
-"""Characters of the arms in a plan's name."""
+"""Most characters that the list of arms takes in a plan's name."""
 SERIES = "series"
-"""The tag that runs share which differ in the seed alone."""
+"""The tag shared by runs that differ only in the seed."""
 VIEW = "mlflow.sharedViewState."
-"""Where MLflow's UI keeps a saved view: a tag of the experiment, its key ends in the view's."""
+"""Prefix of the experiment tag in which MLflow's UI stores a saved view; the view's key follows."""
 UI = "http://127.0.0.1:5000"
-"""Where `mcpo ui` listens."""
+"""The address at which `mcpo ui` listens."""
 OTHERS = {
-    "train": "Runs that `mcpo train` started: one parent run a command.",
-    "evaluate": "Evaluations of finished policies: one run a grading, named by model and protocol.",
+    "train": "Runs started by `mcpo train`: one parent run per command.",
+    "evaluate": "Evaluations of finished policies: one run per grading, named by model and protocol.",
 }
+"""Notes of the experiments that are not suites."""
 READING = """\
 - **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
-- **Charts** group by what stands before the last slash of a metric's name: `eval/...` held-out problems, `train` the
-  batches, `mastery` mastered and all-wrong prompts, `hinge` what MCPO's hinge feels, `probe/...` what probes found.
-- **Artifacts**, folder `reports`: the tables, figures and the report that were built from these runs.
+- **Charts** are grouped by the part of a metric's name before its last slash: `eval/...` held-out problems, `train`
+  batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results.
+- **Artifacts**, folder `reports`: the tables, figures and the report built from these runs.
 """
 
 
 def plan_name(plan: Plan) -> str:
-    """`table1: DAPO against MCPO (toy, drift, 12 runs)`; a plan that is no suite has its arms for a title."""
+    """For example `table1: DAPO against MCPO (toy, drift, 12 runs)`. Plans outside a suite list their arms as title."""
     title, _ = about(plan.suite)
     specs = [cell.spec for cell in plan.cells]
     arms = ", ".join(dict.fromkeys(cell.arm for cell in plan.cells))
@@ -40,47 +41,47 @@ def plan_name(plan: Plan) -> str:
 
 
 def series(plan: Plan) -> dict[str, str]:
-    """What the runs that differ in the seed alone are called, by run id: `MCPO toy-s`.
+    """Run id -> name shared by the runs that differ only in the seed: `MCPO toy-s`.
 
-    Arm and model, then whatever else tells runs of this plan apart: `MCPO toy-s drift`, `mcpo toy-s train.lr=0.001`.
+    The name holds arm and model, then any other setting that differs within the plan: `mcpo toy-s train.lr=0.001`.
     """
     names = {cell.spec.run_id: f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells}
     settings = {cell.spec.run_id: _settings(cell.spec) for cell in plan.cells}
     for key in dict.fromkeys(key for one in settings.values() for key in one):
-        found: dict[str, set[str]] = defaultdict(set)
+        values: dict[str, set[str]] = defaultdict(set)
         for run_id, name in names.items():
-            found[name].add(settings[run_id].get(key, ""))
+            values[name].add(settings[run_id].get(key, ""))
         names = {
-            run_id: name if len(found[name]) == 1 else f"{name} {settings[run_id].get(key, '')}".strip()
+            run_id: name if len(values[name]) == 1 else f"{name} {settings[run_id].get(key, '')}".strip()
             for run_id, name in names.items()
         }
     return names
 
 
 def experiment_note(suite: str) -> str:
-    """What the experiment of a suite is for."""
+    """The description of a suite's experiment."""
     title, question = about(suite)
     return f"{title}. {question}" if title else OTHERS.get(suite, "")
 
 
 def plan_note(plan: Plan, command: str, view: str) -> str:
-    """What the parent run of a plan is for, how to continue it, and how to read it.
+    """The description of a plan's parent run: its purpose, how to continue it, and how to read it.
 
     Args:
-        command: without secrets.
-        view: see `fragment`; empty for a single run.
+        command: the plan's command without secrets.
+        view: the view's address, see `fragment`; empty for a single run.
     """
     _, question = about(plan.suite)
     compare = f"**[Compare the arms]({view})**: the mean over seeds, with a band from the lowest to the highest."
-    # The link first: where the UI folds a long note, nothing but its first lines can be clicked.
+    # The link comes first: when the UI collapses a long note, only its first lines can be clicked.
     parts = [compare if view else "", question, f"Start or continue it:\n\n```\n{command}\n```", READING]
     return "\n\n".join(part for part in parts if part)
 
 
 def view(plan: Plan, parent: str, milliseconds: int) -> str:
-    """The value of the tag `VIEW` + plan id: charts of the runs below `parent`, a line a series, its seeds a band.
+    """The value of the tag `VIEW` + plan id: charts of the runs below `parent`, one line per series, seeds as a band.
 
-    Format: what the UI of MLflow 3.17 writes for "Save as new view"; its state may be plain JSON.
+    The format is that of "Save as new view" in MLflow 3.17, whose state may be plain JSON.
     """
     state = {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
@@ -92,13 +93,13 @@ def view(plan: Plan, parent: str, milliseconds: int) -> str:
 
 
 def fragment(experiment: str, plan_id: str) -> str:
-    """The address of a saved view, after that of the server."""
+    """The address of a saved view, relative to the server's."""
     mode = "workflowType=machine_learning&compareRunsMode=CHART"
     return f"#/experiments/{experiment}/runs?{mode}&viewStateShareKey={plan_id}"
 
 
 def _settings(spec: RunSpec) -> dict[str, str]:
-    """What tells runs apart that have an arm and a model in common: presets by name, the rest as overrides."""
+    """The settings besides seed and model: presets by name, the rest as overrides."""
     identity: dict[str, Any] = {key: value for key, value in spec.identity().items() if key not in ("seed", "model")}
     presets = {key: str(identity.pop(key)) for key in ("regime", "scale")}
     return presets | {key: f"{key}={value}" for key, value in flat(identity).items()}

@@ -1,4 +1,4 @@
-"""From rows of the journal to points of a curve."""
+"""Converts journal rows to metric points."""
 
 import math
 from collections import defaultdict
@@ -12,7 +12,7 @@ Point = tuple[str, float, int, int]
 
 
 def step_points(row: StepRow) -> list[Point]:
-    """The finite values of a step; how many were not is a point of its own."""
+    """The finite values of a step; `journal/nonfinite` counts the others."""
     finite = {key: value for key, value in row["metrics"].items() if math.isfinite(value)}
     if lost := len(row["metrics"]) - len(finite):
         finite["journal/nonfinite"] = float(lost)
@@ -22,18 +22,18 @@ def step_points(row: StepRow) -> list[Point]:
 def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """The metrics of one evaluation, from its `EvalRow`s.
 
-    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems. `eval/<tier>/infra_errors`: the share of
-    samples that could not be graded; absent where all could.
+    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems.
+    `eval/<tier>/infra_errors`: the share of samples that could not be graded; absent if all were graded.
     """
     tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         tiers[row["tier"]].append(row)
-    found = {}
-    for tier, its in tiers.items():
-        found[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in its) / len(its)
-        if ungraded := sum(row.get("ungraded", 0) for row in its):
-            found[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in its))
-    return found
+    metrics = {}
+    for tier, problems in tiers.items():
+        metrics[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in problems) / len(problems)
+        if ungraded := sum(row.get("ungraded", 0) for row in problems):
+            metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
+    return metrics
 
 
 def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
@@ -42,13 +42,13 @@ def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) ->
 
 
 def milliseconds(seconds: float) -> int:
-    """MLflow's unit of time."""
+    """Seconds in MLflow's unit of time."""
     return round(seconds * 1000)
 
 
 def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested plain data as one level, its keys joined by dots."""
-    found: dict[str, Any] = {}
+    """Nested mappings as one level, with keys joined by dots."""
+    flattened: dict[str, Any] = {}
     for key, value in data.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flattened

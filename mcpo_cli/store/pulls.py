@@ -1,4 +1,4 @@
-"""Brings runs back from MLflow, to a home that lacks them: journals, so that frames, tables and figures work there."""
+"""Restores the journals of runs from MLflow to a home that lacks them, so that analysis works there."""
 
 import tempfile
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ PAGE = 1000
 
 
 class Pulls(Connection):
-    """An MLflow store, as the place that runs come back from."""
+    """An MLflow store, as a source of runs."""
 
     def pull(self, suite: str | None) -> tuple[list[str], dict[str, str]]:
-        """Restore the journals of all done runs, or of those of one suite, that this home has no folder of.
+        """Restore the journals of all completed runs, or of one suite's, that have no folder in this home.
 
-        A run that is here is left alone, whatever its state.
+        Existing run folders are left alone, whatever their state.
 
         Returns:
-            The ids of the runs that came, and why others could not, by id.
+            The ids of the restored runs, and run id -> reason for those that could not be restored.
 
         Raises:
-            StoreError: the store failed; what came until then is whole.
+            StoreError: the store failed; the runs restored until then are complete.
         """
         pulled, left = list[str](), dict[str, str]()
         with self._answering(fix="mcpo runs pull"):
@@ -55,13 +55,13 @@ class Pulls(Connection):
     def _restore(self, mlflow_id: str, run_id: str) -> None:
         content = self._artifact(mlflow_id, archive.NAME)
         if content is None:
-            raise StoreError("its journal is not in the store; mcpo runs sync, where it was trained, brings it there")
+            raise StoreError("its journal is not in the store; run mcpo runs sync where it was trained to upload it")
         (self._home / "runs").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._home, prefix=".pull-") as folder:
             restored = Path(folder) / "run"
             archive.unpack(content, restored)
             spec = load.from_dict(read_json(restored / "spec.json"))
             if spec.run_id != run_id or attempts.state(restored, spec) != "done":
-                raise StoreError("its journal is of another run, or not that of a run that is done")
-            # As one step: a run is there whole or not at all, and one that came meanwhile stays.
+                raise StoreError("its journal belongs to another run, or to a run that is not done")
+            # An atomic rename: no run is ever there in part, and one that appeared meanwhile stays.
             restored.rename(self._home / "runs" / spec.run_id)

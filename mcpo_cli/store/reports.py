@@ -1,4 +1,4 @@
-"""Brings tables, figures and the report to MLflow: to the parent runs of the suites that they are made from."""
+"""Uploads tables, figures and the report to the MLflow parent runs of the suites they are built from."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from mcpo_cli.store.mlflow import Store
 
 FOLDER = "reports"
 INDEX = f"{FOLDER}/index.json"
-"""The checksums of the files in the store, by name."""
+"""Artifact that maps the name of each uploaded file to its checksum."""
 
 
 class Reports(Store):
-    """An MLflow store, for what was built from the runs in it."""
+    """An MLflow store, for files built from its runs."""
 
     def log(self, plan: Plan, files: Sequence[Path]) -> list[str]:
-        """Bring the files that are new or changed to the plan's parent run, and the plan's runs if they are not there.
+        """Upload new and changed files to the plan's parent run, and the plan's runs if they are missing.
 
         Returns:
             The names of the files that were sent.

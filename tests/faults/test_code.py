@@ -165,7 +165,7 @@ def own_code(folder: Path, ran: Path, file: str) -> None:
 def test_the_code_of_a_model_is_never_run(tmp_path: Path, file: str, faults: Faults) -> None:
     folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
     own_code(folder, ran, file)
-    with pytest.raises(ConfigError, match=f"its {file} asks for code of the model's own"):
+    with pytest.raises(ConfigError, match=f"its {file} requires the model's own code"):
         resolve(str(folder))
     assert not ran.exists()
     faults("a model that asks for code of its own")
@@ -175,7 +175,7 @@ def test_verl_is_not_started_with_a_model_of_own_code(tmp_path: Path, faults: Fa
     folder = untrained(tmp_path / "model")
     own_code(folder, tmp_path / "it ran", "config.json")
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
-    with pytest.raises(ConfigError, match="code of the model's own"):
+    with pytest.raises(ConfigError, match="the model's own code"):
         checks._model(spec)
     faults("a model that asks for code of its own")
 

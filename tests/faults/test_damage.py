@@ -162,7 +162,7 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
     """Nobody has sealed it yet: what is no JSON is an error, a last line without its end is not there yet."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1}\n{"step": \n{"step": 3}\n{"ste')
-    with pytest.raises(McpoError, match=r"metrics\.jsonl is damaged: a line of it is no JSON"):
+    with pytest.raises(McpoError, match=r"metrics\.jsonl is damaged: one of its lines is not JSON"):
         list(read_lines(path))
     assert last_row(path) == {"step": 3}
 

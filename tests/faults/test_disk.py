@@ -148,7 +148,7 @@ def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_
         suite = Suite(disk)
         _, err = (process := suite.begin()).communicate(timeout=120)
         assert process.returncode == 2
-        assert f"MCPO_HOME={disk}: cannot be written (Read-only file system)" in err
+        assert f"MCPO_HOME={disk} cannot be written (Read-only file system)" in err
         listed = subprocess.run(
             [sys.executable, "-m", "mcpo_cli.main", "runs", "list"],
             env=suite.env,

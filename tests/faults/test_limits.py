@@ -38,7 +38,7 @@ def make(*overrides: str) -> Plan:
         pytest.param(
             "hangs",
             "stall_limit=0.2",
-            "nothing happened for compute.stall_limit=0.2 minutes after: step 2",
+            "no progress for compute.stall_limit=0.2 minutes in phase: step 2",
             marks=pytest.mark.slow,
         ),
         pytest.param(
@@ -97,11 +97,11 @@ def test_a_phase_or_a_step_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) ->
         assert watch.exceeded(progress) is None
     said = watch.exceeded(Progress(2, "b"))
     assert said is not None
-    assert said.startswith("nothing happened for compute.stall_limit=1 minutes after: b")
+    assert said.startswith("no progress for compute.stall_limit=1 minutes in phase: b")
 
 
 def test_limits_are_not_for_jobs_of_a_cluster() -> None:
     (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
-    with pytest.raises(ConfigError, match=r"compute\.time_limit=5 is for workers on this machine") as caught:
+    with pytest.raises(ConfigError, match=r"compute\.time_limit=5 applies to workers on this machine only") as caught:
         limits.check(cell.spec)
     assert "cluster.hours" in str(caught.value.fix)

@@ -102,7 +102,7 @@ def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path]
     seconds = time.monotonic() - began
     assert set(Store(proxy.uri).sync().values()) == {0}
     if fault in (DOWN, "says 500 to everything"):
-        assert "training goes on" in notes[0]
+        assert "training continues" in notes[0]
         assert "mcpo runs sync" in notes[-1]
     lost, wrong = differences(home, plan, database)
     times = max(proxy.misdeeds - before, 1)

@@ -121,15 +121,15 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     assert no_revision["message"] == "a/toy@v9: the model has no such revision"
     assert "accept its licence" in gated["message"]
     assert "hf auth login" in gated["fix"]
-    assert gone["message"] == "a/gone: the hub has no such model, or not for you"
-    assert "a/broken: neither in the cache nor to be had from http://127.0.0.1" in broken["message"]
+    assert gone["message"] == "a/gone: the hub has no such model, or you have no access to it"
+    assert "a/broken: not in the cache, and not available from http://127.0.0.1" in broken["message"]
 
     # What was fetched once needs no network.
     wanted = [("a/toy", None), ("a/other", None)]
     cached, other = resolve("http://127.0.0.1:9", tmp_path / "cache", *wanted, HF_HUB_OFFLINE="1")
     assert cached == main
-    assert "a/other: neither in the cache nor to be had" in other["message"]
-    assert other["fix"] == "hf download a/other where there is a network, and that folder in place of a/other"
+    assert "a/other: not in the cache, and not available" in other["message"]
+    assert other["fix"] == "run hf download a/other where there is a network, and name that folder instead of a/other"
 
 
 @pytest.mark.slow

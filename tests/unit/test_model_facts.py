@@ -127,7 +127,7 @@ Damage = Callable[[Path], object]
     [
         (lambda at: (at / "config.json").unlink(), "no config.json; is it a Hugging Face model"),
         (lambda at: (at / "config.json").write_text("{"), "config.json is not JSON"),
-        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "code of the model's own"),
+        (lambda at: edit(at / "config.json", auto_map={"AutoModel": "x.Y"}), "the model's own code"),
         (lambda at: edit(at / "config.json", max_position_embeddings=None), "has no max_position_embeddings"),
         (without_tokenizer, "has no tokenizer"),
         (lambda at: (at / "tokenizer.json").write_text("{}"), "its tokenizer cannot be loaded"),
@@ -150,7 +150,7 @@ def test_folders_that_no_engine_can_load(folder: Path, damage: Damage, said: str
 def test_folders_that_are_not_there(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"no such folder \(did you mean 'toy'\?\)"):
         resolve(str(folder.parent / "tony"))
-    with pytest.raises(ConfigError, match=r"nor is there .*/nowhere; a model of the hub is named OWNER/NAME"):
+    with pytest.raises(ConfigError, match=r"nor does .*/nowhere exist; a hub model is named OWNER/NAME"):
         resolve(str(folder.parent / "nowhere" / "toy"))
     with pytest.raises(ConfigError, match="revision=main names a commit of the hub"):
         resolve(str(folder), "main")

@@ -52,7 +52,7 @@ def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -
     path = run_dir(sick.run_id) / "attempt_1" / "metrics.jsonl"
     path.write_text(path.read_text().replace("0.03", "0.09"))
     assert store.sync() == {sound.run_id: expected(sound, range(1, 5), (0, 2, 4)).total()}
-    assert store.damaged == {sick.run_id: f"{path} is damaged: its checksum is not the one that it was written with"}
+    assert store.damaged == {sick.run_id: f"{path} is damaged: its checksum does not match"}
     assert points(home / "mlflow.db") == expected(sound, range(1, 5), (0, 2, 4))
     path.write_text(path.read_text().replace("0.09", "0.03"))
     assert store.sync()[sick.run_id] == expected(sick, range(1, 5), (0, 2, 4)).total()

@@ -85,7 +85,7 @@ def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int
             loaded += _tiers(own, limit)
             continue
         if name not in known():
-            why = "is a training set" if name in data.names("train") else "is no benchmark"
+            why = "is a training set" if name in data.names("train") else "is not a benchmark"
             raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix="mcpo data list")
         whole = data.load(name, Path(path).expanduser() if path else None)
         loaded.append(_cut(whole, limit) if limit else whole)

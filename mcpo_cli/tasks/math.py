@@ -84,8 +84,8 @@ class Math(Task):
             if name not in known:
                 yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
-            named = "names none" if not self.benchmarks else "names one twice"
-            yield f"task.benchmarks={list(self.benchmarks)} {named}", "task.benchmarks=[aime24,aime25,amc23]"
+            problem = "is empty" if not self.benchmarks else "repeats a benchmark"
+            yield f"task.benchmarks={list(self.benchmarks)} {problem}", "task.benchmarks=[aime24,aime25,amc23]"
 
     def check(self) -> None:
         """Checks that the training file is available and that the benchmarks are readable and complete."""

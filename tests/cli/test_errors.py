@@ -34,7 +34,7 @@ BAD = [
     ("train train.max_prompt=10", "cannot hold a prompt of 18 tokens", "train.max_prompt=18"),
     ("train scale=paper task.data=aime24", "aime24 is not a training set", "task.data=dapo_math_17k"),
     ("train scale=paper task.benchmarks=[aime]", "'aime' is not a benchmark", "mcpo data list"),
-    ("train scale=paper task.benchmarks=[]", "names none", "task.benchmarks="),
+    ("train scale=paper task.benchmarks=[]", "is empty", "task.benchmarks="),
     ("train scale=paper cluster.gpus=6", "1024 sequences", "cluster.gpus=4"),
     ("train scale=paper cluster.tensor_parallel=3", "does not divide cluster.gpus=8", "cluster.tensor_parallel=1"),
     ("train scale=paper train.max_response=30000", "one sequence of 32048 tokens", "max_tokens_per_gpu=32048"),

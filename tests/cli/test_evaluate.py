@@ -105,7 +105,7 @@ BAD: list[tuple[list[str], str, str]] = [
     (["MODEL", "n=0"], "n=0: must be >= 1", "n=1"),
     (["MODEL", "n=1,2"], "takes one value, not a sweep", "n=VALUE"),
     (["MODEL", "engine=vlm"], "did you mean 'vllm'?", "engine=vllm"),
-    (["MODEL", "temperature=0"], "makes the n=8 samples of a problem the same", "n=1 temperature=0"),
+    (["MODEL", "temperature=0"], "makes all n=8 samples of a problem the same", "n=1 temperature=0"),
     (["MODEL", "protocol=paper"], "protocol=paper, but", "protocol=any"),
     (["MODEL", "data=1"], "data=1: must be a group of settings", ""),
     (["MODEL", "data.path=/nowhere"], "/nowhere", ""),

@@ -247,7 +247,7 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             scope.benchmarks(names, "", None, 2)
-    with pytest.raises(ConfigError, match="names none"):
+    with pytest.raises(ConfigError, match="is empty"):
         scope.split(" , ")
 
 

@@ -282,7 +282,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
                 raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
     elif key in {f"{group}.name" for group in KINDS}:
         group = key.removesuffix(".name")
-        raise ConfigError(f"'{key}' is not a setting: {group} takes the name", fix=f"{group}={','.join(values)}")
+        raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
         meant = _meant(key)
         hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""

@@ -23,8 +23,9 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     """Means over the measured prompts or steps.
 
     Values:
-    - `cosine_mastered`: cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before the
-      optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them, to first order.
+    - `cosine_mastered`: cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
+      the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them, to first
+      order.
     - `harmful_steps`: share of steps with a cosine below 0; `steps`: number of measured steps.
     - `cosine_minority`, `cosine_majority`: the same cosine of single prompts with 0 < p <= 0.5 and 0.5 < p < 1.
     - `norm_minority`, `norm_majority`: norms of their policy gradients.

@@ -54,7 +54,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("dataset", datasets.registry(), task.published),
     ]
     return {
-        f"{what} {name}": found.plugins[name] for what, found, names in uses for name in names if name in found.plugins
+        f"{what} {name}": kinds.plugins[name] for what, kinds, names in uses for name in names if name in kinds.plugins
     }
 
 
@@ -99,11 +99,11 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 @functools.cache
 def groups() -> dict[str, list[str]]:
     """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
-    found = {group: sorted(kinds()) for group, kinds in KINDS.items()}
+    options = {group: sorted(kinds()) for group, kinds in KINDS.items()}
     for folder in sorted((EXPERIMENTS / "conf").iterdir()):
         if folder.is_dir():
-            found[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
-    return found
+            options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    return options
 
 
 def files(pattern: str) -> dict[str, Path]:
@@ -112,12 +112,12 @@ def files(pattern: str) -> dict[str, Path]:
     Raises:
         ConfigError: two files share a name.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in (path for root in (EXPERIMENTS, *plugins.roots()) for path in sorted(root.glob(pattern))):
-        if path.stem in found:
-            raise plugins.taken(pattern.replace("*.yaml", path.name), found[path.stem], path)
-        found[path.stem] = path
-    return found
+        if path.stem in by_name:
+            raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
+        by_name[path.stem] = path
+    return by_name
 
 
 def is_file(name: str) -> bool:

@@ -97,29 +97,29 @@ def kind(gold: str) -> str:
 def findings(dataset: Dataset, document: dict[str, Any]) -> list[Finding]:
     """The findings in an audit's `document`, serious ones first."""
     is_benchmark = dataset.role == "benchmark"
-    found = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
+    results = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
     if document["problems"] != dataset.size is not None:
         text = f"{document['problems']} problems instead of the published {dataset.size}"
-        found.append(Finding("size", is_benchmark, text))
+        results.append(Finding("size", is_benchmark, text))
     if set(document["copies"]) - {"1"}:
         known = ", as published" if document["rows"] == dataset.rows else ""
         text = f"{document['rows']} rows hold {copies(document)}{known}; each is used once"
-        found.append(Finding("copies", is_benchmark, text))
+        results.append(Finding("copies", is_benchmark, text))
     if document["conflicts"]:
         fate = "" if is_benchmark else "; they are left out"
         text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"
-        found.append(Finding("conflicts", is_benchmark, text))
+        results.append(Finding("conflicts", is_benchmark, text))
     if document["not_parsable"]:
         text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"
-        found.append(Finding("not parsable", True, text))
+        results.append(Finding("not parsable", True, text))
     if document["near_duplicates"]:
         text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
-        found.append(Finding("near-duplicates", False, text))
+        results.append(Finding("near-duplicates", False, text))
     for pair in document["overlaps"]:
         if pair["same"]:
             text = f"problems that also occur in {pair['name']}: {pair['same']}"
-            found.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
-    return sorted(found, key=lambda finding: not finding.serious)
+            results.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
+    return sorted(results, key=lambda finding: not finding.serious)
 
 
 def copies(document: dict[str, Any]) -> str:

@@ -132,11 +132,11 @@ def verdicts(folder: Path, results: Results) -> list[Verdict]:
 
 
 def judge(
-    pools: Graders, grader: str, found: Sequence[Answer], advance: Callable[[], None]
+    pools: Graders, grader: str, items: Sequence[Answer], advance: Callable[[], None]
 ) -> tuple[str, list[Verdict]]:
     """The grader's version and its verdict on each answer, in order."""
     pool = pools.pool(grader)
-    futures = [pool.submit(answer.gold, answer.text, extracted=answer.extracted) for answer in found]
+    futures = [pool.submit(answer.gold, answer.text, extracted=answer.extracted) for answer in items]
     verdicts = []
     for future in futures:
         verdicts.append(future.result())
@@ -144,13 +144,13 @@ def judge(
     return pool.version, verdicts
 
 
-def lines(found: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, Any]]:
+def lines(items: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Each answer with its verdict, as plain data."""
-    return [{"name": answer.name, "gold": answer.gold, **asdict(one)} for answer, one in zip(found, ours, strict=True)]
+    return [{"name": answer.name, "gold": answer.gold, **asdict(one)} for answer, one in zip(items, ours, strict=True)]
 
 
 def comparison(
-    found: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
+    items: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
 ) -> dict[str, Any]:
     """How often two graders agree on what is right, and every answer on which they do not."""
     pairs = Counter((one.status, other.status) for one, other in zip(ours, theirs, strict=True))
@@ -164,12 +164,12 @@ def comparison(
             "other_status": other.status,
             "other_answer": other.answer,
         }
-        for answer, one, other in zip(found, ours, theirs, strict=True)
+        for answer, one, other in zip(items, ours, theirs, strict=True)
         if (one.status == "correct") != (other.status == "correct")
     ]
     return {
         "grader": version,
-        "agree": len(found) - len(disagreements),
+        "agree": len(items) - len(disagreements),
         "disagree": len(disagreements),
         "correct": sum(one.status == "correct" for one in theirs),
         "statuses": [{"ours": a, "theirs": b, "count": count} for (a, b), count in sorted(pairs.items())],

@@ -24,8 +24,8 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     - `effective_sample`: Kish's effective number of rollouts of a batch, as a mean over global steps;
       `effective_share`: the same as a share of the batch's rollouts.
 
-    Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval, its
-    number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
+    Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval,
+    the number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
     analytic weight (`share_weight`) and in the norm of the measured gradients (`share_norm`).
     """
     rows = [row for row in journal.gradients() if "weight" in row]

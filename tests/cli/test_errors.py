@@ -23,7 +23,7 @@ BAD = [
     ("train lr=0.001", "'train.lr' or 'warmup.lr'", "train.lr=0.001"),
     ("train zzz=1", "unknown key 'zzz'", "mcpo train --help"),
     ("train method.bta=2", "unknown key 'method.bta'", "method.beta=2"),
-    ("train method=grpo method.delta=0.1", "method.delta is an option of mcpo, reweighted, not of grpo", "method=mcpo"),
+    ("train method=grpo method.delta=0.1", "method.delta is an option of disco, drpo, mcpo, rew", "method=disco"),
     ("train scale=smoke task=math", "backend=local trains on arithmetic only", "backend=verl"),
     ("train scale=smoke task.name=math", "is not a setting: use task=NAME", "task=math"),
     ("train scale=smoke task=maths", "unknown task 'maths'", "task=math"),

@@ -1,4 +1,4 @@
-"""Plain data to frozen dataclasses, with one message that names the path, the value and the fix."""
+"""Converts plain data to frozen dataclasses; each error names the path, the value and the fix."""
 
 import dataclasses
 import math
@@ -13,9 +13,9 @@ from mcpo_cli.errors import ConfigError, closest, nearest
 
 T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
-"""What Hydra's grammar reads as text, and YAML as true or false."""
+"""Words that YAML reads as true or false but Hydra's grammar reads as text."""
 LARGEST_INT, LARGEST_FLOAT = 2**31 - 1, 3.4e38
-"""What 32 bits hold: the arithmetic that settings end up in."""
+"""The largest 32-bit values, because computations use settings as 32-bit numbers."""
 BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "ge": (">=", operator.ge),
     "gt": (">", operator.gt),
@@ -25,12 +25,12 @@ BOUNDS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
 
 
 def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T:
-    """Build dataclass `cls` from `data` and the `ready` values; fields that are absent keep their defaults.
+    """Builds dataclass `cls` from `data` and the `ready` values; absent fields keep their defaults.
 
-    Bounds stand in a field's metadata as `ge`, `gt`, `le` and `lt`.
+    A field's metadata holds its bounds as `ge`, `gt`, `le` and `lt`.
 
     Raises:
-        ConfigError: unknown key, wrong type, value out of its bounds or not among its choices.
+        ConfigError: unknown key, wrong type, or a value out of bounds or not among the choices.
     """
     fields = {field.name: field for field in dataclasses.fields(cast(Any, cls))}
     hints = typing.get_type_hints(cls)
@@ -49,7 +49,7 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
 
 
 def _typed(hint: Any, value: Any, path: str) -> Any:
-    """`value` as type `hint`; only int -> float and list -> tuple are converted."""
+    """`value` checked against type `hint`; converts int to float, list to tuple and `on`/`off`/`yes`/`no` to bool."""
     origin = get_origin(hint)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not isinstance(value, Mapping):
@@ -61,7 +61,7 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return _typed(inner, value, path)
     if origin is Literal:
-        # By type too: True == 1, but it is another value.
+        # The types must match too, because True == 1.
         if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
             choices = [str(choice) for choice in get_args(hint)]
             raise ConfigError(
@@ -74,10 +74,10 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
 
 
 def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> Any:
-    """A mapping of names, or a list, as the types `inner`."""
+    """A mapping with names as keys, or a list, with items of the types `inner`."""
     if named:
         if not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
-            raise _wrong_type(path, value, "names with values")
+            raise _wrong_type(path, value, "a mapping of names to values")
         return {name: _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
         raise _wrong_type(path, value, "a list")
@@ -90,14 +90,14 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= LARGEST_FLOAT:
-            raise ConfigError(f"{path}={value}: must be a finite number of 32 bits")
+            raise ConfigError(f"{path}={value}: must be a finite number (32-bit)")
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
     if hint is bool and str(value).lower() in SWITCH:
         return SWITCH[str(value).lower()]
     if hint is int and type(value) is int and abs(value) > LARGEST_INT:
-        raise ConfigError(f"{path}={value}: must be an integer of 32 bits", fix=f"{path}={LARGEST_INT}")
+        raise ConfigError(f"{path}={value}: must be an integer (32-bit)", fix=f"{path}={LARGEST_INT}")
     if hint is str and isinstance(value, str) and any(unicodedata.category(sign) in ("Cc", "Cs") for sign in value):
         raise ConfigError(f"{path}={value!r}: must be text without control characters")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):

@@ -1,4 +1,4 @@
-"""Fields of settings: each is IDENTITY (changes the result, enters the run id) or RUNTIME (does not)."""
+"""Declares the fields of settings: IDENTITY (changes the result, enters the run id) or RUNTIME (does not)."""
 
 import dataclasses
 from dataclasses import field
@@ -13,12 +13,12 @@ def identity(default: Any, **bounds: float) -> Any:
 
 
 def runtime(default: Any, **bounds: float) -> Any:
-    """A field that does not change the result: where and how fast it is computed."""
+    """A field that does not change the result, only where and how fast it is computed."""
     return field(default=default, metadata={"role": RUNTIME, **bounds})
 
 
 def plain(value: Any, *, runtime_too: bool = True) -> Any:
-    """A dataclass as nested plain data, with or without its RUNTIME fields; anything else as it is."""
+    """A dataclass as nested plain data, with or without its RUNTIME fields; any other value unchanged."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     return {

@@ -1,4 +1,4 @@
-"""Settings that contradict each other: what is wrong with a spec as a whole, and the override that mends it."""
+"""Settings that are valid alone but contradict each other, each with the override that fixes it."""
 
 import math
 import re
@@ -40,7 +40,7 @@ def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:
     meant = sorted({0, *(lag for lag in lags if lag >= 0)})
     if lags != meant:
         yield (
-            f"probe.lags={lags}: must begin with 0, the control, and rise",
+            f"probe.lags={lags}: must begin with 0, the control, and increase",
             f"probe.lags=[{','.join(map(str, meant))}]",
         )
 
@@ -51,7 +51,7 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
         if size % 2:
             yield f"model.{name}={size}: must be even (rotary embedding)", f"model.{name}={size + 1}"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", model.name):
-        yield f"model.name={model.name}: it names folders (letters, digits, '.', '_' and '-' only)", "model.name=mine"
+        yield f"model.name={model.name}: it names folders, so only letters, digits, '.', '_' and '-'", "model.name=mine"
     if model.kv_heads and model.heads % model.kv_heads:
         fits = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
         yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={fits}"
@@ -59,7 +59,7 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
         for name, value in (("kv_heads", 0), ("vocabulary", 0), ("tied", True), ("revision", "")):
             if getattr(model, name) != value:
                 given = f"model.{name}={getattr(model, name)}"
-                yield f"{given} says something of a model that exists, but model.path is empty", "model.path=FOLDER"
+                yield f"{given} describes an existing model, but model.path is empty", "model.path=FOLDER"
 
 
 def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -79,7 +79,7 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
     ranks, sequences = cluster.nodes * cluster.gpus, train.mini_batch * train.rollouts
     if sequences % ranks:
         yield (
-            f"a mini-batch of {sequences} sequences (train.mini_batch x train.rollouts) cannot be divided among "
+            f"a mini-batch of {sequences} sequences (train.mini_batch x train.rollouts) cannot be divided evenly among "
             f"{ranks} GPUs (cluster.nodes x cluster.gpus)",
             f"cluster.nodes=1 cluster.gpus={max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
         )

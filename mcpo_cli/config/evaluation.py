@@ -8,9 +8,10 @@ from mcpo_cli.settings import identity, runtime
 
 @dataclass(frozen=True)
 class DataSource:
-    """path: a file, or a folder with a file `<benchmark>.jsonl` or `.parquet` each; empty loads from the hub."""
+    """Where the benchmarks are read from."""
 
     path: str = runtime("")
+    """A file, or a folder with one file per benchmark, `<benchmark>.jsonl` or `.parquet`; empty loads from the hub."""
 
 
 @dataclass(frozen=True)
@@ -18,43 +19,47 @@ class Grading:
     """How answers are graded."""
 
     timeout: float = runtime(5.0, gt=0, le=600)
-    """Seconds that an answer may take."""
+    """Seconds allowed to grade one answer."""
     workers: int = runtime(0, ge=0, le=256)
-    """Processes, 0 for one a core."""
+    """Grading processes; 0 means one per core."""
     memory_mib: int = runtime(1024, ge=256)
-    """Cap of each process."""
+    """Memory limit of each process, in MiB."""
     refuse_unevaluated: bool = runtime(False)
-    """Whether an answer that restates the problem is wrong, as in the training reward; results name the grader so."""
+    """Whether an answer that restates the problem counts as wrong, as in training; the grader's name then says so."""
 
 
 @dataclass(frozen=True)
 class EvaluationCompute:
-    """device and threads: of engine=hf, and the device of engine=vllm. tracking_uri: see `schema.Compute`."""
+    """Where and how fast an evaluation computes."""
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)
+    """CPU threads of the engine."""
     tracking_uri: str = runtime("")
+    """See `schema.Compute`."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """n samples of every problem at `temperature` (0: greedy), each of at most `max_tokens` tokens.
-
-    prompt: the template around a problem, the one training uses. chat: `auto` puts the model's own chat
-    template around that, where it has one. revision: of a model of the hub. protocol: `paper` refuses to start
-    unless everything is as in Section 6.1 of the paper. The defaults are the paper's.
-    """
+    """How a model is evaluated. The defaults are those of the paper, Section 6.1."""
 
     engine: Literal["hf", "vllm"] = identity("hf")
     n: int = identity(8, ge=1, le=4096)
+    """Samples of each problem."""
     temperature: float = identity(0.7, ge=0, le=100)
+    """Sampling temperature; 0 is greedy."""
     top_p: float = identity(1.0, gt=0, le=1)
     max_tokens: int = identity(20480, ge=1)
+    """Tokens of the longest response."""
     seed: int = identity(0, ge=0)
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
+    """The template around a problem, the same as in training."""
     chat: Literal["auto", "off"] = identity("auto")
+    """`auto` wraps the prompt in the model's own chat template, if it has one."""
     revision: str = runtime("")
+    """Branch, tag or commit of a hub model."""
     protocol: Literal["any", "paper"] = runtime("any")
+    """`paper` refuses to start unless every setting is the paper's."""
     data: DataSource = runtime(DataSource())
     grading: Grading = runtime(Grading())
     compute: EvaluationCompute = runtime(EvaluationCompute())

@@ -1,4 +1,4 @@
-"""Hydra composes; this module checks, suggests, and hands out frozen dataclasses. No DictConfig leaves it."""
+"""Turns overrides into checked, frozen dataclasses. Hydra composes the presets; no DictConfig leaves this module."""
 
 import copy
 import dataclasses
@@ -29,23 +29,23 @@ from mcpo_cli.settings import plain
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
-"""More in one sweep is a slip of the keyboard."""
+"""The most runs of one sweep; more are taken for a typing error."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
-"""Settings that are a class each, by the name of the group: `method=mcpo` chooses one, `method.beta` is its option."""
+"""Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
     """The runs that `overrides` (Hydra's grammar, sweeps included) ask for, in sweep order.
 
     Raises:
-        ConfigError: anything a user can get wrong, before anything starts.
+        ConfigError: any mistake in the overrides.
     """
     specs = [_load_one(combination) for combination in _expand(overrides)]
     return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
 
 
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
-    """The plug-ins that decide the result of `spec`, by what each of them provides."""
+    """The plug-ins that decide the result of `spec`, by what each one provides."""
     task = spec.task
     uses: list[tuple[str, Found[Any], Sequence[str]]] = [
         ("method", methods.registry(), [spec.method.name]),
@@ -54,12 +54,12 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("dataset", datasets.registry(), task.published),
     ]
     return {
-        f"{what} {name}": found.plugins[name] for what, found, names in uses for name in names if name in found.plugins
+        f"{what} {name}": kinds.plugins[name] for what, kinds, names in uses for name in names if name in kinds.plugins
     }
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
-    """Inverse of `RunSpec.to_dict`."""
+    """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
     return validate(
@@ -74,22 +74,22 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
 
 
 def settings(cls: type[T], overrides: Sequence[str]) -> T:
-    """The dataclass `cls` with what `overrides` (Hydra's grammar, no sweeps, no presets) change in its defaults.
+    """The dataclass `cls` with its defaults changed by `overrides` (Hydra's grammar without sweeps and presets).
 
     Raises:
-        ConfigError: anything a user can get wrong.
+        ConfigError: any mistake in the overrides.
     """
     data: dict[str, Any] = {}
     for text in overrides:
         override = _override(text)
         *path, name = override.key_or_group.split(".")
         if override.is_sweep_override():
-            raise ConfigError(f"'{text}': one value here, not a sweep", fix=f"{override.key_or_group}=VALUE")
+            raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
         inner = data
         for part in path:
             inner = inner.setdefault(part, {})
             if not isinstance(inner, dict):
-                raise ConfigError(f"'{text}': {part} is set to a value already")
+                raise ConfigError(f"'{text}': {part} already has a value")
         if name in inner:
             raise ConfigError(f"{override.key_or_group} is given twice", fix=f"{override.key_or_group}=VALUE")
         inner[name] = override.value()
@@ -98,35 +98,35 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 
 @functools.cache
 def groups() -> dict[str, list[str]]:
-    """What may stand right of `method=` and `task=`, and the named presets of `model=`, `regime=` and `scale=`."""
-    found = {group: sorted(kinds()) for group, kinds in KINDS.items()}
+    """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
+    options = {group: sorted(kinds()) for group, kinds in KINDS.items()}
     for folder in sorted((EXPERIMENTS / "conf").iterdir()):
         if folder.is_dir():
-            found[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
-    return found
+            options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    return options
 
 
 def files(pattern: str) -> dict[str, Path]:
-    """The files of `experiments` that match `pattern`, and those of plug-ins, by the name of the file.
+    """The files that match `pattern` in `experiments` and in plug-ins, by file name without suffix.
 
     Raises:
-        ConfigError: two share a name.
+        ConfigError: two files share a name.
     """
-    found: dict[str, Path] = {}
+    by_name: dict[str, Path] = {}
     for path in (path for root in (EXPERIMENTS, *plugins.roots()) for path in sorted(root.glob(pattern))):
-        if path.stem in found:
-            raise plugins.taken(pattern.replace("*.yaml", path.name), found[path.stem], path)
-        found[path.stem] = path
-    return found
+        if path.stem in by_name:
+            raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
+        by_name[path.stem] = path
+    return by_name
 
 
 def is_file(name: str) -> bool:
-    """Whether a preset, a suite or claims are given by the path of their file, not by a name."""
+    """Whether `name` is the path of a YAML file rather than the name of a preset, a suite or claims."""
     return name.endswith((".yaml", ".yml"))
 
 
 def stem(name: str) -> str:
-    """The name of what is given by `name`, or by its path."""
+    """`name` itself, or the name of the YAML file at that path."""
     return Path(name).stem if is_file(name) else name
 
 
@@ -150,10 +150,10 @@ def override_key(override: str) -> str:
 
 
 def validate(spec: RunSpec) -> RunSpec:
-    """`spec`, once its settings do not contradict each other.
+    """Returns `spec` if none of its settings contradict each other.
 
     Raises:
-        ConfigError: naming the contradiction and the nearest valid value.
+        ConfigError: it names the contradiction and the nearest valid value.
     """
     for message, fix in contradictions.of(spec):
         raise ConfigError(message, fix=fix)
@@ -161,10 +161,10 @@ def validate(spec: RunSpec) -> RunSpec:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping, safe-loaded.
+    """The mapping in a YAML file, safe-loaded.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the file cannot be read or is not a YAML mapping with text keys.
     """
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
@@ -173,14 +173,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be names with values, not {type(data).__name__}")
+        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
     if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: {wrong[0]!r} is no name; quote it if it is meant as one")
+        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
     return data
 
 
 def _base_node() -> dict[str, Any]:
-    """All defaults of the schema but those of method and task, as Hydra's lowest layer."""
+    """All defaults of the schema except those of method and task: Hydra's lowest layer."""
     return {
         field.name: plain(field.default)
         for field in dataclasses.fields(RunSpec)
@@ -229,19 +229,19 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _parse(text: str) -> tuple[str, list[str]]:
-    """Key and values of one override; several values in a sweep."""
+    """Key and values of one override; a sweep has several values."""
     with _reading(text):
         override = _override(text)
         if override.is_sweep_override():
             values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
             if not values:
-                raise ValueError("its sweep is empty")
+                raise ValueError("the sweep is empty")
             return override.key_or_group, values
         return override.key_or_group, [override.get_value_element_as_str()]
 
 
 def _override(text: str) -> Any:
-    """One override that sets a key, as Hydra reads it."""
+    """One override that sets a key, parsed by Hydra."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     _refuse_secrets(text)
@@ -254,10 +254,10 @@ def _override(text: str) -> Any:
 
 
 def _refuse_secrets(setting: str) -> None:
-    """Settings are written down with every run, and a command line can be read by everybody on the machine."""
+    """Refuses passwords and tokens: settings are stored with every run, and all users can read command lines."""
     if (shown := redact(setting)) != setting:
         raise ConfigError(
-            f"'{shown}': a password or a token cannot be a setting, as settings are written down",
+            f"'{shown}': a password or a token cannot be a setting, because settings are stored with the run",
             fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
         )
 
@@ -282,7 +282,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
                 raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
     elif key in {f"{group}.name" for group in KINDS}:
         group = key.removesuffix(".name")
-        raise ConfigError(f"'{key}' is no setting: the name alone chooses a {group}", fix=f"{group}={','.join(values)}")
+        raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
         meant = _meant(key)
         hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
@@ -291,7 +291,7 @@ def _check_key(key: str, values: Sequence[str]) -> None:
 
 
 def _meant(key: str) -> list[str]:
-    """The keys that a wrong one may mean: the same name in a group of settings, or else the nearest spelling.
+    """The keys that an unknown key may mean: the same name in another group, or else the nearest spelling.
 
     `warmup.max_ops` may mean `task.warmup_max_ops`.
     """
@@ -307,7 +307,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
 
     options = groups()
     try:
-        # Presets first, then single settings, as Hydra does it: the runs of a sweep share the first part, which costs.
+        # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
         data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if override_key(text) in options)))
         _check_options(overrides, data)
         for text in overrides:
@@ -319,7 +319,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {' '.join(overrides)}: {first_line(error)}") from error
     composed = {str(key): value for key, value in data.items()}
-    # Once more, because a preset may hold one, and ${oc.env:...} takes one from the environment.
+    # Checked again, because a preset may hold a secret and ${oc.env:...} may read one from the environment.
     listed = [f"{key}={value}" for key, value in _flatten(composed)]
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
@@ -329,24 +329,24 @@ def _load_one(overrides: list[str]) -> RunSpec:
 
 @functools.cache
 def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
-    """What Hydra composes of these presets, as plain data."""
+    """The settings that Hydra composes from these presets, as plain data."""
     from omegaconf import OmegaConf
 
     named = [_stored(*preset.split("=", 1)) for preset in presets]
     try:
         with _hydra() as compose:
             data = OmegaConf.to_container(compose("config", overrides=named))
-    except Exception as error:  # on a preset that is none, Hydra and OmegaConf raise whatever they stumble over
+    except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
     composed: dict[str, Any] = {str(key): value for key, value in data.items()}
-    # A preset says of each task it knows what it changes there.
+    # A preset may hold settings for each task; only those of the chosen task apply.
     composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
     return composed
 
 
 def _stored(group: str, name: str) -> str:
-    """The override that makes Hydra take the preset `name`, which may be a plug-in's, or a file."""
+    """The override that makes Hydra load the preset `name`, which may come from a plug-in or be a file."""
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
@@ -357,7 +357,7 @@ def _stored(group: str, name: str) -> str:
     if path.parent.parent == EXPERIMENTS / "conf":
         return f"{group}={name}"
     package = re.search(r"^#\s*@package\s+(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    # OmegaConf reads 1e-5 as a number, as Hydra does, and YAML does not.
+    # OmegaConf reads 1e-5 as a number, like Hydra; plain YAML reads it as text.
     node = OmegaConf.load(path)
     ConfigStore.instance().store(name="given", node=node, group=group, package=package[1] if package else None)
     return f"{group}=given"
@@ -370,7 +370,7 @@ def _value(text: str) -> Any:
 
 
 def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
-    """Raises ConfigError where an override is an option of another method or task than the one that was chosen."""
+    """Raises ConfigError for an option that the chosen method or task does not have, but another one has."""
     for key in map(override_key, overrides):
         group, _, option = key.partition(".")
         if group in KINDS and option:
@@ -383,13 +383,13 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` name, else the one that is taken when none does."""
+    """The preset of `group` that `overrides` name, or else the default preset."""
     given = (text.partition("=")[2] for text in overrides if override_key(text) == group)
     return stem(next(given, "") or str(read_default(group)))
 
 
 @functools.cache
 def read_default(group: str) -> Any:
-    """The preset of `group` that is taken when no override names one."""
+    """The preset of `group` that applies when no override names one."""
     defaults = read_yaml(EXPERIMENTS / "conf" / "config.yaml")["defaults"]
     return next(entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)

@@ -1,4 +1,4 @@
-"""From overrides or a suite to the list of runs. Everything that starts runs goes through here."""
+"""Turns overrides or a suite into a list of runs. Every command that starts runs uses this module."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from mcpo_cli.errors import ConfigError, closest, nearest
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a plan, under the name of the arm it belongs to."""
+    """One run of a plan, with the name of its arm."""
 
     arm: str
     spec: RunSpec
@@ -23,34 +23,39 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """Runs that belong together: `suite` names their MLflow experiment, `command` continues them."""
+    """Runs that belong together."""
 
     suite: str
+    """The name of their MLflow experiment."""
     command: str
+    """The command that continues them."""
     cells: tuple[Cell, ...]
 
     @property
     def plan_id(self) -> str:
-        """Names this set of runs, whatever their order."""
+        """The id of this set of runs, independent of their order."""
         return digest(sorted(cell.spec.run_id for cell in self.cells))
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite's file. arms: settings by name; sweep: values by key, or what a scale has instead."""
+    """The content of a suite's file."""
 
     arms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The overrides of each arm, by the arm's name."""
     title: str = ""
     question: str = ""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
+    """Sweeps that replace those of `sweep` at a scale, by the scale's name."""
 
 
 def from_overrides(overrides: Sequence[str]) -> Plan:
     """The plan of `mcpo train OVERRIDES`: one run, or the product of the sweeps.
 
     Raises:
-        ConfigError: bad overrides.
+        ConfigError: invalid overrides.
     """
     cells = [Cell(spec.method.label, spec) for spec in load.load(overrides)]
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
@@ -60,13 +65,13 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     """The plan of the suite `name` (see `read`); `overrides` replace its sweeps and settings.
 
     Raises:
-        ConfigError: no such suite, or overrides that are bad or fix what the suite's arms vary.
+        ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
     suite = read(name)
     given = {load.override_key(text) for text in overrides}
     varied = {load.override_key(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
-        raise ConfigError(f"{key} is what the arms of {name} differ in: it cannot be set for all", fix="mcpo train")
+        raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
     swept = {**suite.sweep, **suite.sweep_at_scale.get(load.chosen("scale", overrides), {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
     cells = [
@@ -76,26 +81,26 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The suite that stands before the overrides, empty if there is none, and the overrides."""
+    """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
     named = words[:1] if words and "=" not in words[0] else []
     return "".join(named), list(words[len(named) :])
 
 
 def suites() -> dict[str, Path]:
-    """The suites of mcpo and of plug-ins, by name."""
+    """The files of all suites, of mcpo and of plug-ins, by name."""
     return load.files("suites/*.yaml")
 
 
 def is_suite(word: str) -> bool:
-    """Whether `word` names a suite, or a file of one."""
+    """Whether `word` is the name or the file of a suite."""
     return load.is_file(word) or word in suites()
 
 
 def file(name: str) -> Path:
-    """The file of the suite `name`, which may be a path itself.
+    """The file of the suite `name`, which may itself be a path.
 
     Raises:
-        ConfigError: there is none, or a suite elsewhere has the name of that file.
+        ConfigError: there is no such suite, or another suite has the same name as that file.
     """
     known, path = suites(), Path(name).expanduser()
     if not load.is_file(name):
@@ -113,20 +118,20 @@ def read(name: str) -> Suite:
     """The suite `name`.
 
     Raises:
-        ConfigError: see `file`; or the file is no suite.
+        ConfigError: see `file`; or the file is not a valid suite.
     """
     path = file(name)
     try:
         suite = convert(Suite, load.read_yaml(path), "")
         if not suite.arms:
-            raise ConfigError("arms: names none", fix="arms: {NAME: [method=mcpo]}")
+            raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
     return suite
 
 
 def about(suite: str) -> tuple[str, str]:
-    """Title and question of a suite; both empty for what is none, as the runs of `mcpo train`."""
+    """Title and question of a suite; both empty for any other name, such as `train` of `mcpo train`."""
     content = read(suite) if suite in suites() else Suite()
     return content.title, content.question
 

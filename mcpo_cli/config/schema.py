@@ -1,7 +1,6 @@
-"""What a run is. Every field is IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
+"""The settings of a run. Every field is IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
 
-The defaults stand here and nowhere else; the YAML files below `experiments/conf` hold only what a
-named preset changes.
+All defaults are defined here; a YAML preset below `experiments/conf` holds only the values that it changes.
 """
 
 import functools
@@ -17,66 +16,65 @@ from mcpo_cli.settings import IDENTITY, identity, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 2
-"""Raised when the same fields come to mean another result, so that old records are not taken for new."""
+"""Raise it when the same fields give another result, so that old records are not taken for new ones."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A Qwen3: built from scratch and warmed up, or one that exists. Sizes in units, not bytes.
+    """A Qwen3 model, either built from scratch and warmed up, or loaded from `path`.
 
-    path: a Hugging Face folder or a model of the hub (`OWNER/NAME`); empty builds one from the sizes below
-    (head_dim 32 so that vLLM can load it). revision: branch, tag or commit of the hub.
-    The sizes of a model at `path` must be the ones in its config.json: estimates rest on them.
-    kv_heads: heads of keys and values, 0 for as many as `heads`. vocabulary: rows of the embedding, 0 for the
-    task's own tokens. tied: one matrix is embedding and output.
+    For a model at `path`, the sizes must equal those in its config.json, because estimates are computed from them.
     """
 
     name: str = identity("toy-s")
     path: str = identity("")
+    """Hugging Face folder or hub model (`OWNER/NAME`); empty builds a model from the sizes below."""
     revision: str = identity("")
+    """Branch, tag or commit of the hub model."""
     hidden: int = identity(64, ge=8)
     layers: int = identity(2, ge=1)
     heads: int = identity(2, ge=1)
     kv_heads: int = identity(0, ge=0)
+    """Heads of keys and values; 0 means as many as `heads`."""
     head_dim: int = identity(32, ge=2)
+    """Size of each head; the default is one that vLLM can load."""
     mlp: int = identity(192, ge=8)
     vocabulary: int = identity(0, ge=0)
+    """Rows of the embedding; 0 means the task's own tokens."""
     tied: bool = identity(True)
+    """Whether embedding and output share one matrix."""
     rope_theta: float = identity(100.0, gt=0)
     init_std: float = identity(0.5, gt=0)
 
 
 @dataclass(frozen=True)
 class Warmup:
-    """Supervised training that makes the base policy; stops on accuracy, not on a count of steps.
-
-    target_accuracy: share of right answers at temperature 1 on training prompts. max_steps: an error
-    when reached.
-    """
+    """Supervised training that produces the base policy; it stops at a target accuracy, not after a number of steps."""
 
     batch: int = identity(128, ge=1)
     lr: float = identity(4e-3, gt=0)
     target_accuracy: float = identity(0.4, ge=0, le=1)
+    """Share of right answers on training prompts, at temperature 1, at which warm-up stops."""
     probe_every: int = identity(10, ge=1)
+    """Warm-up steps between two measurements of that accuracy."""
     probe_prompts: int = identity(512, ge=1)
+    """Prompts of each measurement."""
     max_steps: int = identity(3000, ge=0)
+    """Warm-up fails if it misses the target accuracy within this many steps."""
 
 
 @dataclass(frozen=True)
 class Train:
-    """One run of RL. Batch sizes count prompts; lengths count tokens.
-
-    steps: global steps, one rollout batch each. mini_batch: prompts of one gradient step.
-    max_prompt: the longest prompt; published problems with a longer one are left out.
-    max_refills: sampling rounds after the first that dynamic sampling may use to fill a batch.
-    overlong_cache: the last tokens before max_response, in which reward falls linearly from 0 to
-    -overlong_penalty (DAPO, Eq. 13 there); 0 turns the shaping off.
-    """
+    """RL training. Batch sizes count prompts; lengths count tokens."""
 
     steps: int = identity(20, ge=1, le=1_000_000)
+    """Global steps, one rollout batch each."""
     prompts: int = identity(128, ge=1)
+    """Prompts of a rollout batch."""
     rollouts: int = identity(16, ge=2)
+    """Rollouts of each prompt (G)."""
     mini_batch: int = identity(64, ge=1)
+    """Prompts of one gradient step."""
     lr: float = identity(7e-4, gt=0)
     lr_warmup_steps: int = identity(0, ge=0)
     betas: tuple[float, float] = identity((0.9, 0.999))
@@ -84,108 +82,121 @@ class Train:
     grad_clip: float = identity(1.0, gt=0)
     temperature: float = identity(1.0, ge=0.01, le=100)
     max_prompt: int = identity(32, ge=1)
+    """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
     overlong_cache: int = identity(4, ge=0)
+    """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
     overlong_penalty: float = identity(1.0, ge=0)
     max_refills: int = identity(20, ge=0)
+    """Extra sampling rounds that dynamic sampling may use to fill a batch."""
 
     def lr_at(self, step: int) -> float:
-        """The learning rate of global step `step`, which counts from 1: a linear warm-up, then constant."""
+        """The learning rate of global step `step`, counted from 1: a linear warm-up, then constant."""
         return self.lr * (min(1.0, step / self.lr_warmup_steps) if self.lr_warmup_steps else 1.0)
 
 
 @dataclass(frozen=True)
 class Eval:
-    """Held-out tiers: `samples` per problem at `temperature`; `problems` of each tier that is generated.
-
-    every: global steps between evaluations; the base policy and the last step are always evaluated.
-    """
+    """Evaluation on the held-out tiers during training."""
 
     problems: int = identity(200, ge=1, le=1000)
+    """Problems of each generated tier; published benchmarks are evaluated whole."""
     samples: int = identity(8, ge=1)
+    """Samples of each problem."""
     temperature: float = identity(0.7, ge=0.01, le=100)
     every: int = identity(10, ge=1)
+    """Global steps between evaluations; the base policy and the last step are always evaluated."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What is measured beside training. None of it changes what is trained: it decides what the records hold.
-
-    every: global steps from one cohort of mastered prompts to the next; 0 for none. prompts: of a cohort, at most.
-    lags: a cohort is rolled again under the policy so many global steps later; 0, the policy that it was picked
-    under, is the control and always among them.
-    panel: prompts of a fixed panel, the first ones of the training stream. panel_every: global steps from one roll of
-    it to the next; 0 for none.
-    gradients_every: global steps from one measurement of single prompts' gradients to the next, which costs backward
-    passes; 0 for none, as with backend=verl, which measures none. gradient_prompts: of one measurement, at most.
-    """
+    """Measurements during training. They decide what the records hold and never change the training itself."""
 
     every: int = identity(1, ge=0)
+    """Global steps between two cohorts of mastered prompts; 0 turns cohorts off."""
     prompts: int = identity(16, ge=1)
+    """Most prompts of a cohort."""
     lags: tuple[int, ...] = identity((0, 1))
+    """Global steps after which a cohort is rolled again; always includes 0, the same-policy control."""
     panel: int = identity(32, ge=1)
+    """Prompts of the fixed panel, the first ones of the training stream."""
     panel_every: int = identity(5, ge=0)
+    """Global steps between two rolls of the panel; 0 turns it off."""
     gradients_every: int = identity(10, ge=0)
+    """Global steps between two measurements of single prompts' gradients, which cost backward passes; 0 turns them off.
+
+    backend=verl measures none.
+    """
     gradient_prompts: int = identity(16, ge=2)
+    """Most prompts of one gradient measurement."""
 
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how fast: none of it changes a result beyond floating-point rounding.
+    """Where and how fast a run computes. These settings change results by floating-point rounding at most.
 
-    threads: of one run; with more than one, each computes a micro-batch of its own.
-    micro_batch: prompts per forward and backward pass. checkpoint_every: global steps.
-    parallel: runs at a time, 0 for one a core. tracking_uri: MLflow store, empty for the environment's
-    MLFLOW_TRACKING_URI or else MCPO_HOME/mlflow.db; `offline` writes journals only (`mcpo runs sync`
-    brings them to a store later). A store behind a password is named by the environment, as settings are written down.
-    time_limit: minutes that a worker may take; stall_limit: minutes without a new step or phase; memory_limit: GiB
-    that it may use with all processes that it starts; 0 for none. A worker that passes one is killed, its run fails,
-    and the same command continues it from its last checkpoint.
+    A worker that exceeds a limit is killed and its run fails; the same command continues it from its last checkpoint.
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)
+    """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)
+    """Runs at a time; 0 means one per core."""
     micro_batch: int = runtime(16, ge=1)
+    """Prompts per forward and backward pass."""
     checkpoint_every: int = runtime(5, ge=1)
+    """Global steps between checkpoints."""
     sample_groups: int = runtime(2, ge=0)
+    """Prompt groups whose rollouts are stored as text at each evaluated step."""
     time_limit: float = runtime(0.0, ge=0)
+    """Minutes that a worker may take; 0 means no limit."""
     stall_limit: float = runtime(0.0, ge=0)
+    """Minutes that a worker may go without a new step or phase; 0 means no limit."""
     memory_limit: float = runtime(0.0, ge=0)
+    """GiB that a worker may use, all its child processes included; 0 means no limit."""
     tracking_uri: str = runtime("")
+    """MLflow store; empty means MLFLOW_TRACKING_URI, or else MCPO_HOME/mlflow.db.
+
+    `offline` writes journals only, and `mcpo runs sync` uploads them later. Name a store with a password by the
+    environment variable only, because settings are written down.
+    """
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of backend=verl. None of it changes a result beyond floating-point rounding and random numbers.
-
-    nodes, gpus: machines, and GPUs of each. ray_address: of a Ray cluster that is there already
-    (`HOST:PORT`, or `auto`); empty starts one on this machine.
-    rollout: the engine that samples. tensor_parallel: GPUs that share one copy of the model while it samples.
-    gpu_memory: the share of a GPU that vLLM takes. max_tokens_per_gpu: tokens of a forward and backward
-    pass on one GPU; at least one whole sequence. offload: weights and optimizer wait in the CPU's memory while
-    the other engine works.
-    attention: the implementation while training; padding is removed only under flash_attention_2.
-    plugin: a module that each process of verl imports first, for a device or a rollout engine that verl lacks.
-    launcher: `slurm` hands each run to SLURM as a job of `nodes` with `gpus` and `cpus` a node, for at most `hours`.
-    partition, account: of that job; empty for the cluster's defaults.
-    """
+    """The machines of backend=verl. These settings change results by rounding and random numbers at most."""
 
     nodes: int = runtime(1, ge=1)
+    """Machines."""
     gpus: int = runtime(1, ge=1)
+    """GPUs of each machine."""
     cpus: int = runtime(16, ge=1)
+    """CPU cores of each machine in a SLURM job."""
     rollout: Literal["vllm", "transformers"] = runtime("vllm")
+    """The engine that samples."""
     tensor_parallel: int = runtime(1, ge=1)
+    """GPUs that share one copy of the model while sampling."""
     gpu_memory: float = runtime(0.6, gt=0, lt=1)
+    """Share of a GPU's memory that vLLM takes."""
     max_tokens_per_gpu: int = runtime(32768, ge=1)
+    """Tokens of a forward and backward pass on one GPU; at least one whole sequence."""
     offload: bool = runtime(False)
+    """Whether weights and optimizer move to CPU memory while the other engine works."""
     attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")
+    """Attention implementation in training; only flash_attention_2 removes padding."""
     ray_address: str = runtime("")
+    """Running Ray cluster to join (`HOST:PORT` or `auto`); empty starts one on this machine."""
     plugin: str = runtime("")
+    """Module that each verl process imports first, to add a device or a rollout engine."""
     launcher: Literal["local", "slurm"] = runtime("local")
+    """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""
     partition: str = runtime("")
+    """SLURM partition; empty means the cluster's default."""
     account: str = runtime("")
+    """SLURM account; empty means the cluster's default."""
     hours: int = runtime(24, ge=1)
+    """Time limit of a SLURM job."""
 
 
 @dataclass(frozen=True)
@@ -206,23 +217,23 @@ class RunSpec:
     compute: Compute = runtime(Compute())
     cluster: Cluster = runtime(Cluster())
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
-    """The plug-ins that decide the result, by what each provides (`method NAME`); no setting."""
+    """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
 
     @functools.cached_property
     def run_id(self) -> str:
-        """`<method>-<model>-s<seed>-<hash>`; only the hash decides, the rest is for reading."""
+        """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers."""
         return f"{self.method.label}-{self.model.name}-s{self.seed}-{digest(self.identity())}"
 
     @property
     def base_id(self) -> str:
-        """Names the base policy: shared by every run that starts from the same warm-up."""
+        """The id of the base policy, shared by all runs that start from the same warm-up."""
         parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
-        """The nested plain data of all IDENTITY fields, with the names of method and task."""
+        """All IDENTITY fields as nested plain data, with the names of method and task."""
         return self._plain(runtime_too=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -233,7 +244,7 @@ class RunSpec:
         nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
         for key, name in (("method", self.method.name), ("task", self.task.name)):
             nested[key] = {"name": name, **nested[key]}
-        # Runs without plug-ins keep the ids that they had before there were any.
+        # Runs without plug-ins keep the ids that they had before plug-ins existed.
         if plugins := nested.pop("plugins"):
             nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
         return nested

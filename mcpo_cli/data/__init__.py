@@ -1,4 +1,4 @@
-"""Data sets: declared one a file in `mcpo_cli.data.sets`, loaded from the hub at a pinned revision or from a file.
+"""Data sets: each file of `mcpo_cli.data.sets` declares one; loaded from the hub at a pinned revision or from a file.
 
 >>> from mcpo_cli import data
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
@@ -18,7 +18,7 @@ __all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unn
 
 @cache
 def registry() -> Found[Dataset]:
-    """All data sets by name: those of `data/sets`, and of plug-ins. Raises ConfigError when two share a name."""
+    """All data sets by name, from `data/sets` and plug-ins. Raises ConfigError when two share a name."""
     return plugins.objects("datasets", ["mcpo_cli.data.sets"], "DATASET", Dataset)
 
 
@@ -36,9 +36,9 @@ def names(role: Role | None = None) -> list[str]:
 
 
 def unnamed(name: str) -> Dataset:
-    """A file of which nothing is known but its own columns: judged as strictly as a benchmark."""
+    """The declaration for a file of unknown origin: plain columns, judged as strictly as a benchmark."""
     return Dataset(
-        name, "unknown (--as NAME says which it is)", "benchmark", "", "", "", "problem", "answer", "unknown", None
+        name, "unknown (name it with --as NAME)", "benchmark", "", "", "", "problem", "answer", "unknown", None
     )
 
 
@@ -46,7 +46,7 @@ def read(dataset: Dataset, path: Path | None = None) -> Reading:
     """All rows of `dataset`, from the hub or from `path` (a file, or a folder with `<name>.jsonl` or `.parquet`).
 
     Raises:
-        ConfigError: the hub or the file cannot be read, or the file has another schema.
+        ConfigError: the hub or the file cannot be read, or the file has an unknown schema.
     """
     if path is None:
         return files.read(hub.fetch(dataset), dataset, f"hub:{dataset.repo}@{dataset.revision}")
@@ -55,13 +55,13 @@ def read(dataset: Dataset, path: Path | None = None) -> Reading:
 
 
 def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
-    """The problems of `dataset`, each once, from the hub or from `path`, see `read`.
+    """The problems of `dataset`, each once, from the hub or from `path` (see `read`).
 
-    A training set's problems with contradicting golds are left out and counted: DAPO-Math-17k is published with some.
+    In a training set, problems with contradicting golds are left out and counted: DAPO-Math-17k contains some.
 
     Raises:
-        ConfigError: unknown name; unreadable data; an empty problem or gold, a gold that must be an integer and is
-            not, or a benchmark's problem with contradicting golds (`mcpo data audit` lists them all).
+        ConfigError: unknown name, unreadable data, an empty problem or gold, a gold that is not an integer though
+            declared so, or a benchmark problem with contradicting golds (`mcpo data audit` lists all of these).
     """
     declared = get(dataset) if isinstance(dataset, str) else dataset
     reading = read(declared, path)
@@ -71,20 +71,20 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
         raise ConfigError(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
     if reading.conflicts and declared.role == "benchmark":
         text, golds = next(iter(reading.conflicts.items()))
-        contradiction = f"one problem with the golds {', '.join(golds)}: {text[:80]!r}"
+        contradiction = f"the same problem has the golds {', '.join(golds)}: {text[:80]!r}"
         raise ConfigError(f"{reading.source}, row {reading.first[text]}: {contradiction}", fix=audit)
     problems = reading.agreed
     if not problems:
-        raise ConfigError(f"{reading.source}: no problem is left to use", fix=audit)
+        raise ConfigError(f"{reading.source}: no usable problem is left", fix=audit)
     return Loaded(declared.name, problems, digest(problems), reading.source, reading.rows, _notes(declared, reading))
 
 
 def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:
     unique, notes = len(reading.problems), []
     if reading.rows > unique:
-        notes.append(f"{reading.rows} rows are {unique} problems; each is used once")
+        notes.append(f"{reading.rows} rows hold {unique} different problems; each is used once")
     if reading.conflicts:
         notes.append(f"{len(reading.conflicts)} problems have contradicting golds and are left out")
     if dataset.size not in (None, unique):
-        notes.append(f"{unique} problems, published are {dataset.size}")
+        notes.append(f"{unique} problems instead of the published {dataset.size}")
     return tuple(notes)

@@ -1,8 +1,8 @@
-"""What is in a data set, and whether a metric measured on it would be right.
+"""Reports what a data set contains, and whether a metric measured on it would be right.
 
-Serious findings would corrupt a metric: copies and contradicting golds in a benchmark, golds that are missing, of the
-wrong kind or beyond the grader, another number of problems than published, a training problem that stands in a
-benchmark. The others are notes.
+Serious findings would corrupt a metric: copies or contradicting golds in a benchmark; golds that are missing, of the
+wrong kind, or not gradable; a number of problems other than the published one; a training problem that also occurs in
+a benchmark. All other findings are notes.
 """
 
 import re
@@ -23,27 +23,28 @@ GOLDS = {
     "list or interval": re.compile(r".*,.*", re.DOTALL),
     "text": re.compile(r"\\text\w*\{.*\}|[^\W\d_]{2,}([ -][^\W\d_]+)*"),
 }
-"""Kinds of golds that are no integers; the first that matches counts, what none matches is an expression."""
+"""Kinds of non-integer golds. The first match counts; a gold without a match is an expression."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """serious: it would corrupt a metric."""
+    """One result of an audit."""
 
     kind: str
     serious: bool
+    """Whether it would corrupt a metric."""
     text: str
 
 
 def audit(
     dataset: Dataset, reading: Reading, others: Sequence[tuple[Dataset, Reading]], self_grade: Graded, talk: Talk
 ) -> dict[str, Any]:
-    """All that can be said of `reading`, as plain data.
+    """The audit of `reading`, as plain data.
 
     Args:
-        others: what its problems are compared with.
-        self_grade: golds -> statuses when each is graded against itself.
-        talk: takes a line on progress.
+        others: the data sets that its problems are compared with.
+        self_grade: grades each gold against itself and returns the statuses.
+        talk: receives one line of progress.
     """
     texts = list(reading.problems)
     talk(f"{len(texts)} problems: near-duplicates")
@@ -52,7 +53,7 @@ def audit(
     for other, its in others:
         talk(f"overlap with {other.name}")
         overlaps.append(_overlap(dataset, reading, other, its))
-    golds = list(dict.fromkeys(gold for found in reading.problems.values() for gold in found))
+    golds = list(dict.fromkeys(gold for counts in reading.problems.values() for gold in counts))
     talk(f"{len(golds)} different golds, each graded against itself")
     statuses = dict(zip(golds, self_grade(golds), strict=True))
     document = {
@@ -66,15 +67,15 @@ def audit(
         "problems": len(texts),
         "problems_published": dataset.size,
         "copies": _copies(reading),
-        "golds": dict(Counter(kind(gold) for found in reading.problems.values() for gold in found).most_common()),
+        "golds": dict(Counter(kind(gold) for counts in reading.problems.values() for gold in counts).most_common()),
         "not_parsable": [
             {"row": reading.first[text], "gold": gold, "status": statuses[gold]}
-            for text, found in reading.problems.items()
-            for gold in found
+            for text, counts in reading.problems.items()
+            for gold in counts
             if statuses[gold] != "correct"
         ],
         "conflicts": [
-            {"row": reading.first[text], "golds": found, "problem": text} for text, found in reading.conflicts.items()
+            {"row": reading.first[text], "golds": counts, "problem": text} for text, counts in reading.conflicts.items()
         ],
         "defects": [asdict(defect) for defect in reading.defects],
         "characters": _distribution([len(text) for text in texts]),
@@ -86,7 +87,7 @@ def audit(
 
 
 def kind(gold: str) -> str:
-    """integer, decimal, fraction, list or interval, text, or expression."""
+    """The kind of a gold: integer, decimal, fraction, list or interval, text, or expression."""
     if integer(gold) is not None:
         return "integer"
     bare = gold.strip("$ ")
@@ -94,43 +95,43 @@ def kind(gold: str) -> str:
 
 
 def findings(dataset: Dataset, document: dict[str, Any]) -> list[Finding]:
-    """What stands out in an audit's `document`, the serious first."""
+    """The findings in an audit's `document`, serious ones first."""
     is_benchmark = dataset.role == "benchmark"
-    found = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
+    results = [Finding(f"{defect['kind']}", True, _defect(defect)) for defect in document["defects"]]
     if document["problems"] != dataset.size is not None:
-        text = f"{document['problems']} problems, published are {dataset.size}"
-        found.append(Finding("size", is_benchmark, text))
+        text = f"{document['problems']} problems instead of the published {dataset.size}"
+        results.append(Finding("size", is_benchmark, text))
     if set(document["copies"]) - {"1"}:
         known = ", as published" if document["rows"] == dataset.rows else ""
-        text = f"{document['rows']} rows are {copies(document)}{known}; each is used once"
-        found.append(Finding("copies", is_benchmark, text))
+        text = f"{document['rows']} rows hold {copies(document)}{known}; each is used once"
+        results.append(Finding("copies", is_benchmark, text))
     if document["conflicts"]:
         fate = "" if is_benchmark else "; they are left out"
         text = f"problems with contradicting golds: {len(document['conflicts'])}{fate}"
-        found.append(Finding("conflicts", is_benchmark, text))
+        results.append(Finding("conflicts", is_benchmark, text))
     if document["not_parsable"]:
         text = f"golds that are not correct when graded against themselves: {len(document['not_parsable'])}"
-        found.append(Finding("not parsable", True, text))
+        results.append(Finding("not parsable", True, text))
     if document["near_duplicates"]:
-        text = f"problems that say nearly the same: {len(document['near_duplicates'])} pairs"
-        found.append(Finding("near-duplicates", False, text))
+        text = f"near-duplicate problems: {len(document['near_duplicates'])} pairs"
+        results.append(Finding("near-duplicates", False, text))
     for pair in document["overlaps"]:
         if pair["same"]:
-            text = f"problems that also stand in {pair['name']}: {pair['same']}"
-            found.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
-    return sorted(found, key=lambda finding: not finding.serious)
+            text = f"problems that also occur in {pair['name']}: {pair['same']}"
+            results.append(Finding("overlap", "train" in (pair["role"], dataset.role), text))
+    return sorted(results, key=lambda finding: not finding.serious)
 
 
 def copies(document: dict[str, Any]) -> str:
-    """`30 problems x 32 copies`, or between how many and how many."""
+    """Problems and copies as text, for example `30 problems x 32 copies` or `30 problems x 1 to 3 copies`."""
     counts = list(document["copies"])
     if counts == ["1"]:
-        return f"none: {document['problems']} problems stand there once"
+        return f"none: {document['problems']} problems occur once each"
     return f"{document['problems']} problems x {' to '.join(dict.fromkeys(counts[:1] + counts[-1:]))} copies"
 
 
 def _copies(reading: Reading) -> dict[str, int]:
-    """Number of copies -> how many problems have so many."""
+    """Number of copies -> number of problems with that many copies."""
     counts = Counter(sum(golds.values()) for golds in reading.problems.values())
     return {str(count): problems for count, problems in sorted(counts.items())}
 
@@ -139,7 +140,7 @@ def _distribution(lengths: Sequence[int]) -> dict[str, float]:
     if not lengths:
         return {}
     ordered = sorted(lengths)
-    # The nearest rank: a length that is really there.
+    # Nearest-rank percentile: always a length that occurs.
     p95 = ordered[max(0, -(-len(ordered) * 95 // 100) - 1)]
     return {"min": ordered[0], "median": statistics.median(ordered), "p95": p95, "max": ordered[-1]}
 
@@ -155,7 +156,7 @@ def _near(pair: Pair, texts: Sequence[str], reading: Reading) -> dict[str, Any]:
 
 
 def _overlap(dataset: Dataset, reading: Reading, other: Dataset, its: Reading) -> dict[str, Any]:
-    """Counted over the problems of the benchmark, where one of the two is a training set."""
+    """The overlap of two data sets; between a training set and a benchmark, it counts the benchmark's problems."""
     mine, theirs = list(reading.problems), list(its.problems)
     is_turned = other.role == "benchmark" and dataset.role == "train"
     pairs = overlap(theirs, mine) if is_turned else overlap(mine, theirs)

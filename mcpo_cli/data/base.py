@@ -1,4 +1,4 @@
-"""What a data set is: its declaration, what was read of it, and what a run works with."""
+"""The types of a data set: its declaration, the rows read from it, and the problems that a run uses."""
 
 import hashlib
 import re
@@ -21,7 +21,7 @@ class Problem:
 
     @property
     def id(self) -> str:
-        """12 hex digits of the text's SHA-256: the same wherever the problem stands and however often it is copied."""
+        """12 hex digits of the text's SHA-256: the same in every data set that contains the problem."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
     @property
@@ -32,93 +32,96 @@ class Problem:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set as published: where it lies, what its columns mean, how many problems it has.
-
-    revision: full commit hash on the hub, so that nobody ever gets other data under the same name.
-    file: path inside the repository, at that revision.
-    problem, answer: its columns.
-    gold: the answer as text -> the gold answer.
-    integer: golds are integers; anything else is an error.
-    size: problems that differ, as published; None where the publisher does not say.
-    rows: rows as published, where a problem has several.
-    """
+    """The declaration of a published data set."""
 
     name: str
     title: str
     role: Role
     repo: str
+    """Repository on the hub."""
     revision: str
+    """Full commit hash on the hub, so that the same name always means the same data."""
     file: str
+    """Path inside the repository."""
     problem: str
+    """Name of the column with the problem."""
     answer: str
+    """Name of the column with the answer."""
     licence: str
     size: int | None
+    """Number of different problems as published; None if the publisher does not state it."""
     rows: int | None = None
+    """Number of rows as published, if a problem has several."""
     integer: bool = False
+    """Whether every gold must be an integer."""
     gold: Callable[[str], str] = str.strip
+    """Turns the text of the answer column into the gold answer."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A row that cannot be used. `row` counts from 1 (the line, in a file of lines); `count` rows are like it."""
+    """A row that cannot be used."""
 
     kind: Literal["empty problem", "empty gold", "non-integer gold"]
     row: int
+    """Number of the first such row, from 1 (the line number in a JSON lines file)."""
     count: int
+    """Number of rows with the same content."""
     shown: str
 
 
 @dataclass
 class Reading:
-    """All that a file says. problems: text -> gold -> number of rows; first: text -> its first row."""
+    """The content of a file."""
 
     source: str
     rows: int = 0
     problems: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Problem text -> gold -> number of rows."""
     first: dict[str, int] = field(default_factory=dict)
+    """Problem text -> number of its first row."""
     defects: list[Defect] = field(default_factory=list)
 
     def add(self, problem: str, gold: str, row: int, count: int) -> None:
-        """Count `count` rows that say so, the first of them at `row`."""
+        """Adds `count` rows with this problem and gold, the first of them at `row`."""
         golds = self.problems.setdefault(problem, {})
         golds[gold] = golds.get(gold, 0) + count
         self.first.setdefault(problem, row)
 
     @property
     def conflicts(self) -> dict[str, dict[str, int]]:
-        """Problems that stand there with more than one gold."""
+        """The problems with more than one gold."""
         return {text: golds for text, golds in self.problems.items() if len(golds) > 1}
 
     @property
     def agreed(self) -> tuple[Problem, ...]:
-        """Each problem with one gold, once, in order of content: a function of what the file says, not of how."""
-        found = (Problem(text, next(iter(golds))) for text, golds in self.problems.items() if len(golds) == 1)
-        return tuple(sorted(found, key=lambda problem: problem.id))
+        """The problems with exactly one gold, by id: independent of row order and copies."""
+        agreed = (Problem(text, next(iter(golds))) for text, golds in self.problems.items() if len(golds) == 1)
+        return tuple(sorted(agreed, key=lambda problem: problem.id))
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Problems ready for use, each once, in order of their ids.
-
-    digest: 12 hex digits over problems and golds; the same for any order of rows and number of copies.
-    source: `hub:REPO@REVISION`, or the file's name.
-    rows: as read.
-    notes: what people should know: copies, problems left out, a size that is not the published one.
-    template: around each problem, whatever an evaluation asks for; None where it may choose.
-    """
+    """Problems ready for use."""
 
     name: str
     problems: tuple[Problem, ...]
+    """Each problem once, by id."""
     digest: str
+    """12 hex digits over problems and golds, independent of row order and copies."""
     source: str
+    """`hub:REPO@REVISION`, or the file's name."""
     rows: int
+    """Number of rows read, copies included."""
     notes: tuple[str, ...] = ()
+    """Facts for the user: copies, problems left out, a size other than the published one."""
     grader: str = "math_verify"
     template: Template | None = None
+    """The template around each problem; None lets the evaluation choose."""
 
 
 def digest(problems: tuple[Problem, ...]) -> str:
-    """12 hex digits over problems and golds. The length before each text keeps their borders apart."""
+    """12 hex digits over problems and golds. The length before each text marks where it ends."""
     content = hashlib.sha256()
     for problem in problems:
         for text in (problem.text, problem.gold):
@@ -128,9 +131,9 @@ def digest(problems: tuple[Problem, ...]) -> str:
 
 
 def integer(text: str) -> str | None:
-    """`27.0`, `027`, `+27`, `1,027` as `27`, `27`, `27`, `1027`; None where the text is no integer."""
-    found = INTEGER.fullmatch(text)
-    if found is None:
+    """`27.0`, `027`, `+27`, `1,027` as `27`, `27`, `27`, `1027`; None if the text is not an integer."""
+    match = INTEGER.fullmatch(text)
+    if match is None:
         return None
-    digits = found[2].replace(",", "").lstrip("0") or "0"
-    return "-" + digits if found[1] == "-" and digits != "0" else digits
+    digits = match[2].replace(",", "").lstrip("0") or "0"
+    return "-" + digits if match[1] == "-" and digits != "0" else digits

@@ -1,4 +1,4 @@
-"""Rows of a local file: parquet or JSON, in verl's schema or as plain columns.
+"""Reads the rows of a local file: parquet or JSON, in verl's schema or with plain columns.
 
 verl's schema: `{data_source, prompt: [{role, content}], reward_model: {ground_truth}, extra_info}`, see
 https://verl.readthedocs.io/en/latest/preparation/prepare_data.html.
@@ -22,32 +22,32 @@ FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 VERL = ("prompt", "reward_model")
 PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
 SURROGATE = re.compile("[\ud800-\udfff]")
-"""Half of a pair: JSON can spell it, but no file can hold it."""
+"""Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
 BATCH = 8192
-"""Rows of a parquet file that are in memory at once."""
+"""Rows of a parquet file held in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
 
 Row = tuple[int, Mapping[str, Any]]
 
 
 def inside(folder: Path, name: str) -> list[Path]:
-    """The files `<name>.jsonl`, `.parquet`, ... of `folder` that are there."""
+    """The existing files `<name>.jsonl`, `<name>.parquet`, ... of `folder`."""
     return [folder / (name + suffix) for suffix in FORMATS if (folder / (name + suffix)).is_file()]
 
 
 def locate(path: Path, name: str) -> Path:
-    """The file that `path` means: itself, or `<name>.jsonl`, `.parquet`, ... in a folder.
+    """The file at `path`, or `<name>.jsonl`, `.parquet`, ... if `path` is a folder.
 
     Raises:
-        ConfigError: there is no such file, or it is of another format.
+        ConfigError: there is no such file, or its format is unknown.
     """
     if path.is_dir():
-        found = inside(path, name)
-        if not found:
+        candidates = inside(path, name)
+        if not candidates:
             present = sorted(file.name for file in path.iterdir() if _suffix(file))
-            hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file at all"
+            hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file"
             raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE)
-        return found[0]
+        return candidates[0]
     if not path.is_file():
         present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
@@ -58,10 +58,10 @@ def locate(path: Path, name: str) -> Path:
 
 
 def read(path: Path, dataset: Dataset, source: str) -> Reading:
-    """All rows of `path`, counted by content; rows that cannot be used are its `defects`.
+    """All rows of `path`, counted by content; unusable rows become `defects`.
 
     Raises:
-        ConfigError: the file cannot be read, is empty, or has another schema.
+        ConfigError: the file cannot be read, is empty, or has an unknown schema.
     """
     counts: dict[tuple[str, str], list[int]] = {}
     reading = Reading(source)
@@ -109,17 +109,17 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
 
 
 def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str]:
-    """The columns of problem and answer: those of verl, of the publisher, or plain ones."""
+    """The columns of problem and answer: in verl's schema, as the publisher names them, or under common names."""
     if set(VERL) <= set(present):
         return VERL
     chosen = []
     for what, own, known in (("problem", dataset.problem, PROBLEMS), ("answer", dataset.answer, ANSWERS)):
         names = dict.fromkeys((own, *known))
-        found = next((name for name in names if name in present), None)
-        if found is None:
+        column = next((name for name in names if name in present), None)
+        if column is None:
             wanted = " or ".join(f"'{name}'" for name in names)
             raise ConfigError(f"{path}: no column for the {what} ({wanted}); it has {_listed(present)}", fix=USE)
-        chosen.append(found)
+        chosen.append(column)
     return chosen[0], chosen[1]
 
 
@@ -128,13 +128,13 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _turn(prompt: Any) -> str:
-    """The text of the one user's turn in verl's `prompt`."""
+    """The text of the single user turn in verl's `prompt`."""
     if isinstance(prompt, str):
         return prompt
     turns = prompt if isinstance(prompt, list) else []
     texts = [turn.get("content") for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
     if len(texts) != 1 or not isinstance(texts[0], str):
-        raise ValueError("'prompt' must hold one user's turn as [{role, content}]")
+        raise ValueError("'prompt' must hold one user turn as [{role, content}]")
     return texts[0]
 
 
@@ -146,7 +146,7 @@ def _truth(reward: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A cell as text: `27.0` is `27`, a list is joined by commas, nothing is the empty text."""
+    """A cell as text: `27.0` becomes `27`, a list is joined by commas, None becomes the empty text."""
     if value is None:
         return ""
     if isinstance(value, str) and not SURROGATE.search(value):
@@ -157,16 +157,16 @@ def _text(value: Any) -> str:
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
         return str(int(value)) if value.is_integer() else repr(value)
-    raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither a text nor a number")
+    raise ValueError(f"{json.dumps(value, default=str)[:60]} is neither text nor a number")
 
 
 def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
-    """Rows of a parquet file, a batch at a time, and of its columns only those that are used."""
+    """Rows of a parquet file, read in batches; only the columns of problem and answer are loaded."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        # Pages have checksums where their writer gave them some.
+        # Verified where the file's writer stored checksums.
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             columns = _columns(path, file.schema_arrow.names, dataset)
             number = 0
@@ -174,16 +174,21 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
                 for row in batch.to_pylist():
                     number += 1
                     yield number, row
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:  # the last two: a cell Python cannot hold
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        OverflowError,
+    ) as error:  # the last two: values too large for Python
         said = str(error).partition("\n")[0]
-        raise ConfigError(f"{path} is no readable parquet file: {said}", fix=USE) from error
+        raise ConfigError(f"{path} is not a readable parquet file: {said}", fix=USE) from error
 
 
 def objects(path: Path) -> Iterator[Row]:
-    """The objects of a JSON lines file, plain or gzipped, or of a .json list, each with its line or item number.
+    """The objects of a JSON lines file (plain or gzipped) or a .json list, each with its line or item number.
 
     Raises:
-        ConfigError: the file cannot be read, or a line is no object.
+        ConfigError: the file cannot be read, or a line is not an object.
     """
     suffix = _suffix(path)
     try:
@@ -199,7 +204,7 @@ def objects(path: Path) -> Iterator[Row]:
 def _items(path: Path) -> Iterator[Row]:
     document = _parse(path.read_bytes(), f"{path}")
     if not isinstance(document, list):
-        raise ConfigError(f"{path}: a .json file must hold a list of objects; one object a line is .jsonl", fix=USE)
+        raise ConfigError(f"{path}: a .json file must hold a list; one object per line is .jsonl", fix=USE)
     for number, row in enumerate(document, 1):
         yield number, _object(row, f"{path}, item {number}")
 
@@ -216,7 +221,7 @@ def _parse(content: bytes, where: str) -> Any:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
-    except (ValueError, RecursionError) as error:  # broken, too deep, or a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
         raise ConfigError(f"{where}: broken JSON: {error}", fix=USE) from error
 
 

@@ -1,4 +1,4 @@
-"""One file of a repository on the hub, at a pinned revision, from the hub or from its local cache."""
+"""Fetches a data set's file at its pinned revision, from the hub or its local cache."""
 
 from pathlib import Path
 
@@ -7,18 +7,18 @@ from mcpo_cli.errors import ConfigError
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The file of `dataset`, if an earlier download left it in the cache."""
+    """The file of `dataset` in the local cache; None if it was never downloaded."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)
+    return Path(path) if isinstance(path, str) else None
 
 
 def fetch(dataset: Dataset) -> Path:
     """The file of `dataset`, downloaded once; a file in the cache needs no network.
 
     Raises:
-        ConfigError: the hub cannot be reached, or does not hand out that file.
+        ConfigError: the hub cannot be reached, or does not serve that file.
     """
     return cached(dataset) or _download(dataset)
 
@@ -30,19 +30,19 @@ def _download(dataset: Dataset) -> Path:
 
     repo, file, revision = dataset.repo, dataset.file, dataset.revision
     try:
-        # Asked once: the download itself would try for half a minute before it said that there is no network.
+        # Without a network this fails at once; the download would retry for half a minute first.
         get_hf_file_metadata(hf_hub_url(repo, file, repo_type="dataset", revision=revision))
         return Path(hf_hub_download(repo, file, repo_type="dataset", revision=revision))
     except (TransportError, OSError) as error:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         reasons: tuple[tuple[type[Exception], str], ...] = (
-            (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids to fetch it"),
+            (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids downloads"),
             (TransportError, f"is not in the cache, and the hub cannot be reached ({said})"),
-            (hub.GatedRepoError, "is gated: its owner wants to know who asks; `hf auth login` says so"),
+            (hub.GatedRepoError, "is gated: request access on its page, then log in with `hf auth login`"),
             (hub.RepositoryNotFoundError, "does not exist there, or is private"),
             (hub.RevisionNotFoundError, "exists, but not at this revision"),
             (hub.EntryNotFoundError, f"has no file '{file}'"),
-            # Every other answer of the hub, and a full or read-only cache.
+            # Any other answer of the hub, or a cache that is full or read-only.
             (OSError, f"could not be fetched: {said}"),
         )
         why = next(why for kind, why in reasons if isinstance(error, kind))

@@ -1,4 +1,4 @@
-"""Gradings of stored samples: `gradings/<n>/`, one folder a grading, none ever overwritten."""
+"""Gradings of stored samples: each has its own folder `gradings/<n>/` and is never overwritten."""
 
 import json
 from collections import Counter
@@ -18,19 +18,19 @@ from mcpo_cli.records import GradeRow, Results
 from mcpo_cli.runs.journal import dumps, read_json, read_lines, write_atomic
 
 ANSWER_CHARS = 200
-"""Of an answer, in a grading row; the sample has all of it."""
+"""Characters of an answer kept in a grading row; the sample holds the whole text."""
 
 
 @dataclass(frozen=True)
 class Graded:
-    """The rows of a benchmark, one a problem, and the version of the grader that judged."""
+    """The grading rows of a benchmark, one per problem, and the version of the grader."""
 
     rows: list[GradeRow]
     grader: str
 
 
 class Graders:
-    """Worker pools, one a grader, opened when first used."""
+    """Worker pools, one per grader, opened on first use."""
 
     def __init__(self, settings: Grading) -> None:
         self.settings = settings
@@ -44,10 +44,10 @@ class Graders:
         self._stack.close()
 
     def grade(self, grader: str, drawn: Sequence[Drawn], advance: Callable[[], None]) -> Graded:
-        """Grade all samples of a benchmark; `advance` is called after each problem.
+        """Grades all samples of a benchmark and calls `advance` after each problem.
 
         Raises:
-            RunFailed: too many gradings failed for reasons that are not the answers'.
+            RunFailed: too many gradings failed for reasons other than the answers.
         """
         pool = self.pool(grader)
         pending = [[pool.submit(one.problem.gold, sample.text) for sample in one.samples] for one in drawn]
@@ -76,28 +76,28 @@ class Graders:
 
 
 def write(folder: Path, results: Results, rows: Mapping[str, Sequence[GradeRow]]) -> None:
-    """Add a grading to the evaluation in `folder`; `results` last, so that what is there is whole."""
+    """Adds a grading to the evaluation in `folder`. `results.json` is written last: it marks a complete grading."""
     target = folder / "gradings" / str(results["grading"])
-    for benchmark, found in rows.items():
-        write_atomic(target / f"{benchmark}.jsonl", "".join(f"{dumps(row)}\n" for row in found))
+    for benchmark, graded in rows.items():
+        write_atomic(target / f"{benchmark}.jsonl", "".join(f"{dumps(row)}\n" for row in graded))
     write_atomic(target / "results.json", json.dumps(json.loads(dumps(results)), indent=2))
 
 
 def all_of(folder: Path) -> list[Results]:
-    """All whole gradings of the evaluation in `folder`, oldest first.
+    """All complete gradings of the evaluation in `folder`, oldest first.
 
     Raises:
-        ConfigError: one says that it is another, or of benchmarks whose names are no names.
+        ConfigError: a record has the number of another grading, or an unsafe benchmark name.
     """
     numbers = sorted(int(path.parent.name) for path in folder.glob("gradings/*/results.json"))
-    found = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
-    for number, results in zip(numbers, found, strict=True):
+    records = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
+    for number, results in zip(numbers, records, strict=True):
         if results["grading"] != number or not all(map(is_plain, results["benchmarks"])):
             raise ConfigError(f"{folder / 'gradings' / str(number) / 'results.json'} is not the record of that grading")
         for benchmark in results["benchmarks"].values():
-            # JSON has no NaN: it is kept as text.
+            # JSON has no NaN; it is stored as text.
             benchmark["metrics"] = {key: float(value) for key, value in benchmark["metrics"].items()}
-    return found
+    return records
 
 
 def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:
@@ -106,12 +106,12 @@ def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:
 
 
 def next_number(folder: Path) -> int:
-    """The number of the next grading; one that was cut short is not written into."""
+    """The number of the next grading; an interrupted grading keeps its number."""
     return 1 + max((int(path.name) for path in folder.glob("gradings/*")), default=0)
 
 
 def writable(text: str) -> str:
-    """`text` with a question mark for what no file can hold: halves of surrogate pairs."""
+    """`text` with a question mark for each lone surrogate, which UTF-8 cannot encode."""
     return text.encode(errors="replace").decode()
 
 

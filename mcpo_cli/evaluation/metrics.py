@@ -1,4 +1,4 @@
-"""From the grading rows of one benchmark to its metrics: everything is derived from statuses, answers and lengths."""
+"""Computes a benchmark's metrics from its grading rows: statuses, answers and lengths."""
 
 import math
 from collections import Counter
@@ -11,19 +11,18 @@ from mcpo_cli.records import GradeRow
 from mcpo_cli.statistics import stats
 
 ALIKE_TOKENS = 64
-"""Tokens from which on two equal samples are no coincidence at a temperature above 0."""
+"""Length in tokens from which two equal samples cannot be a coincidence at a temperature above 0."""
 
 
 def summarize(rows: Sequence[GradeRow], n: int) -> dict[str, float]:
-    """The metrics of one benchmark, flat, in the order in which they are shown; NaN where one is not defined.
+    """The metrics of one benchmark by name, in display order; undefined ones are NaN.
 
-    `pass_at_1` is the mean over problems of c / n. Its two 95 % intervals answer two questions: over samples,
-    what other samples of the same problems would give; over problems, what other problems of this kind would.
-    `n` is the number of samples a problem was to have; samples that could not be graded are in no metric.
+    `pass_at_1` is the mean over problems of c / n. Its two 95 % intervals cover two kinds of repetition: other
+    samples of the same problems, and other problems of this kind. Samples that could not be graded enter no metric.
 
     Args:
-        rows: one a problem, at least one.
-        n: samples asked for.
+        rows: one per problem, at least one.
+        n: samples asked for per problem.
     """
     graded, right = (np.array([row[key] for row in rows]) for key in ("n", "c"))
     shares = right / np.where(graded > 0, graded, np.nan)
@@ -47,24 +46,24 @@ def summarize(rows: Sequence[GradeRow], n: int) -> dict[str, float]:
 
 
 def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str]:
-    """What in the samples of a benchmark looks like a fault of the sampler rather than of the model."""
+    """Warnings about samples that suggest a fault of the sampler rather than of the model."""
     if n == 1 or temperature == 0:
         return []
-    found = []
+    warnings = []
     alike = [row for row in rows if row["copies"] == n - 1]
     if len(alike) == len(rows):
-        found.append(f"all {n} samples of every problem are the same: a seed was used for all of them")
+        warnings.append(f"all {n} samples of every problem are the same: they share a seed")
     long = [row["problem"] for row in rows if row["long_copies"]]
     if long:
-        found.append(
+        warnings.append(
             f"{len(long)} problems have equal samples of {ALIKE_TOKENS} tokens or more (first: {long[0]}): "
             "seeds may have been used twice"
         )
-    return found
+    return warnings
 
 
 def copies(texts: Sequence[str]) -> int:
-    """How many of `texts` repeat an earlier one."""
+    """Number of `texts` that repeat an earlier one."""
     return len(texts) - len(set(texts))
 
 
@@ -83,7 +82,7 @@ def _samples(rows: Sequence[GradeRow]) -> dict[str, float]:
 
 
 def _majority(row: GradeRow, k: int) -> float:
-    """maj@k of one problem: right answers are one answer, wrong ones differ where their text does."""
+    """maj@k of one problem: all right answers count as one answer, wrong ones are compared by text."""
     graded = [pair for pair in zip(row["statuses"], row["answers"], strict=True) if pair[0] != "infra_error"]
     wrong = Counter("".join(answer.split()) for status, answer in graded if status == "wrong" and answer is not None)
     blank = len(graded) - row["c"] - wrong.total()

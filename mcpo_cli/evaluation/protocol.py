@@ -1,4 +1,4 @@
-"""How an evaluation really samples: what a result may be called follows from this, never from what was wished."""
+"""How an evaluation really samples. A result is named after this, not after what was asked for."""
 
 import re
 from dataclasses import dataclass, fields
@@ -15,32 +15,33 @@ from mcpo_cli.settings import RUNTIME
 
 @dataclass(frozen=True)
 class Protocol:
-    """The settings as they take effect on one model. limit: problems of each benchmark, None for all."""
+    """The settings as they take effect on one model."""
 
     settings: Evaluation
     model: ModelFacts
     limit: int | None = None
+    """Most problems of each benchmark; None means all."""
 
     @property
     def chat(self) -> bool:
-        """Whether the model's chat template is put around the prompt."""
+        """Whether the model's chat template wraps the prompt."""
         return self.settings.chat == "auto" and self.model.chat_template
 
     @property
     def eval_id(self) -> str:
-        """`<model>-<hash>`: names the folder of the samples."""
+        """`<model>-<hash>`, the name of the evaluation's folder."""
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", self.model.name).strip(".-") or "model"
         return f"{name[-60:].strip('.-')}-{digest(self._identity())}"
 
     @property
     def label(self) -> str:
-        """What a result may be called."""
+        """The name of the metric and its conditions, for tables."""
         settings = self.settings
         sampled = "greedy" if settings.temperature == 0 else f"T={settings.temperature:g}"
         return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens"
 
     def deviations(self) -> list[str]:
-        """Where this is not the protocol of the paper's Section 6.1."""
+        """The differences from the protocol of the paper's Section 6.1."""
         paper = read_yaml(EXPERIMENTS / "paper.yaml")["settings"]["evaluation"]
         wanted = {
             "n": paper["samples_per_problem"],
@@ -49,15 +50,17 @@ class Protocol:
             "max_tokens": paper["max_response_tokens"],
         }
         chosen = {key: getattr(self.settings, key) for key in wanted}
-        found = [f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]]
+        differences = [
+            f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]
+        ]
         if self.limit is not None:
-            found.append(f"at most {self.limit} problems of each benchmark")
+            differences.append(f"at most {self.limit} problems of each benchmark")
         if self.model.window < wanted["max_tokens"]:
-            found.append(f"the model holds {self.model.window} tokens, prompt and response together")
-        return found
+            differences.append(f"the model holds {self.model.window} tokens, prompt and response together")
+        return differences
 
     def lines(self) -> dict[str, str]:
-        """The protocol for people."""
+        """The protocol as headings and text, for people."""
         settings, model = self.settings, self.model
         sampled = "greedy" if settings.temperature == 0 else f"temperature {settings.temperature:g}"
         revision = f", revision {model.revision}" if model.revision else ""
@@ -76,20 +79,20 @@ class Protocol:
         }
 
     def document(self) -> dict[str, Any]:
-        """Everything that took effect, as plain data."""
+        """All settings in effect, as plain data."""
         model = self.model
         about = {"model_name": model.name, "revision": model.revision, "parameters": model.parameters}
         return {**self._identity(), **about, "dtype": model.dtype, "stop_tokens": list(model.stop_tokens)}
 
     def _identity(self) -> dict[str, Any]:
-        """What decides the samples of a problem."""
+        """Everything that determines the samples of a problem."""
         chosen = {f.name: getattr(self.settings, f.name) for f in fields(Evaluation) if f.metadata["role"] != RUNTIME}
         effective = {"chat": self.chat, "stop_ids": list(self.model.stop_ids), "window": self.model.window}
         return {"model": self.model.digest, **chosen, **effective}
 
 
 def check(protocol: Protocol) -> None:
-    """Whether the settings do not contradict each other, and are the paper's where that is asked for.
+    """Checks that the settings are consistent, and the paper's if protocol=paper.
 
     Raises:
         ConfigError: they are not.
@@ -97,6 +100,6 @@ def check(protocol: Protocol) -> None:
     settings = protocol.settings
     if settings.temperature == 0 and settings.n > 1:
         fix = f"n=1 temperature=0  (or temperature=0.7 n={settings.n})"
-        raise ConfigError(f"temperature=0 makes the n={settings.n} samples of a problem the same", fix=fix)
-    if settings.protocol == "paper" and (found := protocol.deviations()):
-        raise ConfigError(f"protocol=paper, but this would not be it: {'; '.join(found)}", fix="protocol=any")
+        raise ConfigError(f"temperature=0 makes all n={settings.n} samples of a problem the same", fix=fix)
+    if settings.protocol == "paper" and (differences := protocol.deviations()):
+        raise ConfigError(f"protocol=paper, but there are differences: {'; '.join(differences)}", fix="protocol=any")

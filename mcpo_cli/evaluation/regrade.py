@@ -1,4 +1,4 @@
-"""Grading again: stored samples of an evaluation, or a file of answers; and graders against each other."""
+"""Grades stored samples again, grades a file of answers, and compares graders."""
 
 import math
 from collections import Counter
@@ -23,21 +23,23 @@ FORM = 'one JSON object a line: {"gold": "42", "response": "... \\\\boxed{42}"} 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer to grade. name: for people. extracted: `text` is the bare answer, not a whole response."""
+    """One answer to grade."""
 
     name: str
+    """A name for people: the line, or benchmark, problem and sample."""
     gold: str
     text: str
     extracted: bool
+    """Whether `text` is the bare answer rather than a whole response."""
 
 
 def read(path: Path) -> list[Answer]:
-    """The answers in a JSON lines file: `gold`, and `response` or `prediction`; `id` names a line where it is there.
+    """The answers in a JSON lines file: `gold`, and `response` or `prediction`; an optional `id` names the line.
 
     Raises:
-        ConfigError: the file cannot be read, is empty, or a line is not of that form.
+        ConfigError: the file cannot be read, is empty, or a line has another form.
     """
-    found = []
+    read_answers = []
     for number, row in objects(path):
         missing = "gold" if "gold" not in row else "" if {"response", "prediction"} & set(row) else "response"
         if missing:
@@ -48,19 +50,19 @@ def read(path: Path) -> list[Answer]:
             if not isinstance(value, str | int | float) or isinstance(value, bool):
                 raise ConfigError(f"{path}, line {number}: {key} is {type(value).__name__}, not text", fix=FORM)
             if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{path}, line {number}: {key} is {value}, which is no answer", fix=FORM)
+                raise ConfigError(f"{path}, line {number}: {key} is {value}, which is not an answer", fix=FORM)
         name = str(row.get("id", f"line {number}"))
-        found.append(Answer(name, str(row["gold"]), str(row[kind]), kind == "prediction"))
-    if not found:
+        read_answers.append(Answer(name, str(row["gold"]), str(row[kind]), kind == "prediction"))
+    if not read_answers:
         raise ConfigError(f"{path} is empty", fix=FORM)
-    return found
+    return read_answers
 
 
 def evaluation(wanted: str) -> Path:
-    """The folder of the evaluation that `wanted` names: its id, how that begins, or a path.
+    """The folder of the evaluation `wanted`: an id, the beginning of an id, or a path.
 
     Raises:
-        ConfigError: there is none, or it was never graded.
+        ConfigError: there is no such evaluation, or it was never graded.
     """
     folders = {
         path.parents[2].name: path.parents[2] for path in (location() / "evals").glob("*/gradings/*/results.json")
@@ -71,7 +73,7 @@ def evaluation(wanted: str) -> Path:
     if len(matches) == 1:
         return folders[matches[0]]
     if len(matches) > 1:
-        raise ConfigError(f"'{wanted}' begins the names of {len(matches)} evaluations: {', '.join(sorted(matches))}")
+        raise ConfigError(f"'{wanted}' could be any of {len(matches)} evaluations: {', '.join(sorted(matches))}")
     hint = nearest(wanted, folders) if folders else f"there are none in {location()}"
     raise ConfigError(f"no such file, and no graded evaluation '{wanted}': {hint}", fix="mcpo grade FILE.jsonl")
 
@@ -80,31 +82,31 @@ def stored(folder: Path) -> dict[str, list[Drawn]]:
     """The samples that the newest grading of an evaluation judged, by benchmark.
 
     Raises:
-        RunFailed: some of them are gone or damaged.
+        RunFailed: some samples are missing or damaged.
     """
-    results, found = gradings.all_of(folder)[-1], {}
+    results, by_benchmark = gradings.all_of(folder)[-1], {}
     for benchmark in results["benchmarks"]:
         samples = Samples(folder / "samples" / benchmark)
         rows = gradings.rows(folder, results["grading"], benchmark)
         drawn = [samples.read(row["problem"]) for row in rows]
-        found[benchmark] = [one for one in drawn if one is not None]
-        if len(found[benchmark]) < len(rows):
-            lost = len(rows) - len(found[benchmark])
-            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have no readable samples any more")
-    return found
+        by_benchmark[benchmark] = [one for one in drawn if one is not None]
+        if len(by_benchmark[benchmark]) < len(rows):
+            lost = len(rows) - len(by_benchmark[benchmark])
+            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have lost their samples")
+    return by_benchmark
 
 
 def grade_again(
     folder: Path, drawn: Mapping[str, Sequence[Drawn]], chosen: str | None, pools: Graders, progress: Progress
 ) -> Results:
-    """A new grading of an evaluation; the old ones stay. chosen: a grader, None for each benchmark's own."""
+    """Adds a new grading to an evaluation. chosen: the grader; None means each benchmark's own."""
     newest = gradings.all_of(folder)[-1]
     graded: dict[str, Graded] = {}
     with owned(folder):
-        for name, found in drawn.items():
+        for name, problems in drawn.items():
             grader = chosen or newest["benchmarks"][name]["grader"].split()[0]
-            with progress(f"grading {name}", len(found)) as advance:
-                graded[name] = pools.grade(grader, found, advance)
+            with progress(f"grading {name}", len(problems)) as advance:
+                graded[name] = pools.grade(grader, problems, advance)
         about = {name: dict(one) for name, one in newest["benchmarks"].items()}
         return record(folder, newest["label"], newest["deviations"], about, graded, drawn)
 
@@ -113,14 +115,14 @@ def answers(drawn: Mapping[str, Sequence[Drawn]]) -> list[Answer]:
     """All stored samples as answers."""
     return [
         Answer(f"{name}/{one.problem.id}/{number}", one.problem.gold, sample.text, extracted=False)
-        for name, found in drawn.items()
-        for one in found
+        for name, problems in drawn.items()
+        for one in problems
         for number, sample in enumerate(one.samples)
     ]
 
 
 def verdicts(folder: Path, results: Results) -> list[Verdict]:
-    """What a grading said of each sample, in the order of `answers`."""
+    """A grading's verdict on each sample, in the order of `answers`."""
     rows = [row for name in results["benchmarks"] for row in gradings.rows(folder, results["grading"], name)]
     return [
         Verdict(cast(Status, status), answer, detail)
@@ -130,11 +132,11 @@ def verdicts(folder: Path, results: Results) -> list[Verdict]:
 
 
 def judge(
-    pools: Graders, grader: str, found: Sequence[Answer], advance: Callable[[], None]
+    pools: Graders, grader: str, items: Sequence[Answer], advance: Callable[[], None]
 ) -> tuple[str, list[Verdict]]:
     """The grader's version and its verdict on each answer, in order."""
     pool = pools.pool(grader)
-    futures = [pool.submit(answer.gold, answer.text, extracted=answer.extracted) for answer in found]
+    futures = [pool.submit(answer.gold, answer.text, extracted=answer.extracted) for answer in items]
     verdicts = []
     for future in futures:
         verdicts.append(future.result())
@@ -142,13 +144,13 @@ def judge(
     return pool.version, verdicts
 
 
-def lines(found: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, Any]]:
+def lines(items: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, Any]]:
     """Each answer with its verdict, as plain data."""
-    return [{"name": answer.name, "gold": answer.gold, **asdict(one)} for answer, one in zip(found, ours, strict=True)]
+    return [{"name": answer.name, "gold": answer.gold, **asdict(one)} for answer, one in zip(items, ours, strict=True)]
 
 
 def comparison(
-    found: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
+    items: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
 ) -> dict[str, Any]:
     """How often two graders agree on what is right, and every answer on which they do not."""
     pairs = Counter((one.status, other.status) for one, other in zip(ours, theirs, strict=True))
@@ -162,12 +164,12 @@ def comparison(
             "other_status": other.status,
             "other_answer": other.answer,
         }
-        for answer, one, other in zip(found, ours, theirs, strict=True)
+        for answer, one, other in zip(items, ours, theirs, strict=True)
         if (one.status == "correct") != (other.status == "correct")
     ]
     return {
         "grader": version,
-        "agree": len(found) - len(disagreements),
+        "agree": len(items) - len(disagreements),
         "disagree": len(disagreements),
         "correct": sum(one.status == "correct" for one in theirs),
         "statuses": [{"ours": a, "theirs": b, "count": count} for (a, b), count in sorted(pairs.items())],
@@ -176,7 +178,7 @@ def comparison(
 
 
 def known(names: Sequence[str]) -> None:
-    """Whether all of `names` are graders.
+    """Checks that all of `names` are graders.
 
     Raises:
         ConfigError: one is not.

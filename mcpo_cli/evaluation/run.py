@@ -1,4 +1,4 @@
-"""An evaluation from start to end: draw what is missing, grade, write down. Nothing that was drawn is drawn again."""
+"""Runs an evaluation: draws the missing samples, grades them and stores the results. Stored samples are reused."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ from mcpo_cli.seeds import stream
 
 Advance = Callable[[], None]
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Title and number of problems, to a context whose value is called after each problem."""
+"""Takes a title and a number of problems; the context's value is called after each problem."""
 
 
 def folder(eval_id: str) -> Path:
@@ -35,11 +35,11 @@ def folder(eval_id: str) -> Path:
 
 
 def evaluate(protocol: Protocol, benchmarks: Sequence[Loaded], progress: Progress) -> Results:
-    """Evaluate; what an earlier start of the same evaluation drew or graded is taken as it is.
+    """Evaluates a model; samples and gradings of an earlier start of the same evaluation are reused.
 
     Raises:
-        RunFailed: another process is at it, the engine broke, or too many answers could not be graded.
-        ConfigError: the engine cannot be opened here.
+        RunFailed: another process runs this evaluation, the engine broke, or too many answers could not be graded.
+        ConfigError: the engine is not available here.
     """
     target = folder(protocol.eval_id)
     with owned(target):
@@ -47,7 +47,7 @@ def evaluate(protocol: Protocol, benchmarks: Sequence[Loaded], progress: Progres
         provenance.write(attempt, sys.argv)
         write_atomic(target / "protocol.json", json.dumps(protocol.document(), indent=2))
         _draw(protocol, benchmarks, target, progress)
-        before = [found for found in gradings.all_of(target) if _covers(found, benchmarks)]
+        before = [results for results in gradings.all_of(target) if _covers(results, benchmarks)]
         if before:
             return before[-1]
         drawn = {benchmark.name: _drawn(target, benchmark.name, benchmark.problems) for benchmark in benchmarks}
@@ -71,21 +71,21 @@ def record(
     graded: Mapping[str, Graded],
     drawn: Mapping[str, Sequence[Drawn]],
 ) -> Results:
-    """Write a new grading of the evaluation in `target`. about: digest, source and notes of each benchmark's data."""
+    """Stores a new grading of the evaluation in `target`. about: digest, source and notes of each benchmark."""
     protocol = read_json(target / "protocol.json")
     code = provenance.code_state()
-    engines = sorted({one.engine for found in drawn.values() for one in found})
+    engines = sorted({one.engine for problems in drawn.values() for one in problems})
     benchmarks = {
         name: BenchmarkResult(
-            problems=len(found.rows),
+            problems=len(one.rows),
             digest=about[name]["digest"],
             source=about[name]["source"],
             notes=list(about[name]["notes"]),
-            grader=found.grader,
-            metrics=metrics.summarize(found.rows, protocol["n"]),
-            warnings=metrics.suspicions(found.rows, protocol["n"], protocol["temperature"]),
+            grader=one.grader,
+            metrics=metrics.summarize(one.rows, protocol["n"]),
+            warnings=metrics.suspicions(one.rows, protocol["n"], protocol["temperature"]),
         )
-        for name, found in graded.items()
+        for name, one in graded.items()
     }
     results = Results(
         eval_id=target.name,
@@ -99,19 +99,19 @@ def record(
         dirty=code["dirty"],
         benchmarks=benchmarks,
     )
-    gradings.write(target, results, {name: found.rows for name, found in graded.items()})
+    gradings.write(target, results, {name: one.rows for name, one in graded.items()})
     return results
 
 
 def missing(protocol: Protocol, benchmarks: Sequence[Loaded]) -> dict[str, int]:
-    """How many problems of each benchmark are still to be sampled."""
+    """Number of problems of each benchmark that still need samples."""
     target, n = location() / "evals" / protocol.eval_id, protocol.settings.n
     stores = {benchmark.name: Samples(target / "samples" / benchmark.name) for benchmark in benchmarks}
     return {one.name: sum(not stores[one.name].has(problem, n) for problem in one.problems) for one in benchmarks}
 
 
 def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progress: Progress) -> None:
-    """Draw the samples that are not there yet: all in one call, as an engine may need a minute to start."""
+    """Draws all missing samples in one call, because an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
     left: dict[str, tuple[Samples, Problem]] = {}
     requests = []
@@ -130,16 +130,16 @@ def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progre
     compute = settings.compute
     engine = open_engine(settings.engine, facts, sampling, device=compute.device, threads=compute.threads)
     with progress("sampling", len(requests)) as advance:
-        for key, found in _generate(engine.generate, requests, facts.window):
+        for key, responses in _generate(engine.generate, requests, facts.window):
             samples, problem = left[key]
-            samples.write(problem, found, engine.version)
+            samples.write(problem, responses, engine.version)
             advance()
 
 
 def _generate(
     generate: Callable[[Sequence[Request]], Iterator[tuple[str, list[Sample]]]], requests: list[Request], window: int
 ) -> Iterator[tuple[str, list[Sample]]]:
-    """The samples of each request; empty ones where the prompt leaves the model no room to answer."""
+    """The samples of each request; empty samples if the prompt leaves no room for an answer."""
     fitting = []
     for request in requests:
         if len(request.prompt_ids) < window:
@@ -151,31 +151,31 @@ def _generate(
 
 
 def _seeds(seed: int, problem: Problem, n: int) -> tuple[int, ...]:
-    """A seed for each sample; a problem has the same ones whatever is evaluated beside it."""
+    """A seed for each sample; they do not depend on the other problems of the evaluation."""
     return tuple(stream(seed, "eval", int(problem.id, 16), index) for index in range(n))
 
 
 def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Drawn]:
     samples = Samples(target / "samples" / benchmark)
-    found = [samples.read(problem.id) for problem in problems]
-    if None in found:
-        raise RunFailed(f"{samples.folder}: {found.count(None)} problems have no readable samples", fix="mcpo evaluate")
-    return [one for one in found if one is not None]
+    drawn = [samples.read(problem.id) for problem in problems]
+    if None in drawn:
+        raise RunFailed(f"{samples.folder}: {drawn.count(None)} problems have no readable samples", fix="mcpo evaluate")
+    return [one for one in drawn if one is not None]
 
 
 def _covers(results: Results, benchmarks: Sequence[Loaded]) -> bool:
-    """Whether a grading is one of just these data by their own graders, with every answer graded."""
+    """Whether a grading covers exactly these benchmarks with their own graders and graded every answer."""
     wanted = {one.name: (one.digest, one.grader) for one in benchmarks}
-    found = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}
-    return found == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())
+    covered = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}
+    return covered == wanted and not any(one["metrics"]["infra_error"] for one in results["benchmarks"].values())
 
 
 def _shortfalls(graded: Mapping[str, Graded], engines: Sequence[str]) -> list[str]:
-    """What came out otherwise than the protocol says."""
-    found = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
+    """The ways in which the results differ from the protocol."""
+    shortfalls = [] if len(engines) < 2 else [f"samples of several engines: {', '.join(engines)}"]
     rows: list[GradeRow] = [row for one in graded.values() for row in one.rows]
     if failed := sum(row["statuses"].count("infra_error") for row in rows):
-        found.append(f"{failed} samples could not be graded and count nowhere")
+        shortfalls.append(f"{failed} samples could not be graded and enter no metric")
     if full := sum("no_room" in row["finishes"] for row in rows):
-        found.append(f"{full} prompts fill the model's window: their problems count as not solved")
-    return found
+        shortfalls.append(f"{full} prompts fill the model's window: their problems count as not solved")
+    return shortfalls

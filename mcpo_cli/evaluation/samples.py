@@ -1,4 +1,4 @@
-"""Samples on the disk: one compressed file a problem, written whole, so that a kill loses the problem at hand only."""
+"""Stores samples on disk in one compressed file per problem, written atomically: a kill loses no finished problem."""
 
 import gzip
 import json
@@ -28,14 +28,14 @@ class Samples:
         self.folder = folder
 
     def write(self, problem: Problem, samples: Sequence[Sample], engine: str) -> None:
-        """Keep the samples of one problem."""
+        """Stores the samples of one problem."""
         drawn = [asdict(sample) for sample in samples]
         record = {"problem": problem.text, "gold": problem.gold, "engine": engine, "samples": drawn}
-        # No time of day in the header: the same samples make the same file. JSON escapes lone surrogates.
+        # Without a time in the header, equal samples make equal files. JSON escapes lone surrogates.
         write_atomic(self._path(problem.id), gzip.compress(json.dumps(record).encode(), mtime=0))
 
     def read(self, problem_id: str) -> Drawn | None:
-        """What was drawn for a problem; None where nothing was, or the file is damaged."""
+        """The samples drawn for a problem; None if there are none or the file is damaged."""
         try:
             record = json.loads(gzip.decompress(self._path(problem_id).read_bytes()))
             problem = Problem(record["problem"], record["gold"])
@@ -45,7 +45,7 @@ class Samples:
         return Drawn(problem, samples, record["engine"]) if problem.id == problem_id else None
 
     def has(self, problem: Problem, n: int) -> bool:
-        """Whether the `n` samples of a problem are there, whole."""
+        """Whether all `n` samples of a problem are stored and readable."""
         drawn = self.read(problem.id)
         return drawn is not None and drawn.problem == problem and len(drawn.samples) == n
 

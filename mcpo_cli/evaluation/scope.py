@@ -1,4 +1,4 @@
-"""What is evaluated: a run's policy, a folder or a model of the hub; on which benchmarks or tiers of a task."""
+"""Resolves what to evaluate (a run's policy, a folder or a hub model) and on which benchmarks or task tiers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +18,11 @@ from mcpo_cli.tasks import ClosedTask, Task
 
 @dataclass(frozen=True)
 class Subject:
-    """The model to evaluate. task: what it was trained on, where that is known."""
+    """The model to evaluate."""
 
     facts: ModelFacts
     task: Task | None = None
+    """The task that it was trained on, if known."""
 
 
 def subject(model: str, revision: str) -> Subject:
@@ -35,7 +36,7 @@ def subject(model: str, revision: str) -> Subject:
         try:
             facts = resolve(model, revision or None)
         except ConfigError as error:
-            hint = "" if "/" in model or not runs else f"; no run of {location()} begins so either"
+            hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
             raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list") from error
         if Path(model).is_dir():
             facts = replace(facts, name=facts.folder.name)
@@ -54,26 +55,26 @@ def subject(model: str, revision: str) -> Subject:
 
 
 def _check(policy: Path) -> None:
-    """Hold a run's final policy against the checksums that it was written with, where it has any."""
+    """Checks a run's final policy against its stored checksums, if it has any."""
     if (policy / folders.MANIFEST).exists() and (damage := folders.damage(policy)):
         raise ConfigError(
-            f"{damage}; a policy that is not what was trained is not evaluated",
-            fix=f"rm -r {policy.parent.parent}, and the command that trained the run trains it again",
+            f"{damage}: the policy changed after training and is not evaluated",
+            fix=f"rm -r {policy.parent.parent}  (then train the run again with the same command)",
         )
 
 
 def known() -> list[str]:
-    """What can be evaluated on: the benchmarks, and the tasks that generate held-out tiers."""
+    """The names of all benchmarks, and of the tasks that generate held-out tiers."""
     return [*data.names("benchmark"), *tasks.closed_registry()]
 
 
 def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int | None) -> list[Loaded]:
-    """The benchmarks and tasks `names`, each benchmark or tier at most its first `limit` problems.
+    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems.
 
     Args:
         path: a file or a folder to read benchmarks from instead of the hub.
-        trained: the task that the model was trained on: its tiers are those of its options. Other tasks have theirs
-            of the default ones.
+        trained: the task that the model was trained on; its tiers follow its options, those of other tasks the
+            defaults.
 
     Raises:
         ConfigError: an unknown name, a name given twice, a training set, or data that cannot be read.
@@ -85,7 +86,7 @@ def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int
             loaded += _tiers(own, limit)
             continue
         if name not in known():
-            why = "is a training set" if name in data.names("train") else "is no benchmark"
+            why = "is a training set" if name in data.names("train") else "is not a benchmark"
             raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix="mcpo data list")
         whole = data.load(name, Path(path).expanduser() if path else None)
         loaded.append(_cut(whole, limit) if limit else whole)
@@ -103,8 +104,8 @@ def _cut(whole: Loaded, limit: int) -> Loaded:
 def _tiers(task: ClosedTask, limit: int | None) -> list[Loaded]:
     sets = {name: tuple(problems) for name, problems in task.tiers(limit or Eval().problems).items()}
     return [
-        Loaded(name, found, digest(found), f"generated:{task.name}", len(found), grader=task.grader, template="plain")
-        for name, found in sets.items()
+        Loaded(name, tier, digest(tier), f"generated:{task.name}", len(tier), grader=task.grader, template="plain")
+        for name, tier in sets.items()
     ]
 
 
@@ -112,9 +113,9 @@ def split(text: str) -> list[str]:
     """The names in a comma-separated list.
 
     Raises:
-        ConfigError: it holds none.
+        ConfigError: the list is empty.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ConfigError("--benchmarks names none", fix="--benchmarks aime24,aime25,amc23")
+        raise ConfigError("--benchmarks is empty", fix="--benchmarks aime24,aime25,amc23")
     return names

@@ -1,4 +1,4 @@
-"""Probes: what the records of a run say about forgetting, drift and weight allocation: one file each."""
+"""The probes, one file each. They compute measures of forgetting, drift and weight allocation from a run's records."""
 
 from functools import cache
 
@@ -12,7 +12,7 @@ __all__ = ["Finding", "Probe", "get", "registry"]
 
 @cache
 def registry() -> Found[Probe]:
-    """All probes by name: the `PROBE` of each module, and of plug-ins. Raises ConfigError when two share a name."""
+    """All probes by name, from this package and plug-ins. Raises ConfigError when two share a name."""
     return plugins.objects("probes", [__name__], "PROBE", Probe)
 
 
@@ -20,7 +20,7 @@ def get(name: str) -> Probe:
     """The probe `name`.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no such probe.
     """
     if name not in registry():
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What a probe is: the records it reads and what it computes from them. It never touches a gradient."""
+"""The types of a probe. A probe reads the records of a run and computes values from them; it never affects training."""
 
 import dataclasses
 import math
@@ -12,18 +12,15 @@ from mcpo_cli.runs.journal import Journal, Kind, finite
 
 @dataclass(frozen=True)
 class Finding:
-    """What a probe says of one run.
-
-    values: numbers of the whole run by name; `x_low` and `x_high` bound the 95 % interval of `x`. A number that the
-    records do not determine is left out. tables: rows of the same columns by name of the table, for what is not one
-    number: curves (a row a global step), histograms, matrices.
-    """
+    """The result of a probe for one run."""
 
     values: Mapping[str, float]
+    """Numbers of the whole run by name; undetermined ones are absent. `x_low`, `x_high`: 95 % interval of `x`."""
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = dataclasses.field(default_factory=dict)
+    """Tables by name, each a list of rows with the same columns: curves (one row per step), histograms, matrices."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; non-finite numbers as text."""
+        """The finding as plain data; non-finite numbers become text."""
         plain: dict[str, Any] = finite(
             {"values": dict(self.values), "tables": {k: list(v) for k, v in self.tables.items()}}
         )
@@ -32,26 +29,27 @@ class Finding:
 
 @dataclass(frozen=True)
 class Probe:
-    """A declaration, and how the finding is computed.
-
-    question: what it answers, in a sentence. needs: kinds of the journal's rows. shows: names of the values that a
-    terminal has room for. settings: overrides that a diagnostic run of its own is started with. suite: of
-    `experiments/suites`, what `mcpo probe NAME` runs when nothing else is named; empty for one run.
-    """
+    """The declaration of a probe."""
 
     name: str
     question: str
+    """The question that it answers, in one sentence."""
     needs: tuple[Kind, ...]
+    """The kinds of journal rows that it reads."""
     shows: tuple[str, ...]
+    """The names of the main values, which the terminal shows."""
     measure: Callable[[RunSpec, Journal], Finding]
+    """Computes the finding from a run's records."""
     settings: tuple[str, ...] = ()
+    """The overrides of a diagnostic run started for this probe."""
     suite: str = ""
+    """The suite that `mcpo probe NAME` runs by default; empty means a single run."""
 
     def lacks(self, journal: Journal) -> list[Kind]:
-        """The kinds of rows it needs that the run has none of."""
+        """The needed kinds of rows that the run lacks."""
         return [kind for kind in self.needs if not journal.files(kind)]
 
 
 def known(values: Mapping[str, float]) -> dict[str, float]:
-    """Without what is not a number."""
+    """`values` without NaN."""
     return {name: value for name, value in values.items() if not math.isnan(value)}

@@ -1,4 +1,4 @@
-"""Composition of the prompts (Figs. 2a and 5): mastered, majority-correct, minority, all wrong."""
+"""Shares of the four classes of prompts (Figs. 2a and 5): mastered, majority-correct, minority, all wrong."""
 
 from collections import Counter
 
@@ -10,16 +10,17 @@ from mcpo_cli.runs.journal import Journal
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """Shares of the prompt groups that were sampled, before any filter.
+    """Shares among all sampled prompt groups, before any filter.
 
-    Values: the share of each class over the run, and `prompts`. Table `steps`: the same a global step.
+    Values: the share of each class over the run, and `prompts`, the number of groups. Table `steps`: the same for each
+    global step.
     """
     groups = journal.groups()
     steps = [row["step"] for row in groups]
     classes = [class_of(row["p"]) for row in groups]
     values = {"prompts": float(len(groups))}
     for name in CLASSES:
-        values |= mean_over_steps(name, [float(found == name) for found in classes], steps)
+        values |= mean_over_steps(name, [float(own == name) for own in classes], steps)
     sizes, counts = Counter(steps), Counter(zip(steps, classes, strict=True))
     table = [
         {"step": step, "prompts": size, **{name: counts[step, name] / size for name in CLASSES}}

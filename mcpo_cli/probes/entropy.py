@@ -1,6 +1,6 @@
-"""Entropy of the policy (Fig. 6) where its rollouts' tokens were drawn, by accuracy and by right and wrong answers.
+"""Entropy of the policy at the tokens of its rollouts (Fig. 6), by accuracy and by right and wrong answers.
 
-The paper shades an "optimal zone" and gives no numbers for it, so there is none here.
+The paper shades an "optimal zone" but gives no numbers for it, so it is not reproduced here.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,19 @@ from mcpo_cli.runs.journal import Journal
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """Exact token entropies in nats: a mean over the tokens of a group, then over groups, each of which counts once.
+    """Exact token entropies in nats: the mean over a group's tokens, then over groups with equal weight.
 
-    Values: `entropy`; `right` and `wrong`, of the right and of the wrong rollouts; `wrong_minus_right`, of groups that
-    have both, so that the prompts are the same.
-    Table `steps`: the same a global step, and the entropy of each class of prompts. Table `accuracy`: by accuracy bin.
+    Values: `entropy` of all rollouts; `right` and `wrong`, of the right and the wrong ones; `wrong_minus_right`, over
+    groups that have both, so that the prompts are the same.
+    Table `steps`: the same for each global step, and the entropy of each class of prompts. Table `accuracy`: the same
+    values for each accuracy bin.
     """
     rows = [row for row in journal.groups() if "entropy" in row]
     return Finding(_means(rows), {"steps": [_step(*item) for item in by_step(rows).items()], "accuracy": _bins(rows)})
 
 
 def _values(rows: Sequence[GroupRow]) -> dict[str, list[tuple[int, float]]]:
-    """Each of the values: the global step and the entropy of every group that has one."""
+    """For each value, the global step and entropy of every group that has it."""
     return {
         "entropy": [(row["step"], row["entropy"]) for row in rows],
         "right": [(row["step"], row["entropy_right"]) for row in rows if "entropy_right" in row],
@@ -42,19 +43,19 @@ def _values(rows: Sequence[GroupRow]) -> dict[str, list[tuple[int, float]]]:
 
 
 def _means(rows: Sequence[GroupRow]) -> dict[str, float]:
-    """Each of the values, with its interval over steps."""
+    """The mean of each value, with its interval over steps."""
     means: dict[str, float] = {}
-    for name, found in _values(rows).items():
-        means |= mean_over_steps(name, [value for _, value in found], [step for step, _ in found])
+    for name, pairs in _values(rows).items():
+        means |= mean_over_steps(name, [value for _, value in pairs], [step for step, _ in pairs])
     return means
 
 
 def _step(step: int, rows: Sequence[GroupRow]) -> dict[str, Any]:
-    """One step has no interval over steps."""
-    found = {name: [value for _, value in pairs] for name, pairs in _values(rows).items()}
+    """The row of one step: means without intervals, which need several steps."""
+    entropies = {name: [value for _, value in pairs] for name, pairs in _values(rows).items()}
     for name in CLASSES:
-        found[name] = [row["entropy"] for row in rows if class_of(row["p"]) == name]
-    return {"step": step, **{name: fmean(values) for name, values in found.items() if values}}
+        entropies[name] = [row["entropy"] for row in rows if class_of(row["p"]) == name]
+    return {"step": step, **{name: fmean(values) for name, values in entropies.items() if values}}
 
 
 def _bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Gradients of single prompts: how large by class, how noisy, and whether the update works against mastered prompts."""
+"""Gradients of single prompts: their size by class, their noise, and whether the update harms mastered prompts."""
 
 import math
 from collections import defaultdict
@@ -16,20 +16,24 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
 
 CLASSES = {"minority": "minority", "majority": "majority_correct"}
-"""The classes of prompts that bear a policy gradient, by their names in values; mastered ones bear none."""
+"""The classes of prompts with a policy gradient, by their names in values; mastered prompts have none."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """What the measured gradients say of a run; every value is a mean over the prompts or steps that were measured.
+    """Means over the measured prompts or steps.
 
-    Values: `cosine_mastered`, of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
-    the optimizer) with the mean likelihood gradient of mastered prompts: below 0 the update harms them, to first order;
-    `harmful_steps`, the share of steps with a cosine below 0. `cosine_minority`, `cosine_majority`: the same of single
-    prompts with 0 < p <= 0.5 and 0.5 < p < 1. `norm_minority`, `norm_majority`: norms of their policy gradients;
-    `norm_mastered`: of likelihood gradients, which are no part of the loss. `signal_to_noise`: of a mini-batch's
-    gradient (`statistics.directions`). `steps`: measured ones.
-    Table `steps`: a row a measured step, `cosine_error` the jackknife's standard error. Table `norms`: by accuracy the
-    mean, the deciles and the median of the norm, and the mean cosine with the mastered prompts' direction.
+    Values:
+    - `cosine_mastered`: cosine of the update's direction (the mean policy gradient of prompts with 0 < p < 1, before
+      the optimizer) and the mean likelihood gradient of mastered prompts; below 0 the update harms them, to first
+      order.
+    - `harmful_steps`: share of steps with a cosine below 0; `steps`: number of measured steps.
+    - `cosine_minority`, `cosine_majority`: the same cosine of single prompts with 0 < p <= 0.5 and 0.5 < p < 1.
+    - `norm_minority`, `norm_majority`: norms of their policy gradients.
+    - `norm_mastered`: norm of mastered prompts' likelihood gradients, which are not part of the loss.
+    - `signal_to_noise`: of a mini-batch's gradient (`statistics.directions`).
+
+    Table `steps`: one row per measured step; `cosine_error` is the jackknife standard error. Table `norms`: one row per
+    accuracy with mean, deciles and median of the norm, and the mean cosine with the mastered prompts' direction.
     """
     measured = by_step(journal.gradients())
     steps = _steps(spec, measured, journal.groups())
@@ -64,31 +68,31 @@ def _steps(spec: RunSpec, measured: dict[int, list[GradientRow]], groups: Iterab
 
 
 def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
-    rows = [row for found in measured.values() for row in found]
+    rows = [row for own in measured.values() for row in own]
     cosines = _cosines(measured)
     kept = directions.mastered(rows)
     values = mean_over_steps("norm_mastered", [row["norm"] for row in kept], [row["step"] for row in kept])
     for name, kind in CLASSES.items():
         here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
         values |= mean_over_steps(f"norm_{name}", [row["norm"] for row in here], [row["step"] for row in here])
-        found = [(cosine, row["step"]) for row, cosine in cosines if class_of(row["p"]) == kind]
-        values |= mean_over_steps(f"cosine_{name}", [cosine for cosine, _ in found], [step for _, step in found])
+        pairs = [(cosine, row["step"]) for row, cosine in cosines if class_of(row["p"]) == kind]
+        values |= mean_over_steps(f"cosine_{name}", [cosine for cosine, _ in pairs], [step for _, step in pairs])
     return values
 
 
 def _cosines(measured: dict[int, list[GradientRow]]) -> list[tuple[GradientRow, float]]:
-    """Each prompt with 0 < p < 1 and the cosine of its direction with that of its step's mastered prompts."""
-    found = []
+    """Each prompt with 0 < p < 1, and the cosine of its gradient with that of the step's mastered prompts."""
+    pairs = []
     for rows in measured.values():
         kept = directions.mastered(rows)
         square = sum(row["with_mastered"] for row in kept) / len(kept) if kept else 0.0
         if square > 0:
-            found += [
+            pairs += [
                 (row, row["with_mastered"] / (row["norm"] * math.sqrt(square)))
                 for row in directions.mixed(rows)
                 if row["norm"]
             ]
-    return found
+    return pairs
 
 
 def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
@@ -99,23 +103,23 @@ def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
     for row, cosine in _cosines(measured):
         cosines[row["p"]].append(cosine)
     table = []
-    for p, found in sorted(norms.items()):
-        low, middle, high = (float(value) for value in np.quantile(found, [0.1, 0.5, 0.9]))
-        line: dict[str, Any] = {"p": p, "prompts": len(found), "mean": float(np.mean(found))}
+    for p, values in sorted(norms.items()):
+        low, middle, high = (float(value) for value in np.quantile(values, [0.1, 0.5, 0.9]))
+        line: dict[str, Any] = {"p": p, "prompts": len(values), "mean": float(np.mean(values))}
         line |= {"decile_1": low, "median": middle, "decile_9": high}
         table.append(line | ({"cosine_mastered": float(np.mean(cosines[p]))} if cosines[p] else {}))
     return table
 
 
 def _column(table: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[int]]:
-    """The values of a column where it has any, and their steps."""
-    found = [row for row in table if name in row]
-    return [row[name] for row in found], [row["step"] for row in found]
+    """The values of a column and their steps, without the rows that lack the column."""
+    rows = [row for row in table if name in row]
+    return [row[name] for row in rows], [row["step"] for row in rows]
 
 
 PROBE = Probe(
     name="gradient",
-    question="Does the update work against mastered prompts, and how large and noisy are the gradients behind it?",
+    question="Does the update harm mastered prompts, and how large and noisy are the gradients behind it?",
     needs=("groups", "gradients"),
     shows=("cosine_mastered", "harmful_steps", "signal_to_noise", "norm_minority", "norm_majority"),
     measure=measure,

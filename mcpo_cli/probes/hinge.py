@@ -1,4 +1,4 @@
-"""The hinge, mini-batch by mini-batch: what it feels, how often it switches, the variance it adds to the loss."""
+"""The hinge in each mini-batch: the prompts it acts on, how often it switches, and the variance it adds to the loss."""
 
 import statistics
 from collections import defaultdict
@@ -14,18 +14,22 @@ from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal
 
 FELT, ACTIVE = "hinge/prompts_felt", "hinge/tokens_active"
-"""Metrics that MCPO reports of each mini-batch."""
+"""Names of metrics that MCPO reports for each mini-batch."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """What the hinge feels; nothing where the method has none. The hinge is on in a mini-batch with a penalty above 0.
+    """The activity of the hinge; empty for a method without a hinge.
 
-    Values: `prompts_felt` and `tokens_active`, the shares of mastered prompts and of their tokens that are outside the
-    drift budget; means over gradient steps `penalty` (beta included) and `on`. Over pairs of consecutive mini-batches
-    of a step: `switched_on`, `switched_off`. Over global steps: `variance_policy` and `variance_added`, the variance
-    over the mini-batches of a step of the loss without the hinge, and what the hinge adds to it.
-    Table `mini_batches`: the same by place in the step, the variances over the steps; with anchor=rollout the first
-    one feels nothing. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are open.
+    Values:
+    - `prompts_felt`, `tokens_active`: shares of mastered prompts and of their tokens outside the drift budget.
+    - `penalty` (beta included) and `on`, the share of mini-batches with a penalty above 0: means over gradient steps.
+    - `switched_on`, `switched_off`: shares of consecutive mini-batches of a step between which the hinge switches.
+    - `variance_policy`, `variance_added`: variance of the loss without the hinge over the mini-batches of a step, and
+      the increase by the hinge; means over global steps.
+
+    Table `mini_batches`: the same for each place in the step, with variances over the steps; with anchor=rollout the
+    first place has no drift. Table `drift`: tokens by d = log pi - log pi_old in units of delta; the outer bins are
+    open.
     """
     rows = [row for row in journal.mini_batches() if FELT in row["sums"]]
     if not rows:
@@ -33,7 +37,7 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     steps, by_place = by_step(rows), defaultdict(list)
     for row in rows:
         by_place[row["mini_batch"]].append(row)
-    places = [_place(number, found) for number, found in sorted(by_place.items())]
+    places = [_place(number, own) for number, own in sorted(by_place.items())]
     return Finding(
         {**_felt(rows), **_switches(steps), **_variances(steps)}, {"mini_batches": places, "drift": _drift(rows)}
     )
@@ -50,7 +54,7 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
 
 
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
-    """The share over the mini-batches in which it is defined, each weighted by its denominator."""
+    """The mean of a share over the mini-batches that define it, weighted by its denominator."""
     some = [row for row in rows if row["sums"][metric][1]]
     shares = [row["sums"][metric][0] / row["sums"][metric][1] for row in some]
     counts = [int(row["sums"][metric][1]) for row in some]
@@ -58,7 +62,7 @@ def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, fl
 
 
 def _loss(row: MiniBatchRow, term: str) -> float:
-    """The value of a term of the loss; 0 where no sequence bore a gradient."""
+    """The value of a term of the loss; 0 if no sequence had a gradient."""
     return row["sums"].get(f"train/{term}_loss", [0.0])[0]
 
 
@@ -72,14 +76,16 @@ def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
 
 
 def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    found = {step: _variance(rows) for step, rows in steps.items() if len(rows) > 1}
+    variances = {step: _variance(rows) for step, rows in steps.items() if len(rows) > 1}
     names = ("variance_policy", "variance_added")
-    columns = ((name, [variance[name] for variance in found.values()]) for name in names)
-    return {key: value for name, column in columns for key, value in mean_over_steps(name, column, [*found]).items()}
+    columns = ((name, [variance[name] for variance in variances.values()]) for name in names)
+    return {
+        key: value for name, column in columns for key, value in mean_over_steps(name, column, [*variances]).items()
+    }
 
 
 def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
-    """Of the loss without the hinge over at least two `rows`, and what the hinge adds to it."""
+    """The variance of the loss without the hinge over at least two `rows`, and the increase by the hinge."""
     policy = statistics.variance(_loss(row, "policy") for row in rows)
     whole = statistics.variance(_loss(row, "policy") + _loss(row, "hinge") for row in rows)
     return {"variance_policy": policy, "variance_added": whole - policy}
@@ -104,7 +110,7 @@ def _on(row: MiniBatchRow) -> bool:
 
 PROBE = Probe(
     name="hinge",
-    question="How much of the mastered prompts does the hinge feel, and what does its switching do to the loss?",
+    question="On how many mastered prompts does the hinge act, and how does its switching affect the loss?",
     needs=("mini_batches",),
     shows=("prompts_felt", "tokens_active", "penalty", "switched_on", "switched_off", "variance_added"),
     measure=measure,

@@ -1,4 +1,4 @@
-"""Accuracy histogram (Fig. 3a): how many prompts have k of their G rollouts right, per step and over all of them."""
+"""Accuracy histogram (Fig. 3a): the number of prompts with k of G rollouts right, per step and over the run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from mcpo_cli.runs.journal import Journal
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """Shares of the prompt groups that were sampled, before any filter; a prompt counts each time that it is rolled.
+    """Shares among all sampled prompt groups, before any filter; a prompt counts each time it is sampled.
 
-    Values: `prompts`, their mean `accuracy`, and how much is at the ends and between them: the shares `at_0`, `at_1`
-    and `middle` with 1/3 <= p <= 2/3 (which would be 5/17 for G = 16 if every k were as frequent).
-    Table `bins`: a row p = k/G: `prompts` and `share`. Table `steps`: the same a global step.
+    Values: `prompts`, their mean `accuracy`, and the shares `at_0` (p = 0), `at_1` (p = 1) and `middle`
+    (1/3 <= p <= 2/3; 5/17 for G = 16 if all k were equally frequent).
+    Table `bins`: `prompts` and `share` for each p = k/G. Table `steps`: the same for each global step.
     """
     groups, G = journal.groups(), spec.train.rollouts
     steps = [row["step"] for row in groups]

@@ -1,4 +1,4 @@
-"""The rows of a run by global step, and means over them with their intervals."""
+"""Groups the rows of a run by global step, and computes means with intervals over steps."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,21 +12,21 @@ Row = TypeVar("Row", bound=Mapping[str, Any])
 
 def by_step(rows: Iterable[Row]) -> dict[int, list[Row]]:
     """The rows of each global step, in the order of the steps."""
-    found: dict[int, list[Row]] = defaultdict(list)
+    grouped: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
-        found[row["step"]].append(row)
-    return dict(sorted(found.items()))
+        grouped[row["step"]].append(row)
+    return dict(sorted(grouped.items()))
 
 
 def mean_over_steps(
     name: str, values: Sequence[float], steps: Sequence[int], weights: Sequence[float] | None = None
 ) -> dict[str, float]:
-    """The mean of `values` as `name`, `name_low` and `name_high`; `steps`: the global step of each.
+    """The mean of `values` as `name`, with its interval `name_low` and `name_high`; empty without values.
 
-    weights: of the values, 1 each if left out. The interval is robust to what values of one step share, and takes
-    steps as independent. Empty without values.
+    steps: the global step of each value. weights: 1 each by default. The interval treats values of one step as
+    correlated and steps as independent.
     """
     if not values:
         return {}
-    found = curves.cluster_mean(values, weights or [1] * len(values), steps)
-    return known({name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high})
+    mean = curves.cluster_mean(values, weights or [1] * len(values), steps)
+    return known({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})

@@ -1,8 +1,8 @@
-"""Next-step mastery (Sections 4.1 and 6.4, Figs. 2b and 7), with the control that the paper lacks.
+"""Next-step mastery (Sections 4.1 and 6.4, Figs. 2b and 7), with a control that the paper lacks.
 
-Prompts are picked because all G rollouts were right. That choice over-estimates them: rolled again under the very same
-policy they score less than 1. What training does to them is the gap between that control and the score under a later
-policy, not between 1 and that score.
+Prompts are picked because all G rollouts were right. This selection overestimates their accuracy: rolled again under
+the same policy (the control), they score less than 1. The effect of training is therefore the gap between the control
+and the score under a later policy, not the gap between 1 and that score.
 """
 
 from collections import defaultdict
@@ -19,11 +19,14 @@ from mcpo_cli.runs.journal import Journal
 def measure(spec: RunSpec, journal: Journal) -> Finding:
     """Accuracy of mastered prompts when they are rolled again, under the same policy and under later ones.
 
-    Values: `same_policy` (the control), `accuracy_lag_<l>`, `gap_lag_<l>` (control minus that, of the prompts that
-    have both; each prompt counts once a cohort; interval robust to what prompts of one step share), `prompts` (pairs
-    of prompt and step), `selection_estimate` (what `same_policy` should be, see `selection_estimate`), and for
-    prompts that come back in a later batch `return_accuracy` with `returns`.
-    Table `steps`: the same a global step, and the shares P_G and P_(G-1) of groups with all and all but one right.
+    Values:
+    - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`).
+    - `accuracy_lag_<l>`: accuracy l global steps later; `gap_lag_<l>`: control minus that, over prompts with both.
+    - `prompts`: number of pairs of prompt and step; each prompt counts once per cohort.
+    - `return_accuracy`: accuracy of mastered prompts when a later batch samples them again; `returns`: their number.
+
+    Table `steps`: the same for each global step, and the shares P_G and P_(G-1) of groups with all and all but one
+    rollout right.
     """
     pairs = _pairs(journal.rerolls())
     groups = journal.groups()
@@ -32,19 +35,19 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> float:
-    """Expected accuracy of a re-roll under the same policy of groups that were picked for being all right.
+    """Expected accuracy under the same policy of groups that were picked because all rollouts were right.
 
-    P_G / (P_G + P_(G-1) / G), from the shares P_G and P_(G-1) of groups with all and with all but one of their G
-    rollouts right. Exact for groups picked by G - 1 rollouts: for accuracy p of a prompt, P_G = E[p^G] and
-    P_(G-1) = G E[p^(G-1) (1 - p)], so the estimate is E[p^G] / E[p^(G-1)]; picking by G makes it a little larger.
-    NaN where no group qualifies.
+    The estimate is P_G / (P_G + P_(G-1) / G), where P_G and P_(G-1) are the shares of groups with all and with all but
+    one of their G rollouts right. It is exact for groups picked by G - 1 rollouts: for accuracy p of a prompt,
+    P_G = E[p^G] and P_(G-1) = G E[p^(G-1) (1 - p)], so it equals E[p^G] / E[p^(G-1)]. Picking by G rollouts makes the
+    true value a little larger. NaN if no group qualifies.
     """
     below = all_right + one_wrong / rollouts
     return all_right / below if below else float("nan")
 
 
 def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollRow]]]:
-    """By lag: the control of each mastered prompt, and its roll under the policy that many steps later."""
+    """For each lag, pairs of a mastered prompt's control and its roll that many global steps later."""
     mastered = [row for row in rows if row["source"] == "mastered" and row["n"]]
     controls = {(row["origin"], row["prompt"]): row for row in mastered if row["step"] == row["origin"]}
     pairs = defaultdict(list)
@@ -56,13 +59,13 @@ def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollR
 
 def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
     values = {}
-    for lag, found in pairs.items():
+    for lag, rolls in pairs.items():
         if lag == 0:
-            values["prompts"] = float(len(found))
-            values |= _interval("same_policy", found, lambda control, _: _share(control))
+            values["prompts"] = float(len(rolls))
+            values |= _interval("same_policy", rolls, lambda control, _: _share(control))
         else:
-            values |= _interval(f"accuracy_lag_{lag}", found, lambda _, later: _share(later))
-            values |= _interval(f"gap_lag_{lag}", found, lambda control, later: _share(control) - _share(later))
+            values |= _interval(f"accuracy_lag_{lag}", rolls, lambda _, later: _share(later))
+            values |= _interval(f"gap_lag_{lag}", rolls, lambda control, later: _share(control) - _share(later))
     return values
 
 
@@ -75,16 +78,16 @@ def _share(row: RerollRow) -> float:
 
 
 def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
-    """Of prompts that were mastered when a batch last held them: the accuracy when the next one does."""
+    """Accuracy of prompts in the next batch that samples them after one in which they were mastered."""
     last: dict[str, GroupRow] = {}
-    found: list[tuple[float, int]] = []
+    returns: list[tuple[float, int]] = []
     for row in groups:
         before = last.get(row["prompt"])
         if before and before["step"] < row["step"] and before["p"] == 1:
-            found.append((row["p"], row["step"]))
+            returns.append((row["p"], row["step"]))
         last[row["prompt"]] = row
-    accuracy = mean_over_steps("return_accuracy", [p for p, _ in found], [step for _, step in found])
-    return {"returns": float(len(found)), **accuracy} if found else {}
+    accuracy = mean_over_steps("return_accuracy", [p for p, _ in returns], [step for _, step in returns])
+    return {"returns": float(len(returns)), **accuracy} if returns else {}
 
 
 def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
@@ -103,8 +106,8 @@ def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
     table = []
-    for step, found in by_step(groups).items():
-        all_right, one_wrong = _top(spec, found)
+    for step, here in by_step(groups).items():
+        all_right, one_wrong = _top(spec, here)
         row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
         row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, spec.train.rollouts)})
         table.append(row | _cohort(step, pairs))
@@ -112,10 +115,10 @@ def _steps(
 
 
 def _cohort(step: int, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
-    """Of the prompts that were picked at `step`."""
+    """The values of the cohort picked at `step`."""
     values = dict[str, float]()
-    for lag, found in pairs.items():
-        here = [(_share(control), _share(later)) for control, later in found if control["origin"] == step]
+    for lag, rolls in pairs.items():
+        here = [(_share(control), _share(later)) for control, later in rolls if control["origin"] == step]
         if here:
             same, then = (sum(shares) / len(here) for shares in zip(*here, strict=True))
             if lag == 0:
@@ -127,7 +130,7 @@ def _cohort(step: int, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]
 
 PROBE = Probe(
     name="mastery",
-    question="What becomes of mastered prompts one step, and several steps, later?",
+    question="How accurate are mastered prompts one step, and several steps, later?",
     needs=("groups", "rerolls"),
     shows=("same_policy", "accuracy_lag_1", "gap_lag_1", "selection_estimate", "prompts"),
     measure=measure,

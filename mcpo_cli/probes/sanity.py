@@ -1,4 +1,4 @@
-"""What a sound run should not show: equal rollouts, cut responses, a sampler that is not the trainer, bare answers."""
+"""Signs of an unsound run: duplicate rollouts, cut responses, sampler and trainer that differ, bare answers."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from mcpo_cli.runs.journal import Journal
 
 PREFIX = "sanity/"
 WORST = 5
-"""Steps that are listed, of each metric."""
+"""Number of steps listed for each metric."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """The metrics `sanity/x`, each as `x`, the mean over global steps, and `x_worst`, the largest.
+    """Each metric `sanity/x` as `x`, its mean over global steps, and `x_worst`, its largest value.
 
-    Values besides: `warnings`, the limits that were passed. Table `steps`: the metrics a global step. Table `worst`:
-    the steps at which each was largest. Table `warnings`: see `runs/sanity.py`.
+    Another value is `warnings`, the number of limits exceeded. Table `steps`: the metrics at each global step. Table
+    `worst`: the steps with the largest values of each metric. Table `warnings`: see `runs/sanity.py`.
     """
     rows = journal.steps()
     table: list[dict[str, Any]] = [
@@ -32,11 +32,11 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     warned = sanity.warnings(rows)
     values, worst = {"warnings": float(len(warned))}, []
     for name in sorted({name for row in table for name in row} - {"step"}):
-        found = {row["step"]: row[name] for row in table if name in row}
-        values |= mean_over_steps(name, list(found.values()), list(found))
-        values[f"{name}_worst"] = max(found.values())
-        largest = sorted(found, key=lambda step: found[step], reverse=True)[:WORST]
-        worst += [{"metric": name, "step": step, "value": found[step]} for step in largest]
+        column = {row["step"]: row[name] for row in table if name in row}
+        values |= mean_over_steps(name, list(column.values()), list(column))
+        values[f"{name}_worst"] = max(column.values())
+        largest = sorted(column, key=lambda step: column[step], reverse=True)[:WORST]
+        worst += [{"metric": name, "step": step, "value": column[step]} for step in largest]
     return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(one) for one in warned]})
 
 

@@ -1,4 +1,4 @@
-"""A probe over several runs: what it finds of each, and by arm over the seeds."""
+"""Applies a probe to several runs, and summarizes each arm over its seeds."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +14,15 @@ from mcpo_cli.statistics import stats
 
 @dataclass(frozen=True)
 class Measured:
-    """What a probe found of one run. source: the folder of the records that it was computed from."""
+    """A probe's finding for one run."""
 
     cell: Cell
     finding: Finding
     source: str
+    """The folder of the records that it was computed from."""
 
     def to_json(self) -> dict[str, Any]:
-        """As `mcpo probe --json` prints it."""
+        """The form that `mcpo probe --json` prints."""
         spec = self.cell.spec
         about = {"run_id": spec.run_id, "arm": self.cell.arm, "regime": spec.regime, "model": spec.model.name}
         return {**about, "seed": spec.seed, "records": self.source, **self.finding.to_json()}
@@ -31,28 +32,28 @@ def measure(probe: Probe, cell: Cell, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:
-        RunFailed: the run has none of the rows that the probe reads.
+        RunFailed: the run lacks a kind of rows that the probe reads.
     """
     if lacks := probe.lacks(journal):
         raise RunFailed(
             f"{cell.spec.run_id} has no rows of kind {', '.join(lacks)}, which the probe {probe.name} reads",
-            fix=f"mcpo probe {probe.name} KEY=VALUE ...  (a run of its own that records them)",
+            fix=f"mcpo probe {probe.name} KEY=VALUE ...  (starts a run that records them)",
         )
     return Measured(cell, probe.measure(cell.spec, journal), str(journal.run_dir))
 
 
 def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
-    """Everything that was found, as plain data."""
+    """The findings of all runs and the summary by arm, as plain data."""
     about = {"probe": probe.name, "question": probe.question}
     return {**about, "arms": arms(probe, measured), "runs": [one.to_json() for one in measured]}
 
 
 def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One row an arm of each regime and model: the probe's main values, mean over seeds with a t-interval.
+    """One row per regime, model and arm: the probe's main values, as means over seeds with t-intervals.
 
-    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. One seed has no such bounds, and
-    `x_run_low`, `x_run_high` where the finding has an interval of its own. A value that no run of the arm has is left
-    out, and `x_seeds` says where fewer have it.
+    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. With one seed, the bounds are instead
+    those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A value that no run of the arm has is
+    left out; `x_seeds` is the number of runs that have it, where some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
@@ -61,26 +62,26 @@ def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     for (regime, model, arm), members in groups.items():
         row: dict[str, Any] = {"regime": regime, "model": model, "arm": arm, "seeds": len(members)}
         for name in probe.shows:
-            found = [one.finding.values for one in members if name in one.finding.values]
-            row |= _mean(name, found, len(members))
+            having = [one.finding.values for one in members if name in one.finding.values]
+            row |= _mean(name, having, len(members))
         table.append(row)
     return table
 
 
-def _mean(name: str, found: Sequence[Mapping[str, float]], members: int) -> dict[str, Any]:
-    if not found:
+def _mean(name: str, having: Sequence[Mapping[str, float]], members: int) -> dict[str, Any]:
+    if not having:
         return {}
-    interval = stats.t_interval([values[name] for values in found])
+    interval = stats.t_interval([values[name] for values in having])
     row: dict[str, Any] = {name: interval.mean}
     if interval.n > 1:
         row |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    elif f"{name}_low" in found[0]:
-        row |= {f"{name}_run_low": found[0][f"{name}_low"], f"{name}_run_high": found[0][f"{name}_high"]}
-    return row | ({f"{name}_seeds": len(found)} if len(found) < members else {})
+    elif f"{name}_low" in having[0]:
+        row |= {f"{name}_run_low": having[0][f"{name}_low"], f"{name}_run_high": having[0][f"{name}_high"]}
+    return row | ({f"{name}_seeds": len(having)} if len(having) < members else {})
 
 
 def shown(row: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """The values `names` of one row of `arms`, as text: mean ± half-width over seeds; of one run, with its bounds."""
+    """The values `names` of a row of `arms` as text: mean ± half-width over seeds; a single run with its bounds."""
     return [_text(row, name) for name in names]
 
 

@@ -1,4 +1,4 @@
-"""What `mcpo probe` measures: runs that it starts, the records of a run that exists, or the checkpoints of one."""
+"""Resolves what `mcpo probe` measures: new runs, or the records or checkpoints of an existing run."""
 
 import re
 from collections.abc import Sequence
@@ -19,28 +19,29 @@ from mcpo_cli.runs.catalog import Run
 from mcpo_cli.runs.journal import Journal, read_json
 
 PROMPTS = 1024
-"""Rolled under a checkpoint where the training stream has no end."""
+"""Training problems rolled under a checkpoint by default if the training stream is endless."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A run that is there. step: of the checkpoint that was named, None for the run as a whole."""
+    """An existing run, or one of its checkpoints."""
 
     run: Run
     step: int | None
+    """The step of the checkpoint; None means the whole run."""
 
 
 def target(words: Sequence[str]) -> Target | None:
-    """The run or checkpoint that `words` name; None where they name a suite, settings or nothing.
+    """The run or checkpoint that `words` name; None if they name a suite, settings or nothing.
 
     Raises:
-        ConfigError: no such run, or settings for a run that is there.
+        ConfigError: no such run, or settings given for an existing run.
     """
     if not words or "=" in words[0] or plan.is_suite(words[0]):
         return None
     if len(words) > 1:
-        fix = f"mcpo probe PROBE {' '.join(words[1:])}  (a run of its own)"
-        raise ConfigError(f"{words[0]} is a run that is there: its settings cannot be changed", fix=fix)
+        fix = f"mcpo probe PROBE {' '.join(words[1:])}  (starts a new run)"
+        raise ConfigError(f"{words[0]} is an existing run: its settings cannot be changed", fix=fix)
     folder = Path(words[0])
     step = re.fullmatch(r"step_(\d+)", folder.name)
     if folder.is_dir() and step:
@@ -51,28 +52,28 @@ def target(words: Sequence[str]) -> Target | None:
 
 
 def runs(probe: Probe, words: Sequence[str]) -> Plan:
-    """The runs that `words`, a suite or settings or nothing, ask for.
+    """The plan of the runs that `words` ask for: a suite, settings, or nothing.
 
     Raises:
-        ConfigError: bad settings.
+        ConfigError: invalid settings.
     """
     suite, rest = plan.split_suite(words)
     if named := suite or (probe.suite if not rest else ""):
         return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
     given = {load.override_key(text) for text in rest}
     settings = [text for text in probe.settings if load.override_key(text) not in given]
-    found = plan.from_overrides([*settings, *rest])
-    command = found.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
-    return replace(found, suite=f"probe-{probe.name}", command=command)
+    chosen = plan.from_overrides([*settings, *rest])
+    command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
+    return replace(chosen, suite=f"probe-{probe.name}", command=command)
 
 
 def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
-    """The finding from the records of a run; from its checkpoints where one is named or the records lack something.
+    """The finding from a run's records, or from its checkpoints if one is named or the records lack needed rows.
 
-    prompts: training problems to roll under each checkpoint; given, it asks for the checkpoints.
+    prompts: training problems to roll under each checkpoint; if given, the checkpoints are used.
 
     Raises:
-        ConfigError: the run keeps no such checkpoint, or its backend cannot roll under it.
+        ConfigError: the run has no such checkpoint, or its backend cannot sample from it.
     """
     run = target.run
     cell = Cell(run.origin.get("arm", run.spec.method.label), run.spec)
@@ -83,14 +84,15 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
 
 
 def _observed(target: Target, prompts: int) -> Path:
-    """The folder of the records of `target`'s checkpoints; made now where it is not there."""
+    """The folder with the records of `target`'s checkpoints, created if it does not exist."""
     run = target.run
     backend = backends.get(run.spec.backend)
     kept = backend.kept(run.folder)
     steps = kept if target.step is None else [step for step in kept if step == target.step]
     if not steps:
         raise ConfigError(
-            f"{run.spec.run_id} keeps no whole checkpoint" + ("" if target.step is None else f" of step {target.step}"),
+            f"{run.spec.run_id} has no complete checkpoint"
+            + ("" if target.step is None else f" of step {target.step}"),
             fix=f"mcpo runs show {run.spec.run_id}",
         )
     folder = run.folder / "probes" / f"steps_{'_'.join(map(str, steps))}_prompts_{prompts}"

@@ -1,7 +1,7 @@
-"""Trajectories of the panel's prompts: what is learned, kept, forgotten and learned again.
+"""Trajectories of the panel's prompts: which are learned, kept, forgotten and relearned.
 
-A prompt whose accuracy is a little below 1 "loses" mastery by chance alone. So what is lost stands beside the control:
-how often a mastered prompt is not all right when it is rolled again under the very same policy.
+A prompt whose accuracy is a little below 1 can "lose" mastery by chance alone. The losses are therefore compared with
+a control: how often a mastered prompt is not all right when it is rolled again under the same policy.
 """
 
 from collections import Counter
@@ -19,30 +19,36 @@ from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import curves
 
 HARD = 0.25
-"""The initially hard prompts: at most this accuracy at the panel's first roll."""
+"""Largest accuracy of a hard prompt at the panel's first roll."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The rolls of one place of the panel: accuracy p at each step."""
+    """All rolls of one place of the panel."""
 
     prompt: str
     steps: list[int]
+    """The global steps of the rolls."""
     p: list[float]
+    """The accuracy at each of these steps."""
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """What becomes of prompts from one roll of the panel to the next, `probe.panel_every` global steps later.
+    """Changes from one roll of the panel to the next, `probe.panel_every` global steps later.
 
-    Values: `prompts` of the panel; `ever_mastered`, those that were all right at some roll; how often one was
-    `forgotten` (all right, and not at the next roll) and `relearned` (all right again after that). `lost`, the share of
-    all-right rolls whose next one is not, and `lost_by_chance`, the same for a roll under the same policy (cohorts of
-    mastered prompts). `hard_prompts` (first roll at most HARD) and `hard_gain`, their accuracy at the last roll minus
-    that at the second one: the first one picked them and is too low by that.
-    Table `trajectories`: a row a roll. Table `transitions`: shares of the classes at the next roll, by class. Table
-    `survival`: Kaplan-Meier from a prompt's first all-right roll to the first that is not, the end of the run censors;
-    `chance_at_least` is what chance alone would leave of equally stable prompts, and of unequal ones it leaves more.
-    Table `learning`: mean accuracy a step of all prompts, of the hard ones, and of those with p = 0 at the first roll.
+    Values:
+    - `prompts`: size of the panel; `ever_mastered`: prompts that were all right at some roll.
+    - `forgotten`: number of changes from all right to not; `relearned`: number of returns to all right.
+    - `lost`: share of all-right rolls whose next roll is not all right; `lost_by_chance`: the same for a second roll
+      under the same policy (cohorts of mastered prompts).
+    - `hard_prompts`: prompts with accuracy at most HARD at the first roll; `hard_gain`: their accuracy at the last roll
+      minus that at the second. The first roll selected them, so it is biased low.
+
+    Tables:
+    - `trajectories`: one row per roll. `transitions`: by class, the shares of the classes at the next roll.
+    - `survival`: Kaplan-Meier curve from a prompt's first all-right roll to its next roll that is not; the end of the
+      run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
+    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at the first roll.
     """
     rolls = journal.rerolls()
     panel = _trajectories(rolls)
@@ -64,17 +70,17 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _trajectories(rolls: Iterable[RerollRow]) -> list[Trajectory]:
-    """By prompt, in the order of the panel; where it holds a prompt twice, each copy on its own."""
-    found: dict[tuple[str, int], Trajectory] = {}
+    """One trajectory per place of the panel, in its order; copies of a prompt have separate ones."""
+    trajectories: dict[tuple[str, int], Trajectory] = {}
     copies: Counter[tuple[int, str]] = Counter()
     for row in rolls:
         if row["source"] == "panel" and row["n"]:
             place = row["step"], row["prompt"]
-            one = found.setdefault((row["prompt"], copies[place]), Trajectory(row["prompt"], [], []))
+            one = trajectories.setdefault((row["prompt"], copies[place]), Trajectory(row["prompt"], [], []))
             copies[place] += 1
             one.steps.append(row["step"])
             one.p.append(row["c"] / row["n"])
-    return list(found.values())
+    return list(trajectories.values())
 
 
 def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
@@ -89,13 +95,13 @@ def _counts(panel: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def _lost(panel: Sequence[Trajectory]) -> dict[str, float]:
-    """Interval over prompts."""
+    """The value `lost`, with its interval over prompts."""
     pairs = [(i, after) for i, one in enumerate(panel) for before, after in pairwise(one.p) if before == 1]
     return mean_over_steps("lost", [float(after < 1) for _, after in pairs], [i for i, _ in pairs])
 
 
 def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
-    """Interval over steps."""
+    """The value `lost_by_chance`, with its interval over steps."""
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
     return mean_over_steps(
         "lost_by_chance", [float(row["c"] < row["n"]) for row in controls], [row["step"] for row in controls]
@@ -122,9 +128,9 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
     spells = [spell for one in panel if (spell := _spell(one))]
     if not spells:
         return []
-    found = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
+    curve = curves.survival([time for time, _ in spells], [lost for _, lost in spells])
     table = []
-    columns = (column.tolist() for column in (found.time_T, found.share_T, found.low_T, found.high_T))
+    columns = (column.tolist() for column in (curve.time_T, curve.share_T, curve.low_T, curve.high_T))
     for time, share, low, high in zip(*columns, strict=True):
         line = {
             "steps": time,
@@ -139,7 +145,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
 
 
 def _spell(one: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-right roll to the first later one that is not (True) or to the last (False)."""
+    """Global steps from the first all-right roll to the next that is not (True), or to the last roll (False)."""
     if 1 not in one.p[:-1]:
         return None
     first = one.p.index(1)
@@ -165,7 +171,7 @@ def _learning(panel: Sequence[Trajectory]) -> list[dict[str, Any]]:
 
 PROBE = Probe(
     name="transitions",
-    question="How long do mastered prompts stay mastered, what is learned again, and how are hard prompts learned?",
+    question="How long do prompts stay mastered, which are relearned, and how are hard prompts learned?",
     needs=("rerolls",),
     shows=("lost", "lost_by_chance", "forgotten", "relearned", "hard_gain", "prompts"),
     measure=measure,

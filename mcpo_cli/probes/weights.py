@@ -1,4 +1,4 @@
-"""Query weights (Figs. 3b and 4): the curve W(p) of the method, the one gradients show, how concentrated they are."""
+"""Query weights (Figs. 3b and 4): the method's curve W(p), the weights measured in gradients, their concentration."""
 
 import math
 from collections import Counter
@@ -14,16 +14,19 @@ from mcpo_cli.runs.journal import Journal
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
-    """The weight of a prompt by its accuracy, from theory and from gradients.
+    """The weight of a prompt by its accuracy p, from theory and from gradients.
 
-    Values: `deviation`, the mean of the measured weight minus `query_weight`, where the method has that curve (0 where
-    rewards are binary and nothing is clipped; shaped rewards move it), and `residual`, the part of a prompt's gradient
-    that no weight explains; `prompts` that were measured. Of what was trained on, means over global steps:
-    `share_minority`, the share of the weight on prompts with 0 < p <= 0.5; `effective_sample`, Kish's effective number
-    of rollouts, and `effective_share`, the same over the rollouts of the batch.
-    Table `curve`: a row p = k/G with 0 < k < G: `analytic` W(p), the `measured` mean with its interval, `prompts` of
-    it, `residual`, and of the batches at that p the shares of prompts with 0 < p < 1 (`share_prompts`), of the analytic
-    weight (`share_weight`) and of the norm of the measured gradients (`share_norm`).
+    Values:
+    - `deviation`: mean of the measured weight minus `query_weight`, if the method has that curve; 0 for binary rewards
+      without clipping, but not for shaped rewards. `prompts`: number of prompts measured.
+    - `residual`: the part of a prompt's gradient that no weight explains.
+    - `share_minority`: share of the training weight on prompts with 0 < p <= 0.5, as a mean over global steps.
+    - `effective_sample`: Kish's effective number of rollouts of a batch, as a mean over global steps;
+      `effective_share`: the same as a share of the batch's rollouts.
+
+    Table `curve`: one row per p = k/G with 0 < k < G: `analytic` W(p), the mean `measured` weight with its interval,
+    the number of `prompts`, `residual`, and the share of this p in the prompts with 0 < p < 1 (`share_prompts`), in the
+    analytic weight (`share_weight`) and in the norm of the measured gradients (`share_norm`).
     """
     rows = [row for row in journal.gradients() if "weight" in row]
     return Finding(
@@ -46,13 +49,13 @@ def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
 
 def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
     rollouts = spec.train.prompts * spec.train.rollouts
-    found = {
+    sources = {
         "share_minority": ("weight/share_minority", 1),
         "effective_sample": ("weight/effective_sample", 1),
         "effective_share": ("weight/effective_sample", rollouts),
     }
     values: dict[str, float] = {}
-    for name, (metric, divisor) in found.items():
+    for name, (metric, divisor) in sources.items():
         here = [(row["metrics"][metric] / divisor, row["step"]) for row in steps if metric in row["metrics"]]
         values |= mean_over_steps(name, [value for value, _ in here], [step for _, step in here])
     return values

@@ -1,4 +1,4 @@
-"""The tasks: one file each, in this package or of plug-ins; `task=NAME` chooses one, `task.*` are its options.
+"""The tasks, one file each, in this package or in plug-ins; `task=NAME` chooses one, `task.*` are its options.
 
 >>> from mcpo_cli.tasks import get
 >>> get("arithmetic", skills=3).training(seed=0, start=0, count=1)
@@ -18,12 +18,12 @@ __all__ = ["ClosedTask", "Problems", "Task", "answer", "closed", "closed_registr
 
 @cache
 def registry() -> Found[type[Task]]:
-    """All tasks by name: those of this package, and of plug-ins. Raises ConfigError when two share a name."""
+    """All tasks by name, from this package and plug-ins. Raises ConfigError when two share a name."""
     return plugins.classes("tasks", __name__, Task)
 
 
 def get(name: str, **options: Any) -> Task:
-    """The task `name` with `options` in place of its defaults.
+    """The task `name`; `options` replace its defaults.
 
     Raises:
         ConfigError: unknown task, unknown option, or an option value out of its range.
@@ -40,7 +40,7 @@ def closed_registry() -> dict[str, type[ClosedTask]]:
 
 
 def closed(task: Task) -> ClosedTask:
-    """`task`, if a model can be built from scratch for it.
+    """Returns `task` if a model can be built from scratch for it.
 
     Raises:
         ConfigError: it has no vocabulary of its own.

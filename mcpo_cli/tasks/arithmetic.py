@@ -1,7 +1,7 @@
-"""Chains over Z_11, one token a residue: the task a tiny model learns on a laptop.
+"""Arithmetic chains over Z_11, one token per residue: a task that a tiny model learns on a laptop.
 
-Prompt `x0 op x1 op ... xk _ _ =` of fixed length, answer `v1 = v2 = ... = vk`: the running value after
-each operator. With three skills a leading token A, B or C rotates what the operators mean.
+The prompt is `x0 op x1 op ... xk _ _ =` of fixed length; the answer is `v1 = v2 = ... = vk`, the running value after
+each operator. With three skills, a leading token A, B or C rotates the meaning of the operators.
 """
 
 import random
@@ -16,6 +16,7 @@ from mcpo_cli.tasks.base import BLANK, HELD_OUT_SHARE, ClosedTask, Limits, from_
 
 MODULUS = 11
 LONGEST = 8
+"""Most operators of a problem."""
 OPERATORS = "+-*"
 SKILLS = "ABC"
 EQUALS = "="
@@ -25,7 +26,7 @@ APPLY: tuple[Callable[[int, int], int], ...] = (
     lambda a, b: (a * b) % MODULUS,
 )
 TIERS = {"k2-3": (2, 3), "k5-6": (5, 6), "k7-8": (7, 8)}
-"""Operators of the held-out problems of each tier, where there is one skill."""
+"""Least and most operators of each held-out tier with one skill."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +38,17 @@ class Arithmetic(ClosedTask):
     held_out_rule = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 
     skills: Literal[1, 3] = identity(1)
-    """1, or 3 with a token in front that rotates the meaning of the operators."""
+    """Number of skills; with 3, the first token of a prompt rotates the meaning of the operators."""
     min_ops: int = identity(1, ge=1, le=LONGEST)
-    """The least k of the training problems."""
+    """Fewest operators of a training problem."""
     max_ops: int = identity(LONGEST, ge=2, le=LONGEST)
-    """The largest k of the training problems."""
+    """Most operators of a training problem."""
     pool: int = identity(0, ge=0, le=8192)
-    """Distinct training problems, which come back epoch after epoch; 0 draws fresh ones for ever."""
+    """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
     warmup_max_ops: int = identity(6, ge=1, le=LONGEST)
-    """The largest k of the warm-up's demonstrations, and never more than `max_ops`."""
+    """Most operators of a warm-up demonstration; `max_ops` limits it too."""
     warmup_first_skill_share: float = identity(0.94, gt=0, le=1)
-    """The share of skill A in the demonstrations, where there are three skills."""
+    """Share of skill A in the demonstrations if there are three skills."""
 
     @property
     def distinct_problems(self) -> int:
@@ -67,7 +68,7 @@ class Arithmetic(ClosedTask):
 
     @property
     def prompt_length(self) -> int:
-        """Operands, operators and blanks, the equals sign, the skill if there are several."""
+        """Tokens of operands, operators, blanks, the equals sign, and the skill if there are several."""
         return 2 * LONGEST + 2 + (self.skills > 1)
 
     @property
@@ -77,11 +78,11 @@ class Arithmetic(ClosedTask):
 
     @property
     def held_out_answer_length(self) -> int:
-        """One skill is evaluated on up to 8 operators, whatever it trains on."""
+        """See `ClosedTask`; with one skill, evaluation goes up to `LONGEST` operators regardless of training."""
         return self.answer_length if self.skills > 1 else 2 * LONGEST
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
-        """See `Task`; k is uniform, and a right answer to k operators has 2k tokens."""
+        """See `Task`; the number k of operators is uniform, and a right answer has 2k tokens."""
         return self.prompt_length, self.min_ops + self.max_ops
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
@@ -99,7 +100,7 @@ class Arithmetic(ClosedTask):
             )
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """See `Problems`: fresh ones, or a pool epoch by epoch."""
+        """See `Problems`; fresh problems, or the pool epoch by epoch."""
         if not self.pool:
             return [self._draw(random.Random(stream(seed, "data", i))) for i in range(start, start + count)]
         return from_pool(self._pool(seed), seed, start, count)
@@ -119,7 +120,7 @@ class Arithmetic(ClosedTask):
         return problems
 
     def tiers(self, count: int) -> dict[str, list[Problem]]:
-        """See `Problems`: 2-3, 5-6 and 7-8 operators, or one tier a skill."""
+        """See `Problems`; the tiers of `TIERS`, or one tier per skill."""
         if self.skills == 1:
             ranges = {name: (low, high, 0) for name, (low, high) in TIERS.items()}
         else:
@@ -127,24 +128,24 @@ class Arithmetic(ClosedTask):
         tiers = {}
         for name, (low, high, skill) in ranges.items():
             rng = random.Random(f"{name}:{low}:{high}")
-            found: dict[str, Problem] = {}
-            while len(found) < count:
+            problems: dict[str, Problem] = {}
+            while len(problems) < count:
                 problem = self._make(rng, rng.randint(low, high), skill)
                 if held_out(problem):
-                    found[problem.text] = problem
-            tiers[name] = list(found.values())
+                    problems[problem.text] = problem
+            tiers[name] = list(problems.values())
         return tiers
 
     def _pool(self, seed: int) -> list[Problem]:
         rng = random.Random(stream(seed, "pool"))
-        found: dict[str, Problem] = {}
-        while len(found) < self.pool:
+        problems: dict[str, Problem] = {}
+        while len(problems) < self.pool:
             problem = self._draw(rng)
-            found[problem.text] = problem
-        return list(found.values())
+            problems[problem.text] = problem
+        return list(problems.values())
 
     def _draw(self, rng: random.Random) -> Problem:
-        """One training problem: k and skill uniform, never a held-out one."""
+        """One training problem, with uniform number of operators and skill; never a held-out one."""
         while True:
             length = rng.randint(self.min_ops, self.max_ops)
             problem = self._make(rng, length, rng.randrange(self.skills))

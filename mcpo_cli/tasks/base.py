@@ -1,8 +1,8 @@
-"""The contract of a task: what it trains and is evaluated on, and whatever else depends on which task it is.
+"""The contract of a task: its training and held-out problems, and everything else that depends on the task.
 
-A task is a frozen dataclass in a file of this package. Its fields are the options `task.*`, marked as those of
-`config.schema` are. A task with a vocabulary of its own derives from `ClosedTask`: a model is built from scratch for
-it, and the local engine trains it. Any other needs a model that exists (backend=verl).
+A task is a frozen dataclass in a file of this package. Its fields are the options `task.*`, declared as in
+`config.schema`. A task with its own vocabulary derives from `ClosedTask`: the local engine builds a model from scratch
+and trains it. Any other task needs an existing model (backend=verl).
 """
 
 import random
@@ -18,19 +18,19 @@ from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 
 EOS, BLANK = "<eos>", "_"
-"""The first words of every closed vocabulary: the end of a response, and what stands for no word or an unknown one."""
+"""The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
 HELD_OUT_SHARE = 8
-"""One generated problem in this many, by a hash of its text, is never trained on."""
+"""One in this many generated problems, chosen by a hash of its text, is held out of training."""
 Fits = Callable[[str], bool]
-"""Whether a prompt, the text of the user's turn, is short enough to train on."""
+"""Tells whether a prompt (the text of the user's turn) is short enough to train on."""
 
 
 class Limits(Protocol):
-    """The settings of training that a task is held against: `config.schema.Train`."""
+    """The training settings that a task reads; `config.schema.Train` provides them."""
 
     @property
     def prompts(self) -> int:
-        """Prompts of a batch."""
+        """Prompts of a rollout batch."""
         ...
 
     @property
@@ -45,7 +45,7 @@ class Limits(Protocol):
 
 
 class Problems(Protocol):
-    """What a run trains and is evaluated on: two sources that share no problem."""
+    """The training and the held-out problems of a run; the two share no problem."""
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """Problems `start` to `start + count` of the endless training stream of `seed`."""
@@ -55,7 +55,7 @@ class Problems(Protocol):
         """The held-out problems of each tier, the same for every seed.
 
         Args:
-            count: problems of a tier that is generated; a published one comes whole.
+            count: problems of each generated tier; published tiers are complete.
         """
         ...
 
@@ -66,79 +66,79 @@ class Problems(Protocol):
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """What every task says of itself. A file of this package with a subclass that has a `name` is a task."""
+    """The base class of all tasks. Each file of this package defines one as a subclass with a `name`."""
 
     name: ClassVar[str]
-    """`task=NAME` chooses it."""
+    """The NAME in `task=NAME`."""
     grader: ClassVar[str]
-    """The grader of `mcpo_cli.grading` that judges its answers."""
+    """The grader of `mcpo_cli.grading` that judges the answers."""
     reasons: ClassVar[bool] = False
-    """Whether a right answer without reasoning is suspicious."""
+    """Whether responses should reason, so that a bare right answer is suspicious."""
     held_out_rule: ClassVar[str] = ""
-    """Why no held-out problem can be a training problem; empty where nothing rules that out."""
+    """The rule that keeps held-out problems out of training; empty if there is none."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """Every word of its prompts and answers; empty where only a model that exists can read them."""
+        """Every word of prompts and answers; empty if the task needs an existing model."""
         return ()
 
     @property
     def published(self) -> tuple[str, ...]:
-        """The data sets that it reads; none where its problems are generated."""
+        """The data sets that the task reads; empty if its problems are generated."""
         return ()
 
     @property
     def distinct_problems(self) -> int:
-        """How many training problems differ, where the options say so; 0 otherwise."""
+        """Number of different training problems if the options fix it, else 0."""
         return 0
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What is trained on, for the report."""
+        """A description of the training problems, for the report."""
 
     @property
     @abstractmethod
     def source(self) -> str:
-        """What verl's training rows bear as their `data_source`; held-out rows bear their tier."""
+        """The `data_source` of verl's training rows; held-out rows name their tier there."""
 
     @abstractmethod
     def problems(self, train: Limits, fits: Fits) -> Problems:
         """The problems of one run.
 
         Raises:
-            ConfigError: they cannot be read, or fewer fit than one batch has.
+            ConfigError: the problems cannot be read, or too few fit to fill one batch.
         """
 
     @abstractmethod
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """Problems of each tier. count: of a tier that is generated (`eval.problems`)."""
+        """Number of problems of each tier; `count` is that of generated tiers (`eval.problems`)."""
 
     @abstractmethod
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
-        """Mean tokens of a prompt and of a response, for estimates."""
+        """Mean tokens of a prompt and of a response, used for estimates."""
 
     def turn(self, problem: Problem) -> str:
         """The user's turn for `problem`."""
         return problem.text
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """A message and an override for each option that contradicts another, or `train`."""
+        """A message and a fixing override for each option that contradicts another option or `train`."""
         yield from ()
 
     def check(self) -> None:
-        """Raises ConfigError where a data set is unknown; a task that reads some also looks whether they can be had."""
+        """Raises ConfigError for an unknown data set; subclasses that read data also check that it is available."""
         for name in self.published:
             datasets.get(name)
 
 
 @dataclass(frozen=True)
 class ClosedTask(Task):
-    """A task that generates its problems in words of its own, one token a word, with prompts of one length."""
+    """A task that generates its problems: own vocabulary, one token per word, all prompts of one length."""
 
     grader = "exact"
     words: ClassVar[tuple[str, ...]]
-    """The words of prompts and answers but `EOS` and `BLANK`."""
+    """The words of prompts and answers, without `EOS` and `BLANK`."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ class ClosedTask(Task):
     @property
     @abstractmethod
     def tier_names(self) -> tuple[str, ...]:
-        """The held-out tiers, in the order in which tables show them."""
+        """The held-out tiers, in the order of the tables."""
 
     @property
     @abstractmethod
@@ -163,11 +163,11 @@ class ClosedTask(Task):
     @property
     @abstractmethod
     def answer_length(self) -> int:
-        """Tokens of the longest right answer to a training problem, the end token among them."""
+        """Tokens of the longest right answer to a training problem, end token included."""
 
     @property
     def held_out_answer_length(self) -> int:
-        """The same of the held-out problems."""
+        """Tokens of the longest right answer to a held-out problem, end token included."""
         return self.answer_length
 
     @abstractmethod
@@ -176,18 +176,18 @@ class ClosedTask(Task):
 
     @abstractmethod
     def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
-        """See `Problems`; a tier each of `tier_names`."""
+        """See `Problems`; one tier for each of `tier_names`."""
 
     @abstractmethod
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """The problems whose gold answers warm-up step `step` learns from."""
+        """The problems whose gold answers are the training data of warm-up step `step`."""
 
     def problems(self, train: Limits, fits: Fits) -> Problems:
-        """The task itself: all its prompts fit, as `contradictions` sees to that."""
+        """The task itself: `contradictions` ensures that all prompts fit."""
         return self
 
     def sources(self) -> Mapping[str, DataSource]:
-        """None: its problems are generated."""
+        """An empty mapping: the problems are generated."""
         return {}
 
     def tier_sizes(self, count: int) -> dict[str, int]:
@@ -199,7 +199,7 @@ class ClosedTask(Task):
         return self.prompt_length, self.answer_length
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """Prompts and right answers within `train.max_prompt` and `train.max_response`."""
+        """Checks that prompts and right answers fit into `train.max_prompt` and `train.max_response`."""
         answer = max(self.answer_length, self.held_out_answer_length)
         if train.max_response < answer:
             yield (
@@ -214,23 +214,23 @@ class ClosedTask(Task):
 
 
 def held_out(problem: Problem) -> bool:
-    """Whether a generated problem belongs to evaluation: decided by its text alone, so no list has to agree."""
+    """Whether a generated problem is held out for evaluation; its text alone decides."""
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
 def from_pool(pool: Sequence[Problem], seed: int, start: int, count: int) -> list[Problem]:
-    """Problems `start` to `start + count` of an endless stream over `pool`, each epoch in an order of its own."""
+    """Problems `start` to `start + count` of an endless stream over `pool`, reshuffled in each epoch."""
     epochs = {i // len(pool) for i in range(start, start + count)}
     order = {epoch: random.Random(stream(seed, "data", epoch)).sample(pool, len(pool)) for epoch in epochs}
     return [order[i // len(pool)][i % len(pool)] for i in range(start, start + count)]
 
 
 def answer(response: str) -> str | None:
-    """What a response to a closed task answers: its last word; None of an empty one."""
+    """The answer of a response to a closed task: its last word, or None if it is empty."""
     words = response.removesuffix(EOS).split()
     return words[-1] if words else None
 
 
 def correct(response: str, problem: Problem) -> bool:
-    """Whether the whole response equals the gold answer; white space between tokens does not count."""
+    """Whether the whole response equals the gold answer, apart from white space."""
     return response.split() == problem.gold.split()

@@ -1,4 +1,4 @@
-"""Published problems with a gold answer, and language models that exist: the task of the paper."""
+"""The paper's task: existing language models solve published math problems with gold answers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ from mcpo_cli.settings import identity, runtime
 from mcpo_cli.tasks.base import Fits, Limits, Task, from_pool
 
 PROMPT_TOKENS = 200
-"""Tokens of a prompt with its template, for estimates."""
+"""Mean tokens of a prompt with its template, assumed for estimates."""
 RESPONSE_SHARE = 0.25
-"""Mean response length as a share of train.max_response, for estimates."""
+"""Mean response length as a share of train.max_response, assumed for estimates."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Math(Task):
     data: str = identity("dapo_math_17k")
     """The training set."""
     benchmarks: tuple[str, ...] = identity(("aime24", "aime25", "amc23"))
-    """The held-out sets, each a tier, evaluated whole."""
+    """The held-out sets; each is a tier and evaluated whole."""
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     """The template around a problem."""
     data_path: str = runtime("")
-    """A file, or a folder with a file `<data set>.jsonl` or `.parquet` each; empty loads from the hub."""
+    """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the hub."""
 
     @property
     def published(self) -> tuple[str, ...]:
@@ -55,15 +55,15 @@ class Math(Task):
 
     @property
     def file(self) -> Path | None:
-        """`data_path`, None for the hub."""
+        """`data_path` as a path; None means the hub."""
         return Path(self.data_path).expanduser() if self.data_path else None
 
     def problems(self, train: Limits, fits: Fits) -> "Published":
-        """See `Task`; they are read when first asked for."""
+        """See `Task`; the files are read on first use."""
         return Published(self, train, fits)
 
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`; as published."""
+        """See `Task`; the sizes as published."""
         return {name: datasets.get(name).size or 0 for name in self.benchmarks}
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
@@ -78,17 +78,17 @@ class Math(Task):
         """See `Task`."""
         sets = datasets.names("train")
         if self.data not in sets:
-            yield f"task.data={self.data} is no training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
+            yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
         known = datasets.names("benchmark")
         for name in self.benchmarks:
             if name not in known:
-                yield f"task.benchmarks: '{name}' is no benchmark: {nearest(name, known)}", "mcpo data list"
+                yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
-            named = "names none" if not self.benchmarks else "names one twice"
-            yield f"task.benchmarks={list(self.benchmarks)} {named}", "task.benchmarks=[aime24,aime25,amc23]"
+            problem = "is empty" if not self.benchmarks else "repeats a benchmark"
+            yield f"task.benchmarks={list(self.benchmarks)} {problem}", "task.benchmarks=[aime24,aime25,amc23]"
 
     def check(self) -> None:
-        """The training problems are there or can be fetched; the benchmarks can be read and are whole."""
+        """Checks that the training file is available and that the benchmarks are readable and complete."""
         training = datasets.get(self.data)
         if self.file is None:
             hub.fetch(training)
@@ -100,7 +100,7 @@ class Math(Task):
 
 @dataclass(frozen=True)
 class Published:
-    """The problems of one run, see `base.Problems`; each file is read once."""
+    """The problems of one run (see `base.Problems`); each file is read once."""
 
     task: Math
     train: Limits
@@ -108,20 +108,20 @@ class Published:
 
     @cached_property
     def loaded(self) -> dict[str, Loaded]:
-        """The data sets by name: what is trained on, then the benchmarks.
+        """The data sets by name: the training set, then the benchmarks.
 
         Raises:
-            ConfigError: one cannot be read, or a benchmark is not whole.
+            ConfigError: a data set cannot be read, or a benchmark is not complete.
         """
         task, file = self.task, self.task.file
         return {task.data: datasets.load(task.data, file), **{name: whole(name, file) for name in task.benchmarks}}
 
     @cached_property
     def pool(self) -> Sequence[Problem]:
-        """The problems to train on, by id.
+        """The training problems that fit, by id.
 
         Raises:
-            ConfigError: the data cannot be read, or fewer fit than one batch has.
+            ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
         task, train = self.task, self.train
         every = self.loaded[task.data].problems
@@ -135,7 +135,7 @@ class Published:
         return pool
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """See `Problems`: those that fit, epoch by epoch."""
+        """See `Problems`; the pool epoch by epoch."""
         return from_pool(self.pool, seed, start, count)
 
     def tiers(self, count: int) -> dict[str, Sequence[Problem]]:
@@ -143,16 +143,16 @@ class Published:
         return {name: self.loaded[name].problems for name in self.task.benchmarks}
 
     def sources(self) -> dict[str, DataSource]:
-        """See `Problems`: where the data sets came from, and what was in them."""
+        """See `Problems`."""
         left_out = {self.task.data: len(self.loaded[self.task.data].problems) - len(self.pool)}
         return {
             name: DataSource(
-                digest=found.digest,
-                source=found.source,
-                problems=len(found.problems),
+                digest=loaded.digest,
+                source=loaded.source,
+                problems=len(loaded.problems),
                 left_out=left_out.get(name, 0),
             )
-            for name, found in self.loaded.items()
+            for name, loaded in self.loaded.items()
         }
 
 
@@ -160,11 +160,11 @@ def whole(name: str, file: Path | None) -> Loaded:
     """All problems of a benchmark.
 
     Raises:
-        ConfigError: the data cannot be read, or are not as many as its declaration says: an evaluation is done when
-            it has that many.
+        ConfigError: the data cannot be read, or the number of problems is not the declared one, which an evaluation
+            needs to be complete.
     """
     loaded, size = datasets.load(name, file), datasets.get(name).size
     if len(loaded.problems) != size:
         fix = f"mcpo data audit {name if file is None else f'{file} --as {name}'}"
-        raise ConfigError(f"{name}: {len(loaded.problems)} problems, published are {size}", fix=fix)
+        raise ConfigError(f"{name}: {len(loaded.problems)} problems instead of the published {size}", fix=fix)
     return loaded

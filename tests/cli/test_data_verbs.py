@@ -101,8 +101,8 @@ def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: Hub, tmp_path: 
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])
     result = Cli(home)("data", "audit", copies, "--as", "aime24")
     assert result.returncode == 1
-    assert "WRONG  copies: 960 rows are 30 problems x 32 copies; each is used once" in result.stdout
-    assert "WRONG  overlap: problems that also stand in dapo_math_17k: 2" in result.stdout
+    assert "WRONG  copies: 960 rows hold 30 problems x 32 copies; each is used once" in result.stdout
+    assert "WRONG  overlap: problems that also occur in dapo_math_17k: 2" in result.stdout
     assert "a metric measured on this would be wrong: copies, overlap" in result.stderr
     against = Cli(home)("data", "audit", training, "--against", f"aime24={copies}", "--json")
     assert against.returncode == 1
@@ -175,7 +175,7 @@ def test_no_network(home: Path, hub: Hub) -> None:
     assert "the hub cannot be reached" in cut.stderr
     forbidden = Cli(home)("data", "audit", "aime25", HF_HUB_OFFLINE="1")
     assert forbidden.returncode == 2
-    assert "HF_HUB_OFFLINE forbids to fetch it" in forbidden.stderr
+    assert "HF_HUB_OFFLINE forbids downloads" in forbidden.stderr
     assert all("data.path=FILE" in result.stderr for result in (cut, forbidden))
 
 
@@ -184,7 +184,7 @@ def test_the_published_960_rows(home: Path, hub: Hub) -> None:
     if path.is_file():
         result = Cli(home)("data", "audit", str(path))
         assert result.returncode == 1
-        assert "960 rows are 30 problems x 32 copies" in result.stdout
+        assert "960 rows hold 30 problems x 32 copies" in result.stdout
 
 
 def test_the_published_near_duplicates(home: Path, hub: Hub) -> None:

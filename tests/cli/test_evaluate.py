@@ -103,13 +103,13 @@ BAD: list[tuple[list[str], str, str]] = [
     (["nowhere/near/a/model"], "nowhere/near/a/model", ""),
     (["MODEL", "k=8"], "unknown key 'k'", ""),
     (["MODEL", "n=0"], "n=0: must be >= 1", "n=1"),
-    (["MODEL", "n=1,2"], "one value here, not a sweep", "n=VALUE"),
+    (["MODEL", "n=1,2"], "takes one value, not a sweep", "n=VALUE"),
     (["MODEL", "engine=vlm"], "did you mean 'vllm'?", "engine=vllm"),
-    (["MODEL", "temperature=0"], "makes the n=8 samples of a problem the same", "n=1 temperature=0"),
+    (["MODEL", "temperature=0"], "makes all n=8 samples of a problem the same", "n=1 temperature=0"),
     (["MODEL", "protocol=paper"], "protocol=paper, but", "protocol=any"),
     (["MODEL", "data=1"], "data=1: must be a group of settings", ""),
     (["MODEL", "data.path=/nowhere"], "/nowhere", ""),
-    (["MODEL", "--benchmarks", "aime23"], "'aime23' is no benchmark: did you mean 'aime2", "mcpo data list"),
+    (["MODEL", "--benchmarks", "aime23"], "'aime23' is not a benchmark: did you mean 'aime2", "mcpo data list"),
     (["MODEL", "--benchmarks", "dapo_math_17k"], "is a training set", "mcpo data list"),
     (["MODEL", "--limit", "0"], "--limit", ""),
     (["MODEL", "compute.tracking_uri=http://127.0.0.1:9"], "the MLflow store http://127.0.0.1:9 cannot be used", ""),
@@ -143,7 +143,7 @@ def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_
     assert all(one["metrics"]["pass_at_1"] == 0 for one in results["benchmarks"].values())
     copies = here("evaluate", model, "--benchmarks", "aime24", f"data.path={parquet}", *QUICK, "--json")
     assert json.loads(copies.stdout)["benchmarks"]["aime24"]["problems"] == 30
-    assert "960 rows are 30 problems; each is used once" in copies.stderr
+    assert "960 rows hold 30 different problems; each is used once" in copies.stderr
 
 
 def made_competitions(folder: Path) -> tuple[Path, Path]:

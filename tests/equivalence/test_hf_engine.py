@@ -165,7 +165,7 @@ def test_weights_that_are_missing_are_not_made_up(facts: ModelFacts, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("ids", "said"), [((), "the prompt has no tokens"), ((1,) * 128, "128 tokens fill the 128 that the model can hold")]
+    ("ids", "said"), [((), "the prompt has no tokens"), ((1,) * 128, "128 tokens fill the model.s window of 128")]
 )
 def test_prompts_that_leave_no_room(facts: ModelFacts, ids: tuple[int, ...], said: str) -> None:
     with pytest.raises(ConfigError, match=f"one: .*{said}"):

@@ -111,10 +111,10 @@ def test_a_clean_benchmark(tmp_path: Path) -> None:
 def test_copies(tmp_path: Path) -> None:
     document = audited("aime24", problems(30) * 32, tmp_path)
     assert found(document) == {"copies": True}
-    assert document["findings"][0]["text"] == "960 rows are 30 problems x 32 copies; each is used once"
+    assert document["findings"][0]["text"] == "960 rows hold 30 problems x 32 copies; each is used once"
     uneven = audited("aime24", [*problems(30), *problems(10)], tmp_path)
     assert uneven["copies"] == {"1": 20, "2": 10}
-    assert uneven["findings"][0]["text"] == "40 rows are 30 problems x 1 to 2 copies; each is used once"
+    assert uneven["findings"][0]["text"] == "40 rows hold 30 problems x 1 to 2 copies; each is used once"
     assert found(audited("dapo_math_17k", problems(30) * 100, tmp_path)) == {"copies": False}
 
 

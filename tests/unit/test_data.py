@@ -125,7 +125,7 @@ def test_every_format_says_the_same(tmp_path: Path, name: str, shape: Callable[[
     }
     assert loaded.digest == data.load("aime24", write(tmp_path, ROWS)).digest
     assert (loaded.name, loaded.source, loaded.rows) == ("aime24", name, 3)
-    assert loaded.notes == ("3 problems, published are 30",)
+    assert loaded.notes == ("3 problems instead of the published 30",)
 
 
 @given(
@@ -160,7 +160,7 @@ def test_the_digest_sees_every_text_and_gold(tmp_path: Path) -> None:
 def test_copies_are_counted_and_used_once(tmp_path: Path) -> None:
     loaded = data.load("aime24", write(tmp_path, ROWS * 32))
     assert len(loaded.problems) == 3
-    assert loaded.notes[0] == "96 rows are 3 problems; each is used once"
+    assert loaded.notes[0] == "96 rows hold 3 different problems; each is used once"
 
 
 def test_a_folder_holds_data_sets_by_name(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_folder_holds_data_sets_by_name(tmp_path: Path) -> None:
 
 def test_contradicting_golds(tmp_path: Path) -> None:
     path = write(tmp_path, [*ROWS, {"problem": "2+2?", "answer": "5"}])
-    with pytest.raises(ConfigError, match=r"x.jsonl, row 2: one problem with the golds 4, 5: '2\+2\?'"):
+    with pytest.raises(ConfigError, match=r"x.jsonl, row 2: the same problem has the golds 4, 5: '2\+2\?'"):
         data.load("aime24", path)
     training = data.load("dapo_math_17k", path)
     assert {problem.text for problem in training.problems} == {"1+1?", "3+3?"}
@@ -193,10 +193,10 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{"problem": "p"}], "no column for the answer ('answer' or 'final_answer' or 'ground_truth'); it has problem"),
         ([{"text": "p", "answer": "1"}], "no column for the problem ('problem' or 'question'); it has text, answer"),
         ([*ROWS, {"problem": "p"}], "row 4: no column 'answer'; it has problem"),
-        ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1} is neither a text nor a number'),
-        ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt' must hold one user's turn"),
-        ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800" is neither a text nor a number'),
-        ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user's turn"),
+        ([{"problem": {"a": 1}, "answer": "1"}], 'row 1: {"a": 1} is neither text nor a number'),
+        ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt' must hold one user turn"),
+        ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800" is neither text nor a number'),
+        ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user turn"),
         ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'; it has style"),
         ([verl(ROWS[0], prompt.render("dapo", ""))], "row 1: empty problem"),
     ],
@@ -215,14 +215,14 @@ def test_rows_that_cannot_be_used(tmp_path: Path, rows: list[dict[str, Any]], me
         ("x.jsonl", b"", "is empty"),
         ("x.jsonl", b"\n\n", "is empty"),
         ("x.json", b"[]", "is empty"),
-        ("x.json", b'{"problem": "p", "answer": "1"}', "one object a line is .jsonl"),
+        ("x.json", b'{"problem": "p", "answer": "1"}', "one object per line is .jsonl"),
         ("x.jsonl", b'{"problem": "p", "answer": "1"}\n{"problem": ', "line 2: broken JSON"),
         ("x.jsonl", b'{"problem": "p", "answer": "1"}\n[1]\n', "line 2: list instead of an object"),
         ("x.jsonl", '{"problem": "p\u00e9", "answer": "1"}'.encode("latin-1"), "line 1: not UTF-8 (byte 14)"),
         ("x.jsonl", b"[" * 100_000, "line 1: broken JSON"),
         ("x.jsonl.gz", b"no gzip", "cannot be read"),
-        ("x.parquet", b"no parquet", "is no readable parquet file"),
-        ("x.parquet", b"", "is no readable parquet file"),
+        ("x.parquet", b"no parquet", "is not a readable parquet file"),
+        ("x.parquet", b"", "is not a readable parquet file"),
         ("x.csv", b"problem,answer\n", "unknown format '.csv'; known: .jsonl"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -242,12 +242,12 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
     assert scope.split(" aime24, amc23,") == ["aime24", "amc23"]
     for names, message in (
         (["dapo_math_17k"], "training set"),
-        (["aime42"], "no benchmark"),
+        (["aime42"], "not a benchmark"),
         (["arithmetic"] * 2, "twice"),
     ):
         with pytest.raises(ConfigError, match=message):
             scope.benchmarks(names, "", None, 2)
-    with pytest.raises(ConfigError, match="names none"):
+    with pytest.raises(ConfigError, match="is empty"):
         scope.split(" , ")
 
 

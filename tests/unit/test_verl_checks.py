@@ -224,7 +224,7 @@ def test_data_that_are_not_there_or_not_whole(place: Place) -> None:
     assert "no dapo_math_17k.jsonl" in place.complaint()
     place.problems("dapo_math_17k", 200)
     place.problems("amc23", 39)
-    assert "amc23: 39 problems, published are 40" in place.complaint()
+    assert "amc23: 39 problems instead of the published 40" in place.complaint()
 
 
 def test_without_a_path_the_data_come_from_the_hub(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

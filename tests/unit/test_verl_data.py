@@ -144,7 +144,7 @@ def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
 def test_a_benchmark_that_is_not_whole(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "aime24.jsonl").read_text().splitlines(keepends=True)
     (folder / "aime24.jsonl").write_text("".join(islice(lines, 29)))
-    with pytest.raises(ConfigError, match="aime24: 29 problems, published are 30"):
+    with pytest.raises(ConfigError, match="aime24: 29 problems instead of the published 30"):
         written(math(folder), tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""The data sets that are published: one file each, with the pinned revision and what its columns mean."""
+"""The published data sets, one file each, with the pinned revision and the meaning of the columns."""

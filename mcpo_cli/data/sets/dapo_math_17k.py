@@ -1,7 +1,7 @@
 """DAPO-Math-17k (arXiv 2503.14476), the training set: competition problems reworded to have integer answers.
 
-Published are 1 791 700 rows: 17 917 problems by their ids, each 100 times. By content there are fewer (others count
-17 188, and a dozen of them with contradicting golds), so no size is declared here: `mcpo data audit` counts.
+The published file has 1 791 700 rows: 17 917 problem ids, each 100 times. By content there are fewer problems (others
+count 17 188, a dozen with contradicting golds), so no size is declared here: `mcpo data audit` counts them.
 
 Revision: `BytedTsinghua-SIA/DAPO-Math-17k`, as pinned by several public training projects.
 """

@@ -1,4 +1,4 @@
-"""GSM8K's test set (arXiv 2110.14168): grade-school problems; the gold stands after `####` in a worked answer.
+"""GSM8K's test set (arXiv 2110.14168): grade-school problems; the gold follows `####` in a worked answer.
 
 Revision: `openai/gsm8k`, as pinned by several public evaluation projects.
 """
@@ -7,7 +7,7 @@ from mcpo_cli.data.base import Dataset
 
 
 def after_hashes(answer: str) -> str:
-    """The text after the last `####`; all of it where there is none."""
+    """The text after the last `####`; the whole text if there is none."""
     return answer.rpartition("####")[2].strip()
 
 

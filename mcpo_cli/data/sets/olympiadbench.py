@@ -1,8 +1,8 @@
 """OlympiadBench (arXiv 2402.14008): its open-ended, text-only mathematics competition problems in English.
 
-Only this subset of the 18 can be compared with published text-only scores. `final_answer` is a list of one text; where
-a problem has several answers they stand in that text with commas between them. The publisher's own prompt says so
-problem by problem; here all benchmarks share one template.
+Of the 18 subsets, only this one is comparable with published text-only scores. `final_answer` is a list of one text; it
+holds several answers separated by commas if the problem has several. The publisher's prompt states this for each such
+problem; here all benchmarks share one template.
 
 Revision: `Hothan/OlympiadBench`, as pinned by several public evaluation projects.
 """

@@ -1,4 +1,4 @@
-"""Engines: what draws the samples of an evaluation. Each loads its libraries only when it is opened."""
+"""The engines that draw the samples of an evaluation. Each loads its libraries only when opened."""
 
 from typing import Literal
 
@@ -16,12 +16,12 @@ def open_engine(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     threads: int = 1,
 ) -> Engine:
-    """The engine `name` with `model` in it.
+    """Opens the engine `name` with `model`.
 
-    threads: of a processor; a GPU has its own.
+    threads: number of CPU threads.
 
     Raises:
-        ConfigError: its libraries or the device are not here.
+        ConfigError: the engine's libraries or the device are not available.
     """
     if name == "hf":
         from mcpo_cli.evaluation.engines.hf import Transformers

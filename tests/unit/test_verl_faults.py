@@ -242,9 +242,9 @@ def test_a_checkpoint_that_does_not_fit_makes_room_and_the_one_before_it_stays(
     write_checkpoint(tmp_path, 4, ["actor/model.pt"])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(3 * 2**20))
     error = checkpoint.failed(tmp_path, 4, OSError(28, "No space left on device"))
-    assert f"step 4 could not be written to {tmp_path} (3 MiB were left on that disk)" in error.message
+    assert f"step 4 could not be written to {tmp_path} (free space on that disk: 3 MiB)" in error.message
     assert "No space left on device" in error.message
-    assert "the newest whole one is of step 2" in error.message
+    assert "newest complete one: step 2" in error.message
     assert not checkpoint.folder(tmp_path, 4).exists()
     assert checkpoint.newest(tmp_path) == 2
 

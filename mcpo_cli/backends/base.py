@@ -45,7 +45,7 @@ class Backend(Protocol):
         ...
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Sample rollouts of the first `prompts` training problems at the checkpoints of `steps`; record them, train nothing.
+        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
 
         Raises:
             ConfigError: the backend does not support this.

@@ -192,7 +192,7 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
             "RAY_AUTH_MODE=token",
         ),
         (
-            "mcpo_cli.errors.RunFailed: a process of verl died: the one that samples (Ray does not say why)",
+            "mcpo_cli.errors.RunFailed: a process of verl died: a rollout server (Ray gives no reason)",
             "for want of memory",
             "if it was memory: lower cluster.max_tokens_per_gpu",
         ),

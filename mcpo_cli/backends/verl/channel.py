@@ -20,7 +20,7 @@ class Channel:
         self._stop = attempt_dir / "verl" / "stop"
 
     def tell(self, phase: str, durable_step: int | None) -> None:
-        """Called by the trainer: report the current phase and the last step that a checkpoint of this attempt covers."""
+        """Called by the trainer: report the phase and the last step that a checkpoint of this attempt covers."""
         write_atomic(self._progress, json.dumps({"phase": phase, "durable_step": durable_step}))
 
     def progress(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """verl's checkpoints below `<run>/checkpoints`: which are complete, and which one verl resumes from.
 
-verl writes a checkpoint's files into `global_step_<n>` one by one; we then write a seal that lists them with their sizes.
+verl writes the files into `global_step_<n>` one by one; we then write a seal that lists them with their sizes.
 """
 
 import json
@@ -54,8 +54,8 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
     shutil.rmtree(folder(root, step), ignore_errors=True)
     said = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
     return RunFailed(
-        f"the checkpoint of step {step} could not be written to {root} (free space on that disk: "
-        f"{free / 2**20:.0f} MiB): {said[-1] if said else type(error).__name__}; newest complete one: step {newest(root)}"
+        f"the checkpoint of step {step} could not be written to {root} (free space on that disk: {free / 2**20:.0f} MiB): "
+        f"{said[-1] if said else type(error).__name__}; newest complete one: step {newest(root)}"
     )
 
 

@@ -66,8 +66,8 @@ def _method(spec: RunSpec) -> None:
         )
     if method.prepares and train.mini_batch < train.prompts:
         raise ConfigError(
-            f"method={method.name} evaluates each mini-batch under the current policy before its gradient; backend=verl "
-            f"cannot do that between the {train.prompts // train.mini_batch} mini-batches of a step",
+            f"method={method.name} evaluates each mini-batch under the current policy before its gradient; "
+            f"backend=verl cannot do that between the {train.prompts // train.mini_batch} mini-batches of a step",
             fix=f"train.mini_batch={train.prompts}, or backend=local",
         )
     if spec.train.temperature != 1:

@@ -1,4 +1,4 @@
-"""`mcpo reproduce`: a table or figure of the paper, from whatever is missing to the printed result."""
+"""`mcpo reproduce`: run what a table or figure of the paper needs, then build and print it."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ Artifact = Annotated[
     str,
     typer.Argument(
         metavar="ARTIFACT",
-        help="table1, table2, fig2 (all its parts), fig2a, ..., figures, or all: everything, and the report.",
+        help="table1, table2, fig2 (all parts), fig2a, ..., figures (all), or all (everything and the report).",
         autocompletion=complete_artifacts,
     ),
 ]
@@ -23,7 +23,7 @@ def reproduce(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
+    """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands.start_runs import run_plan, show_plan

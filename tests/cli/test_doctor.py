@@ -56,7 +56,7 @@ def test_a_machine_that_can_train_here(cli: Cli) -> None:
     found = lines(document)
     assert {line["state"] for (needed_by, _), line in found.items() if needed_by == "local"} == {"ok"}
     assert found["local", "Python"]["found"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (made by the first run)"
+    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (the first run will create it)"
     assert found["hub", "hub"]["state"] == "missing"
     for name in ("GPUs", "CUDA", "verl", "vllm", "ray", "flash-attn", "limit of open files"):
         assert name in result.stdout

@@ -246,9 +246,9 @@ def test_math_needs_a_model_that_exists(place: Place) -> None:
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["cluster.plugin="], "compute.device=cpu: verl itself cannot do that"),
+        (["cluster.plugin="], "compute.device=cpu: verl itself does not support this"),
         (["cluster.plugin=no.such.module"], "cluster.plugin=no.such.module: no such module can be imported"),
-        (["cluster.plugin=", "compute.device=auto"], "cluster.rollout=transformers: verl itself cannot do that"),
+        (["cluster.plugin=", "compute.device=auto"], "cluster.rollout=transformers: verl itself does not support this"),
     ],
 )
 @pytest.mark.usefixtures("place")

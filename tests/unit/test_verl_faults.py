@@ -155,13 +155,13 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
         ),
         (
             "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when",
-            "vLLM has no room for its cache",
+            "leave vLLM no room for its key-value cache",
             "raise cluster.gpu_memory",
         ),
         (
             "ValueError: Free memory on device cuda:0 (3.2/139.8 GiB) on startup is less than desired GPU memory "
             "utilization (0.6, 83.9 GiB). Decrease GPU memory utilization",
-            "less of it is free",
+            "less is free than cluster.gpu_memory",
             "lower cluster.gpu_memory",
         ),
         (
@@ -193,7 +193,7 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
         ),
         (
             "mcpo_cli.errors.RunFailed: a process of verl died: a rollout server (Ray gives no reason)",
-            "for want of memory",
+            "for lack of memory",
             "if it was memory: lower cluster.max_tokens_per_gpu",
         ),
     ],

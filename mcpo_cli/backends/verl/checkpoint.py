@@ -54,8 +54,9 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
     shutil.rmtree(folder(root, step), ignore_errors=True)
     said = (error.message if isinstance(error, RunFailed) else str(error)).strip().splitlines()
     return RunFailed(
-        f"the checkpoint of step {step} could not be written to {root} (free space on that disk: {free / 2**20:.0f} MiB): "
-        f"{said[-1] if said else type(error).__name__}; newest complete one: step {newest(root)}"
+        f"the checkpoint of step {step} could not be written to {root} "
+        f"(free space on that disk: {free / 2**20:.0f} MiB): {said[-1] if said else type(error).__name__}; "
+        f"newest complete one: step {newest(root)}"
     )
 
 

@@ -294,7 +294,7 @@ class Trainer(PPOTrainerSync):
         )
 
     def _prepared(self, step: Step, signals: Signals, keys: Sequence[str]) -> Signals:
-        """`signals` with the columns of `Method.prepare`, for the step's only mini-batch under the policy that sampled it."""
+        """`signals` with the columns of `Method.prepare`, computed under the policy that sampled the mini-batch."""
         method, (total_of_step,) = self.spec.method, self.totals
         logp_BT = queue.padded("old_log_probs", keys, self.prompts, step.length_PG).flatten(0, 1)
         flat = signals.map(lambda tensor: tensor.flatten(0, 1))

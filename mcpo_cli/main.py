@@ -1,6 +1,6 @@
-"""`mcpo`: the command line, and the one place where an error becomes a message and an exit code.
+"""`mcpo`: the command line, and the one place where errors become messages and exit codes.
 
-Imports stay light here and in `commands`: `mcpo --help` must not wait for libraries that it does not use.
+Imports stay light here and in `commands`, so that `mcpo --help` does not wait for libraries it does not use.
 """
 
 import sys
@@ -30,20 +30,20 @@ START = """\
 mcpo plans, runs and reports experiments with MCPO, its baselines and its ablations.
 
 Begin here:
-  mcpo train scale=smoke                   one run of everything, in seconds
-  mcpo train method=dapo,mcpo seed=0,1     four runs, as many at a time as there are cores
-  mcpo plan table1                         what Table 1 needs, and for how long
-  mcpo reproduce table1                    run what is missing and print Table 1
+  mcpo train scale=smoke                   one tiny run through every stage, in seconds
+  mcpo train method=dapo,mcpo seed=0,1     four runs, one per core at a time
+  mcpo plan table1                         the runs of Table 1 and their estimated time
+  mcpo reproduce table1                    run what is missing, then print Table 1
   mcpo reproduce all                       every table and figure, and a report with verdicts
-  mcpo probe mastery                       what becomes of mastered prompts
-  mcpo ui                                  look at the runs in MLflow
+  mcpo probe mastery                       how mastered prompts fare in later steps
+  mcpo ui                                  browse the runs in MLflow
   mcpo doctor                              what this machine has and lacks
 
 Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
 """
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
-"""Bad input of every kind, in the click that typer has in it, which gives this class no name of its own."""
+"""The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
@@ -82,20 +82,20 @@ def main() -> None:
             _print_error_document(error)
         sys.exit(error.exit_code)
     except SystemExit as end:
-        # Typer has shown a usage error, and ends the process from where it caught it.
+        # Typer has printed a usage error and exits while handling it.
         usage: Any = end.__context__
         if style.as_json and isinstance(usage, UsageError):
             _print_error_document(ConfigError(usage.format_message(), fix=f"{usage.ctx.command_path} --help"))
         raise
-    except Exception as error:  # a bug of ours: say so without a wall of text
+    except Exception as error:  # a bug of ours: report it without a traceback
         _report(
-            f"{type(error).__name__}: {error}\n  this should not happen; run again with --debug to see where", style
+            f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style
         )
         sys.exit(UNEXPECTED)
 
 
 def _report(message: str, style: ErrorStyle) -> None:
-    """The error in process, as a message or, with --debug, as its traceback."""
+    """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
     sys.stderr.write(redact(f"{shown}error: {message}\n"))
 

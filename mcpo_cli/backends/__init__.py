@@ -1,4 +1,4 @@
-"""The engines that train: `local` (pure torch, one process)."""
+"""The training engines: `local` (pure torch, one process) and `verl` (Ray, FSDP2 and vLLM)."""
 
 import importlib
 from typing import cast
@@ -8,10 +8,10 @@ from mcpo_cli.config.schema import RunSpec
 
 
 def get(name: str) -> Backend:
-    """The backend of that name; its heavy imports happen when it runs."""
+    """The backend called `name`; heavy imports wait until it runs."""
     return cast(Backend, importlib.import_module(f"mcpo_cli.backends.{name}").BACKEND)
 
 
 def check(spec: RunSpec) -> None:
-    """Raises ConfigError where `spec` cannot run on this machine."""
+    """Raises ConfigError if `spec` cannot run on this machine."""
     get(spec.backend).check(spec)

@@ -1,4 +1,4 @@
-"""What a backend is to the worker that calls it."""
+"""The interface of a backend, as the worker process calls it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,55 +9,55 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
 
 Stop = Callable[[], bool]
-"""Whether the run was asked to end; a backend looks at every global step."""
+"""Whether the run was asked to end; backends check it at every global step."""
 KEPT_CHECKPOINTS = 2
-"""The newest, and the one before it in case the newest is damaged."""
+"""Keep the newest checkpoint, and the one before it in case the newest is damaged."""
 
 
 def starved(step: int, drawn: int, train: Train) -> RunFailed:
     """The error of a batch that dynamic sampling could not fill from `drawn` prompts."""
     return RunFailed(
-        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers in {drawn} "
+        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
         f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
         fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
     )
 
 
 class Backend(Protocol):
-    """Trains a run and writes its journal, nothing else."""
+    """Trains a run and writes its journal; does nothing else."""
 
     def check(self, spec: RunSpec) -> None:
-        """Raises ConfigError for whatever is missing. Quick, starts nothing, imports no torch."""
+        """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""
         ...
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """What `run` would start below `home`, as plain data: `command` (its words), `environment` and `config`.
+        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
 
-        Empty for a backend that starts nothing. Looks at nothing on the disk, needs nothing installed.
+        Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """
         ...
 
     def resume_step(self, run_dir: Path) -> int:
-        """The global step of the newest whole checkpoint, 0 where there is none."""
+        """The global step of the newest complete checkpoint, 0 if there is none."""
         ...
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train from the newest checkpoint to the end.
 
         Raises:
-            Interrupted: `stop` said so; a checkpoint was written.
-            RunFailed: the run cannot go on, with the reason.
+            Interrupted: `stop` returned true; a checkpoint was written.
+            RunFailed: the run cannot continue; the message gives the reason.
         """
         ...
 
     def kept(self, run_dir: Path) -> list[int]:
-        """The global steps whose checkpoints the run still has, in order."""
+        """The global steps whose checkpoints still exist, in order."""
         ...
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Roll the first `prompts` training problems under the checkpoints of `steps`; write rows, train nothing.
+        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
 
         Raises:
-            ConfigError: the backend cannot.
+            ConfigError: the backend does not support this.
         """
         ...

@@ -1,8 +1,8 @@
-"""What a run on GPUs costs, from its settings alone: floating-point operations, GPU-hours, tokens, memory, disk.
+"""Estimated cost of a run on GPUs, from its settings alone: floating-point operations, GPU-hours, tokens, memory, disk.
 
-Nothing here was measured. A token costs 2 operations a weight forward and 4 backward (Kaplan et al., arXiv
-2001.08361), and attention 4 x layers x heads x head_dim a token it looks back on. Time is operations over the peak of
-an H100 at the utilisations below.
+Nothing here was measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al., arXiv
+2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an H100's
+peak throughput times the utilisations below.
 """
 
 import math
@@ -14,39 +14,43 @@ from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.runs.attempts import eval_problems, eval_steps
 
 PEAK = 989e12
-"""bfloat16 operations a second of one H100 or H200 SXM, dense (NVIDIA's data sheet)."""
+"""Dense bfloat16 operations per second of one H100 or H200 SXM (NVIDIA's data sheet)."""
 SAMPLING_UTILISATION = 0.10
-"""Sampling waits for memory, not for arithmetic."""
+"""Share of PEAK that sampling reaches: it is bound by memory bandwidth."""
 TRAINING_UTILISATION = 0.35
+"""Share of PEAK that training reaches."""
 SAMPLING_ROUNDS = 3
-"""Batches that dynamic sampling draws to fill one."""
+"""Batches that dynamic sampling draws to fill one training batch."""
 TRAINING_PASSES = 5
-"""Forward passes that a trained token is worth: one for its old log-probability, one forward, one more as activations
-are not kept, and two for the backward pass."""
+"""Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
+activations, and two for the backward pass."""
 BYTES_TRAINED = 16
-"""A weight in training: itself, its gradient and two moments, in float32."""
+"""Bytes per weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
-"""A weight in a checkpoint: itself and two moments."""
+"""Bytes per weight in a checkpoint: weight and two moments, in float32."""
 BYTES_SAMPLED = 2
-"""A weight in the rollout engine, and a number in its cache of keys and values: bfloat16."""
+"""Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one run. sampled, trained: tokens. checkpoint: bytes of one."""
+    """Estimated cost of one run."""
 
     gpu_seconds: float
     sampled: float
+    """Tokens sampled."""
     trained: float
+    """Tokens trained on."""
     checkpoint: int
+    """Bytes of one checkpoint."""
 
     @property
     def disk(self) -> int:
-        """Bytes of checkpoints that stay, and of the one that is being written."""
+        """Bytes of the checkpoints that are kept and of the one being written."""
         return (KEPT_CHECKPOINTS + 1) * self.checkpoint
 
     def to_json(self) -> dict[str, Any]:
-        """As `mcpo plan --json` prints it."""
+        """The fields that `mcpo plan --json` prints."""
         return {
             "gpu_hours": round(self.gpu_seconds / 3600, 1),
             "tokens_sampled": round(self.sampled),
@@ -61,9 +65,9 @@ def basis(spec: RunSpec) -> str:
     _, response = spec.task.expected_tokens(spec.train.max_response)
     return (
         f"estimated, not measured: responses of {response:,.0f} tokens on average; "
-        f"{SAMPLING_ROUNDS} batches sampled for one under dynamic sampling; {rerolled(spec):,} prompts rolled again as "
-        "probes, every cohort full (probe.prompts); 2 operations a weight and token to sample, "
-        f"{2 * TRAINING_PASSES} to train; {PEAK / 1e12:.0f} TFLOP/s a GPU (H100) used to "
+        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {rerolled(spec):,} prompts "
+        "sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 to "
+        f"sample, {2 * TRAINING_PASSES} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
         f"{SAMPLING_UTILISATION:.0%} while sampling and {TRAINING_UTILISATION:.0%} while training"
     )
 
@@ -84,7 +88,7 @@ def of(spec: RunSpec) -> Cost:
 
 
 def rerolled(spec: RunSpec) -> int:
-    """Prompts that a run rolls again, a group of rollouts each, if every cohort has as many as it may."""
+    """Number of prompts that probes sample again, one group of rollouts each, if every cohort is full."""
     probe, steps = spec.probe, spec.train.steps
     cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0
     panels = math.ceil(steps / probe.panel_every) if probe.panel_every else 0
@@ -92,7 +96,7 @@ def rerolled(spec: RunSpec) -> int:
 
 
 def parameters(spec: RunSpec) -> int:
-    """Weights of layers and embeddings; norms are next to nothing."""
+    """Number of weights in layers and embeddings; norms are negligible."""
     model = spec.model
     heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
@@ -101,21 +105,21 @@ def parameters(spec: RunSpec) -> int:
 
 
 def kv_heads(model: Model) -> int:
-    """Heads of keys and values."""
+    """Number of key-value heads."""
     return model.kv_heads or model.heads
 
 
 def vocabulary(spec: RunSpec) -> int:
-    """Rows of the embedding."""
+    """Number of rows of the embedding."""
     return spec.model.vocabulary or len(spec.task.vocabulary)
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
-    """The least memory that one GPU needs while it `trains` and while it `samples`.
+    """The least memory in bytes that one GPU needs while it `trains` and while it `samples`.
 
-    Training: its share of the weights in training, and of one micro-batch the logits in bfloat16 with their
-    gradient and the input of each layer. Sampling: its share of the weights and of the cache of one sequence;
-    the rollout engine has `cluster.gpu_memory` of the GPU for them.
+    Training: the GPU's share of the training state, plus one micro-batch's bfloat16 logits with their gradient and
+    its input to each layer. Sampling: the GPU's share of the weights and of one sequence's key-value cache, which must
+    fit into the fraction `cluster.gpu_memory` of the GPU.
     """
     model, cluster, train = spec.model, spec.cluster, spec.train
     shared = BYTES_TRAINED * parameters(spec) / (cluster.nodes * cluster.gpus)
@@ -127,7 +131,7 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
 
 
 def _operations(spec: RunSpec, context: float) -> float:
-    """Floating-point operations of one token's forward pass; the embedding is a look-up."""
+    """Floating-point operations of one token's forward pass; the embedding look-up costs none."""
     model = spec.model
     embedding = 0 if model.tied else model.hidden * vocabulary(spec)
     return 2 * (parameters(spec) - embedding) + 4 * model.layers * model.heads * model.head_dim * context

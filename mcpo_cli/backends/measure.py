@@ -1,4 +1,4 @@
-"""Metrics of a global step, the same for every backend, from what sampling and updating leave behind.
+"""Metrics of a global step, computed from its rollouts and gradient steps in the same way for every backend.
 
 Names are `group/name`. Shapes: P prompt groups of G rollouts; tokens of a `TokenBatch` as in `methods/base.py`.
 """
@@ -20,38 +20,38 @@ if TYPE_CHECKING:
     from mcpo_cli.methods import Report, TokenBatch, TokenLoss
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
-"""Accuracy bins (low, high] for the query weight; the last one ends below 1."""
+"""Accuracy bins (low, high] for the query weight; the last bin excludes 1."""
 
 BARE_TOKENS = 16
-"""A response of math with fewer tokens has room for the answer's line ("Answer: ...", or a box) and little else."""
+"""A math response with fewer tokens holds the answer line ("Answer: ...", or a box) and hardly any reasoning."""
 DOUBT = 4.0
-"""Standard errors: chance alone goes beyond so many about once in 30 000 steps."""
+"""Threshold in standard errors; chance alone exceeds it about once in 30 000 steps."""
 
 
 @dataclass(frozen=True)
 class Graded:
-    """What became of all groups that were sampled in a step, before any filter.
-
-    length_PG: tokens, the end token included. ended_PG: closed by the end token; the others were cut.
-    same_P: see `equal_pairs`. entropy_PG: of the policy, nats, mean over the tokens of each rollout. logp_PG:
-    log-probability of each whole rollout under the distribution that it was drawn from. None where not known.
-    """
+    """The graded rollouts of all groups sampled in a step, before any filter."""
 
     problems: Sequence[Problem]
     correct_PG: Tensor
     reward_PG: Tensor
     length_PG: Tensor
+    """Response lengths in tokens, including the end token."""
     ended_PG: Tensor
+    """Whether the rollout ended with the end token; the others were truncated."""
     same_P: Tensor
+    """Share of identical pairs of rollouts, see `equal_pairs`."""
     entropy_PG: Tensor | None = None
+    """Entropy of the policy in nats, mean over each rollout's tokens; None if unknown."""
     logp_PG: Tensor | None = None
+    """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
 
 
 class Sums:
-    """Running sums that become metrics: numerator and denominator by name.
+    """Running sums that become metrics: a numerator and a denominator per name.
 
-    Of metrics that are shares of prompts the prompts themselves are kept until `close`, as the rollouts of one prompt
-    may be spread over micro-batches and ranks.
+    For metrics that are shares of prompts, the prompts themselves are kept until `close`, because the rollouts of one
+    prompt may be spread over micro-batches and ranks.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Sums:
         pair[1] += float(count)
 
     def flag(self, name: str, flagged: Iterable[int], among: Iterable[int]) -> None:
-        """Add prompts to both sides of the share `name`."""
+        """Add prompts to the numerator and the denominator of the share `name`."""
         both = self.prompts.setdefault(name, (set(), set()))
         both[0].update(flagged)
         both[1].update(among)
@@ -78,7 +78,7 @@ class Sums:
             self.flag(name, flagged, among)
 
     def close(self) -> None:
-        """The sums are those of one whole mini-batch: count its prompts, and each loss as one value."""
+        """Finish a whole mini-batch: count its prompts, and count each loss as one value."""
         for name, (flagged, among) in self.prompts.items():
             self.add(name, len(flagged), len(among))
         self.prompts = {}
@@ -87,25 +87,25 @@ class Sums:
                 pair[1] = 1.0
 
     def means(self) -> dict[str, float]:
-        """The quotients; a name whose denominator stayed 0 has no value and is left out."""
+        """The quotients; names with denominator 0 are left out."""
         return {name: total / count for name, (total, count) in self.pairs.items() if count}
 
 
 def equal_pairs(token_GT: Tensor) -> Tensor:
-    """The share of pairs of G >= 2 rollouts that are identical; leading axes are kept.
+    """The share of identical pairs among G >= 2 rollouts; leading axes are kept.
 
-    token_GT: responses padded with what none of them holds before its end.
+    token_GT: responses, padded with a token that no response holds before its end.
     """
     G = token_GT.shape[-2]
     same_GG = token_GT.new_ones((*token_GT.shape[:-1], G)).bool()
-    # A token at a time: all at once takes G times the memory of the responses.
+    # One position at a time: comparing all at once takes G times the memory of the responses.
     for token_G in token_GT.unbind(-1):
         same_GG &= token_G[..., :, None] == token_G[..., None, :]
     return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
 
 
 def difference(tokens: TokenBatch) -> Sums:
-    """Mean |log p of the trainer - of the sampler| over tokens; the policy must be the one that sampled them."""
+    """Mean over tokens of |trainer log p - sampler log p|; the trainer's policy must be the one that sampled them."""
     sums = Sums()
     gap_BT = (tokens.logp_BT - tokens.logp_old_BT).abs()
     sums.add("sanity/logp_difference", (gap_BT * tokens.mask_BT).sum(), tokens.mask_BT.sum())
@@ -113,7 +113,7 @@ def difference(tokens: TokenBatch) -> Sums:
 
 
 def losses(loss: TokenLoss, mask_BT: Tensor) -> Sums:
-    """The value of each term, `train/<name>_loss`; parts of a mini-batch add up to its loss."""
+    """The value of each loss term as `train/<name>_loss`; the values of micro-batches add up to the mini-batch's."""
     sums = Sums()
     for term in loss.terms:
         sums.add(f"train/{term.name}_loss", term.sum(mask_BT), 0.0)
@@ -121,7 +121,7 @@ def losses(loss: TokenLoss, mask_BT: Tensor) -> Sums:
 
 
 def reported(report: Report, group_B: Tensor) -> Sums:
-    """What a method reports of sequences of the prompts `group_B`."""
+    """A method's report on sequences that belong to the prompts `group_B`, as sums."""
     sums = Sums()
     for name, (total, count) in report.sums.items():
         sums.add(name, total, count)
@@ -138,7 +138,7 @@ def mini_batch_row(step: int, number: int, sums: Sums) -> MiniBatchRow:
 
 
 def answer_classes(answers: Sequence[Sequence[str | None]]) -> list[list[int]]:
-    """answer_PG: a number for each distinct answer of a group, in order of appearance; -1 where there is none."""
+    """answer_PG: distinct answers of a group, numbered in order of appearance; -1 where a rollout has no answer."""
     groups = []
     for answers_G in answers:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(filter(None, answers_G)))}
@@ -147,7 +147,7 @@ def answer_classes(answers: Sequence[Sequence[str | None]]) -> list[list[int]]:
 
 
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:
-    """Shares of prompts, lengths in tokens; entropy: mean over tokens, nats."""
+    """Metrics of all sampled groups: shares, and lengths in tokens. entropy: mean over tokens, in nats."""
     p_P = graded.correct_PG.double().mean(-1)
     mastered_P, wrong_P = graded.correct_PG.all(-1), ~graded.correct_PG.any(-1)
     return {
@@ -164,14 +164,13 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
 
 
 def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
-    """What should not be, as shares; `runs/sanity.py` holds the limits.
+    """Health metrics, each a share; `runs/sanity.py` holds their limits.
 
-    reasons: right answers take reasoning, so that very short right responses are suspicious.
+    reasons: whether right answers take reasoning, so that very short right responses are suspicious.
 
-    For independent draws from a distribution q the chance that two are equal is sum_y q(y)^2 = E[q(y)]: so the mean of
-    q(y) over the rollouts themselves is what `duplicates` should be, without bias, and more of them shows draws that
-    depend on each other (seeds that repeat). `duplicates_excess` is how many more, 0 within DOUBT standard errors over
-    the prompts.
+    Two independent draws from a distribution q are equal with probability sum_y q(y)^2 = E[q(y)]. The mean of q(y) over
+    the rollouts is therefore an unbiased estimate of the expected `duplicates`; more duplicates show dependent draws
+    (repeated seeds). `duplicates_excess` is the difference, set to 0 within DOUBT standard errors over the prompts.
     """
     right_PG = graded.correct_PG.bool()
     values = {
@@ -191,12 +190,12 @@ def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
 
 
 def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """How the batch's weight is spread, from the advantages that it trains on.
+    """How the batch's weight is distributed over prompts, from the advantages used in training.
 
-    Effective query weight W = mean_i (c_i - p) A_i, a mean an accuracy bin: mean_i c_i A_i (Eq. 6) wherever the
-    advantages of a group have the mean 0, and blind to a constant that is added to all of them. The share of
-    sum |W| on prompts with 0 < p <= 0.5. Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. A bin
-    without prompts has no value, nor has a batch without an advantage.
+    The mean effective query weight W = mean_i (c_i - p) A_i per accuracy bin. W equals mean_i c_i A_i (Eq. 6) if a
+    group's advantages have mean 0, and ignores a constant added to all of them. Also the share of sum |W| on prompts
+    with 0 < p <= 0.5, and Kish's effective sample size (sum |A|)^2 / sum A^2, in rollouts. Bins without prompts and
+    batches without nonzero advantages yield no value.
     """
     p_P = correct_PG.double().mean(-1)
     weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).mean(-1)
@@ -210,10 +209,10 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
 
 
 def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
-    """Of the prompts whose gradients were measured in a step; `prompts` with 0 < p < 1 make a mini-batch on average.
+    """Metrics of the prompts whose gradients were measured in a step.
 
-    `gradient/cosine_mastered` and `gradient/signal_to_noise` as in `statistics.directions`, and the share of the summed
-    gradient norm by accuracy bin.
+    `gradient/cosine_mastered` and `gradient/signal_to_noise` as in `statistics.directions`, and each accuracy bin's
+    share of the summed gradient norm. prompts: mean number of prompts with 0 < p < 1 in a mini-batch.
     """
     values = {
         "gradient/cosine_mastered": directions.cosine(rows),
@@ -228,19 +227,19 @@ def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:
 
 
 def sampling(prompts: int, kept: int, batch: int) -> dict[str, float]:
-    """How many prompts were sampled for the batch, and the share of them that entered it."""
+    """The number of prompts sampled for the batch, and the share that entered it."""
     return {"sampling/prompts": float(prompts), "sampling/kept": kept / prompts, "sampling/rounds": prompts / batch}
 
 
 def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
-    """Seconds by phase, and sampled response tokens per second of the whole step."""
+    """Seconds per phase, and sampled response tokens per second of the whole step."""
     total = sum(seconds.values())
     phases = {f"perf/seconds_{name}": value for name, value in seconds.items()}
     return {**phases, "perf/seconds": total, "perf/tokens_per_second": tokens / total}
 
 
 def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
-    """One row a prompt group that was sampled in this step; in_batch: places of those that were trained on."""
+    """One row per prompt group sampled in this step; in_batch: indices of the groups that were trained on."""
     columns = (
         graded.correct_PG.double().mean(-1),
         graded.length_PG.double().mean(-1),
@@ -263,7 +262,7 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
 
 
 def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
-    """Mean over the tokens of a group's rollouts, of the right and of the wrong ones; NaN where there are none."""
+    """Mean entropy over the tokens of all, right and wrong rollouts of each group; NaN where there are none."""
     if graded.entropy_PG is None:
         return {}
     total_PG = graded.entropy_PG.double() * graded.length_PG
@@ -280,7 +279,7 @@ def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entr
 
 
 def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -> list[SampleRow]:
-    """The full responses of the first groups, as many as `responses` has."""
+    """The full responses of the first `len(responses)` groups."""
     return [
         SampleRow(step=step, prompt=problem.text, response=text, gold=problem.gold, correct=bool(correct))
         for problem, texts, correct_G in zip(graded.problems, responses, graded.correct_PG, strict=False)

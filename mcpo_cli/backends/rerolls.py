@@ -1,8 +1,8 @@
-"""Prompts that a run rolls again to see what became of them, the same for every backend; nothing of it is trained on.
+"""Prompts that a run samples again as a probe, the same for every backend; rerolls are never trained on.
 
-Cohorts: prompts mastered in the batch of one step, rolled again under the same policy (the control) and under later
-ones. The panel: the same prompts every few steps. All rolls of a step happen under the policy that samples its batch,
-before the update.
+A cohort is the prompts mastered in one step's batch, rolled again under the same policy (the control) and under later
+ones. The panel is a fixed set of prompts, rolled every few steps. All rerolls of a step use the policy that sampled
+its batch, before the update.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Roll:
-    """A prompt to be rolled again. origin: the step that it was mastered in; 0 for the panel."""
+    """A prompt to roll again."""
 
     problem: Problem
     source: Literal["mastered", "panel"]
     origin: int
+    """The step in which it was mastered; 0 for the panel."""
 
 
 class Rerolls:
-    """Which prompts of a run are due at which step.
+    """Decides which prompts to roll again at each step.
 
     Args:
-        journal: of the run; cohorts that an earlier attempt picked are read from it.
-        step: the last step that is done.
+        journal: the run's journal, for the cohorts picked by earlier attempts.
+        step: the last completed step.
         panel: the prompts of the panel.
     """
 
@@ -47,7 +48,7 @@ class Rerolls:
                 self._controls.setdefault(row["origin"], []).append(row)
 
     def due(self, step: int, graded: Graded) -> list[Roll]:
-        """What to roll under the policy that sampled `graded`, the groups of `step` before any filter."""
+        """The prompts to roll under the policy that sampled `graded`, the groups of `step` before any filter."""
         probe, rolls = self.spec.probe, list[Roll]()
         for lag in probe.lags[1:]:
             for row in self._controls.get(step - lag, []):
@@ -56,20 +57,20 @@ class Rerolls:
             mastered_P = graded.correct_PG.all(-1).tolist()
             picked = [problem for problem, mastered in zip(graded.problems, mastered_P, strict=True) if mastered]
             rolls += [Roll(problem, "mastered", step) for problem in picked[: probe.prompts]]
-        # The first step is on the panel: it shows the base policy.
+        # The panel starts at step 1, which shows the base policy.
         return rolls + (self._panel if probe.panel_every and (step - 1) % probe.panel_every == 0 else [])
 
     def record(
         self, step: int, rolls: Sequence[Roll], n_P: Sequence[int], c_P: Sequence[int]
     ) -> tuple[list[RerollRow], dict[str, float]]:
-        """What came of `due`: its rows, and the step's metrics.
+        """The rows and metrics of the prompts that `due` returned.
 
         Args:
-            n_P, c_P: of each roll the rollouts, and the right ones among them.
+            n_P, c_P: per prompt, the number of rollouts and of right ones.
 
         Returns:
-            Rows, and `probe/accuracy_lag_<l>` (of the cohort that is `l` steps old), `probe/gap_lag_<l>` (the same
-            cohort's control minus that), `probe/panel_accuracy`, `probe/panel_mastered`, `probe/rollouts`.
+            Rows, and `probe/accuracy_lag_<l>` (of the cohort that is `l` steps old), `probe/gap_lag_<l>` (that cohort's
+            control accuracy minus the former), `probe/panel_accuracy`, `probe/panel_mastered`, `probe/rollouts`.
         """
         rows = [
             RerollRow(
@@ -98,5 +99,5 @@ class Rerolls:
 
 
 def _accuracy(rows: Sequence[RerollRow]) -> float:
-    """Over all rollouts; prompts have as many each but where answers could not be graded."""
+    """Accuracy over all rollouts; prompts have equally many unless some could not be graded."""
     return sum(row["c"] for row in rows) / sum(row["n"] for row in rows)

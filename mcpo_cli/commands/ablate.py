@@ -1,4 +1,4 @@
-"""`mcpo ablate`: the components of a method taken away or changed, one at a time."""
+"""`mcpo ablate`: train a method with its components removed or changed one at a time."""
 
 from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides
 
@@ -6,7 +6,7 @@ from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides
 def ablate(
     overrides: SuiteOverrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
 ) -> None:
-    """Train the arms of a suite over seeds. Default, table2: MCPO, without hinge-KL, without reweighting, DAPO."""
+    """Train all arms of a suite. Default: table2 (MCPO, MCPO without hinge-KL, without reweighting, DAPO)."""
     from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 

@@ -1,4 +1,4 @@
-"""Build artifacts by name, to files and to the terminal: shared by `mcpo reproduce` and `mcpo report`."""
+"""Build artifacts by name, write them to files and print them; shared by `mcpo reproduce` and `mcpo report`."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from mcpo_cli.home import home
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
-    """The plan of each suite that the artifacts `names` are made from, by suite.
+    """The plans of the suites that the artifacts `names` are made from, by suite.
 
     Raises:
         ConfigError: bad overrides.
@@ -23,27 +23,27 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     return {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
 
 
-def merged(found: Mapping[str, Plan]) -> Plan:
-    """All runs of several plans as one, to be shown; a run that two of them share stands there once."""
-    cells = {cell.spec.run_id: cell for one in reversed(list(found.values())) for cell in one.cells}
-    command = next((one.command for one in found.values()), "")
-    return Plan(" + ".join(found), command, tuple(cells.values()))
+def merged(plans: Mapping[str, Plan]) -> Plan:
+    """All runs of several plans as one plan to show; shared runs appear once."""
+    cells = {cell.spec.run_id: cell for one in reversed(list(plans.values())) for cell in one.cells}
+    command = next((one.command for one in plans.values()), "")
+    return Plan(" + ".join(plans), command, tuple(cells.values()))
 
 
-def workshop(found: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
-    """Where the artifacts of these plans are built: `reports/<scale>` of MCPO_HOME."""
-    return Workshop(found, home() / "reports", load.chosen("scale", overrides), overrides)
+def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
+    """The workshop that builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME."""
+    return Workshop(plans, home() / "reports", load.chosen("scale", overrides), overrides)
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Build every artifact, and each diagnostic one whose runs are done, write the report and print what there is.
+    """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
 
-    suites: what became of the runs that were started for it, for `--json`.
+    suites: outcomes of the runs started for the report, for `--json`.
 
     Raises:
         ConfigError: bad overrides; nothing is written.
-        MissingCells: runs of an artifact are not done: the report is written and says so.
-        McpoError: an artifact cannot be built of runs that are done; likewise.
+        MissingCells: an artifact's runs are not done; the report is written and says so.
+        McpoError: an artifact cannot be built although its runs are done; likewise.
     """
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
@@ -65,17 +65,17 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
         console.print_json(document)
 
 
-def publish(found: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:
-    """Bring artifacts, and the report that they are in, to the parent runs of the suites that they are made from."""
+def publish(plans: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:
+    """Log artifacts, and the report that contains them, to the parent runs of their suites in MLflow."""
     files: dict[str, list[Path]] = {}
     for name, one in built.items():
         for suite in artifacts.get(name).needs:
             files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
-    publish_artifacts.publish(found, files)
+    publish_artifacts.publish(plans, files)
 
 
 def show(built: Built, *, whole: bool) -> None:
-    """Print what was built: the whole page, or its first sentence where there are many."""
+    """Print an artifact: all of it if `whole`, else its first sentence."""
     if whole:
         console.print_text(built.text(console.width()))
         console.talk("\n".join(f"written: {path}" for path in built.paths))

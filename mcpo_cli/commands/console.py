@@ -1,4 +1,4 @@
-"""What people see: data on stdout, talk and progress on stderr."""
+"""Terminal output: data on stdout, messages and progress on stderr."""
 
 import json
 import sys
@@ -18,34 +18,34 @@ from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
 PIPE_WIDTH = 160
-"""Columns where there is no terminal: wide enough that no name is cut."""
+"""Columns if stdout is no terminal; wide enough that no name is cut."""
 LINE_SECONDS = 5.0
-"""The least time between two lines about the same run."""
+"""Least seconds between two progress lines about the same run."""
 BAR_WIDTH = 120
-"""Columns from which on a running cell has a bar."""
+"""Least terminal width in columns at which running cells have a progress bar."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 
 
 def print_json(document: Any) -> None:
-    """Exactly one JSON document on stdout; JSON has no NaN, see `journal.finite`."""
+    """Print one JSON document on stdout; JSON has no NaN, see `journal.finite`."""
     sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
 
 
 def print_text(text: str) -> None:
-    """Ready-made text on stdout, as it is."""
+    """Print text on stdout unchanged."""
     sys.stdout.write(text.rstrip("\n") + "\n")
 
 
 def talk(text: str) -> None:
-    """A line for people on stderr."""
+    """Print a message on stderr."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def talk_pairs(pairs: Mapping[str, str]) -> None:
-    """Names and values on stderr, in two columns; a narrow terminal folds the values."""
+    """Print names and values on stderr in two columns; a narrow terminal wraps the values."""
     console, longest = Console(stderr=True, highlight=False), max(map(len, pairs))
     if not console.is_terminal:
         for name, value in pairs.items():
@@ -60,13 +60,13 @@ def talk_pairs(pairs: Mapping[str, str]) -> None:
 
 
 def width() -> int:
-    """Columns that stdout has."""
+    """Width of stdout in columns."""
     console = Console()
     return console.width if console.is_terminal else PIPE_WIDTH
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table on stdout; a narrow terminal folds cells and cuts nothing."""
+    """Print a table on stdout; a narrow terminal wraps cells and cuts nothing."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -83,14 +83,14 @@ def duration(seconds: float) -> str:
 
 
 def display() -> "LiveDisplay | LineDisplay":
-    """A live display on a terminal, lines elsewhere."""
+    """A live display on a terminal, else lines."""
     console = Console(stderr=True, highlight=False)
     is_live = console.is_terminal and not console.is_dumb_terminal
     return LiveDisplay(console) if is_live else LineDisplay()
 
 
 class LiveDisplay:
-    """The plan and one row a running cell, redrawn in place."""
+    """The plan and one row per running cell, redrawn in place."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -110,14 +110,14 @@ class LiveDisplay:
         self._live.update(Group(Text(header(view), style="bold"), self._table(view), *_failures(view)), refresh=True)
 
     def note(self, text: str) -> None:
-        """A line above the display; the terminal folds it, so that a link stays one."""
+        """Print a line above the display; the terminal wraps it, so that links stay intact."""
         self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self, view: View) -> Table:
         running = [cell for cell in view.cells if cell.state == "running"]
         names = [cell.cell.spec.run_id for cell in running]
         table = Table.grid(padding=(0, 1))
-        # Where room is short the metrics give way, and before them the bar, but never a name.
+        # If space is short, first the bar is dropped, then metrics are cut; names never are.
         table.add_column(no_wrap=True, min_width=max(map(len, names), default=0))
         table.add_column(no_wrap=True, overflow="ellipsis")
         for name, cell in zip(names, running, strict=True):
@@ -129,7 +129,7 @@ class LiveDisplay:
 
 
 class LineDisplay:
-    """Lines on stderr: every change of state, and now and then where each run stands."""
+    """Lines on stderr: every change of state, and each run's progress every LINE_SECONDS."""
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
@@ -142,7 +142,7 @@ class LineDisplay:
         pass
 
     def update(self, view: View) -> None:
-        """Print what is new."""
+        """Print what has changed."""
         if not self._states:
             self.note(header(view))
         for cell in view.cells:
@@ -158,15 +158,15 @@ class LineDisplay:
                 self._said[name] = now
 
     def note(self, text: str) -> None:
-        """One line on stderr."""
+        """Print one line on stderr."""
         talk(text)
 
 
 @contextmanager
 def progress(title: str, total: int, unit: str = "problems") -> Iterator[Callable[[], None]]:
-    """Progress with the time left, on stderr; the value is called after each of `total` units.
+    """Show progress and time left on stderr; call the yielded function after each of `total` units.
 
-    A bar on a terminal, lines elsewhere.
+    Shows a bar on a terminal, else lines.
     """
     console = Console(stderr=True, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:

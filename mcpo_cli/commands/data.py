@@ -1,4 +1,4 @@
-"""`mcpo data`: the data sets, and what is in them."""
+"""`mcpo data`: list data sets and audit their contents."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List and audit data sets.", no_args_is_help=True)
 SHOWN = 10
-"""Findings of one kind that the text report spells out; `--json` has all."""
+"""Most findings of a kind in the text report; `--json` has all."""
 
 
 def complete_names(incomplete: str) -> list[str]:
-    """The data sets that are declared."""
+    """Names of the declared data sets."""
     from mcpo_cli import data
 
     return [name for name in data.names() if name.startswith(incomplete)]
@@ -33,7 +33,7 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME|PATH|NAME=PATH",
-        help="Compare with this; again for more. Default: what is in PATH's folder or in the hub's cache.",
+        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the hub's cache.",
         autocompletion=complete_names,
     ),
 ]
@@ -41,7 +41,7 @@ Against = Annotated[
 
 @app.command("list")
 def list_data(as_json: Json = False, debug: Debug = False) -> None:
-    """List the data sets that are declared."""
+    """List the declared data sets."""
     from mcpo_cli import data
     from mcpo_cli.commands import console
 
@@ -67,7 +67,7 @@ def list_data(as_json: Json = False, debug: Debug = False) -> None:
 def audit_data(
     target: Target, as_name: As = None, against: Against = None, as_json: Json = False, debug: Debug = False
 ) -> None:
-    """Count rows, copies, golds and overlaps of a data set; exit 1 where a metric measured on it would be wrong."""
+    """Count a data set's rows, copies, gold answers and overlaps; exit 1 if metrics measured on it would be wrong."""
     from mcpo_cli import data
     from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
@@ -85,11 +85,11 @@ def audit_data(
         console.print_json(document)
     if serious:
         kinds = ", ".join(dict.fromkeys(finding["kind"] for finding in serious))
-        raise Findings(f"{dataset.name}: a metric measured on this would be wrong: {kinds}", data=document)
+        raise Findings(f"{dataset.name}: metrics measured on it would be wrong: {kinds}", data=document)
 
 
 def _source(given: str) -> tuple["Dataset", Path | None]:
-    """The data set and the file that `NAME`, `PATH` or `NAME=PATH` means; a file is known by its name, or unknown."""
+    """The data set and the file meant by `NAME`, `PATH` or `NAME=PATH`; a PATH's data set is guessed from its name."""
     from mcpo_cli import data
 
     path = Path(given)
@@ -104,17 +104,17 @@ def _source(given: str) -> tuple["Dataset", Path | None]:
 
 
 def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", Path | None]]:
-    """The other data sets that lie beside `path` or in the cache: nothing is downloaded for a comparison."""
+    """Other data sets in the folder of `path` or in the cache; nothing is downloaded for a comparison."""
     from mcpo_cli import data
     from mcpo_cli.data import files, hub
 
-    found: list[tuple[Dataset, Path | None]] = []
+    reachable: list[tuple[Dataset, Path | None]] = []
     folder = path if path is None or path.is_dir() else path.parent
     for other in data.registry().values():
         beside = files.inside(folder, other.name) if folder else []
         if other.name != dataset.name and (beside or hub.cached(other)):
-            found.append((other, beside[0] if beside else None))
-    return found
+            reachable.append((other, beside[0] if beside else None))
+    return reachable
 
 
 def _self_grade(golds: Sequence[str]) -> list[str]:
@@ -153,13 +153,15 @@ def _print(document: dict[str, Any]) -> None:
         rows = [[str(pair[key]) for key in ("name", "role", "same", "passages", "of")] for pair in document["overlaps"]]
         console.print_table(columns, rows)
     else:
-        console.print_text("overlap: no other data set beside the file or in the cache; --against NAME|PATH compares")
+        console.print_text(
+            "overlap: no other data set in the file's folder or the cache; compare with --against NAME|PATH"
+        )
     _print_examples(document)
     console.print_text("")
     for finding in document["findings"]:
         console.print_text(f"{'WRONG' if finding['serious'] else 'note '}  {finding['kind']}: {finding['text']}")
     if not document["findings"]:
-        console.print_text("nothing stands out")
+        console.print_text("no problems found")
 
 
 def _print_examples(document: dict[str, Any]) -> None:
@@ -184,5 +186,5 @@ def _print_examples(document: dict[str, Any]) -> None:
     }
     for heading, lines in examples.items():
         if lines:
-            more = [f"and {len(lines) - SHOWN} more: --json"] if len(lines) > SHOWN else []
+            more = [f"{len(lines) - SHOWN} more: see --json"] if len(lines) > SHOWN else []
             console.print_text("\n".join(["", heading, *(f"  {line}" for line in lines[:SHOWN] + more)]))

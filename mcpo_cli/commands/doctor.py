@@ -1,10 +1,10 @@
-"""`mcpo doctor`: what this machine has and lacks."""
+"""`mcpo doctor`: check what this machine provides and what it lacks."""
 
 from mcpo_cli.commands.options import Debug, Json
 
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
-    """Check Python, packages, GPUs, verl, the MLflow store, the hub, disk, limits; exit 1 where mcpo cannot train."""
+    """Check Python, packages, GPUs, verl, MLflow store, hub, disk and limits; exit 1 if mcpo cannot train here."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
@@ -16,9 +16,9 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
     if not as_json:
         rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
-        console.print_table(["", "for", "state", "found", "mended by"], rows)
+        console.print_table(["", "for", "state", "found", "fix"], rows)
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        console.print_text(f"\nbackend=verl or the hub lack: {lacking}" if lacking else "\nnothing is missing")
+        console.print_text(f"\nmissing for backend=verl or the hub: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)
     if broken:

@@ -1,4 +1,4 @@
-"""`mcpo evaluate`: a model on benchmarks."""
+"""`mcpo evaluate`: evaluate a model on benchmarks."""
 
 import signal
 from collections.abc import Iterator
@@ -31,11 +31,13 @@ Settings = Annotated[
 Benchmarks = Annotated[
     str,
     typer.Option(
-        help="Names separated by commas (mcpo data list; or a generated task: arithmetic, its held-out tiers).",
+        help="Names separated by commas: see mcpo data list; arithmetic means that task's held-out tiers.",
         autocompletion=_complete_benchmarks,
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only so many problems of each benchmark.", show_default=False)]
+Limit = Annotated[
+    int | None, typer.Option(min=1, help="Use at most this many problems of each benchmark.", show_default=False)
+]
 
 
 def evaluate(
@@ -47,7 +49,7 @@ def evaluate(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Sample a model on benchmarks, grade, and report with intervals. Again: draws only what is missing."""
+    """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish_evaluations import publisher
     from mcpo_cli.config import load
@@ -68,8 +70,8 @@ def evaluate(
             console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), **about})
         else:
             lacking = [
-                f"{left} of {len(found.problems)} problems of {found.name}"
-                for found, left in zip(loaded, missing.values(), strict=True)
+                f"{left} of {len(benchmark.problems)} problems of {benchmark.name}"
+                for benchmark, left in zip(loaded, missing.values(), strict=True)
             ]
             console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
         return
@@ -78,7 +80,7 @@ def evaluate(
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
-        raise Interrupted("stopped; what was drawn is kept", fix="the same command continues") from error
+        raise Interrupted("stopped; all samples so far are kept", fix="rerun the same command to continue") from error
     publish(run.folder(plan.eval_id))
     if as_json:
         console.print_json(results)
@@ -88,7 +90,7 @@ def evaluate(
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does."""
+    """Make SIGTERM end the block as Ctrl-C does."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""`mcpo export`: a checkpoint as a Hugging Face folder."""
+"""`mcpo export`: write a checkpoint as a Hugging Face folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,13 @@ To = Annotated[
     Path | None,
     typer.Option(help="The folder to write (default: MCPO_HOME/exports/RUN_ID/step_N).", show_default=False),
 ]
-Step = Annotated[int | None, typer.Option(min=1, help="Of the checkpoint (default: the newest).", show_default=False)]
+Step = Annotated[
+    int | None, typer.Option(min=1, help="Step of the checkpoint (default: the newest).", show_default=False)
+]
 
 
 def export(run_id: RunId, to: To = None, step: Step = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Merge a checkpoint of a run of verl into a folder that `mcpo evaluate`, transformers and vLLM load."""
+    """Convert a checkpoint of a verl run to a folder that `mcpo evaluate`, transformers and vLLM can load."""
     from mcpo_cli.backends.verl import checkpoint
     from mcpo_cli.backends.verl import export as exporting
     from mcpo_cli.commands import console
@@ -27,13 +29,13 @@ def export(run_id: RunId, to: To = None, step: Step = None, as_json: Json = Fals
     if run.spec.backend != "verl":
         fix = f"mcpo evaluate {run.spec.run_id}"
         raise ConfigError(
-            f"{run.spec.run_id} was trained by backend={run.spec.backend}, whose policy is whole", fix=fix
+            f"{run.spec.run_id} was trained by backend={run.spec.backend}, whose policy needs no export", fix=fix
         )
     root = run.folder / "checkpoints"
     chosen = step or checkpoint.newest(root)
     target = (to or home() / "exports" / run.spec.run_id / f"step_{chosen}").expanduser()
     if target.exists():
-        raise ConfigError(f"{target} exists already; nothing is overwritten", fix="--to FOLDER")
+        raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
     exporting.policy(root, chosen, target, run.spec)
     if as_json:
         console.print_json({"run_id": run.spec.run_id, "step": chosen, "folder": str(target)})

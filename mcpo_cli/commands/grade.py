@@ -1,4 +1,4 @@
-"""`mcpo grade`: stored or foreign answers, graded again."""
+"""`mcpo grade`: grade the answers in a file, or regrade an evaluation."""
 
 from collections import Counter
 from pathlib import Path
@@ -28,7 +28,7 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="FILE.jsonl|EVALUATION",
-        help="Lines with gold and response (or prediction), or an evaluation whose samples are kept.",
+        help="A file of lines with gold and response (or prediction), or the id of a stored evaluation.",
         autocompletion=_complete_targets,
     ),
 ]
@@ -36,18 +36,18 @@ GraderName = Annotated[
     str | None,
     typer.Option(
         "--grader",
-        help="Default: math_verify for a file, each benchmark's own for an evaluation.",
+        help="Grader. Default: math_verify for a file, each benchmark's own for an evaluation.",
         autocompletion=_complete_graders,
     ),
 ]
 Compare = Annotated[
     str,
     typer.Option(
-        help="Graders to compare with, separated by commas: math_dapo,exact.", autocompletion=_complete_graders
+        help="Graders to compare with, separated by commas, such as math_dapo,exact.", autocompletion=_complete_graders
     ),
 ]
-Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Seconds an answer may take.")]
-Workers = Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")]
+Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Time limit per answer in seconds.")]
+Workers = Annotated[int, typer.Option(min=0, max=256, help="Number of grading processes; 0 for one per core.")]
 
 
 def grade(
@@ -59,7 +59,7 @@ def grade(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Grade answers: of a file, or once more those of an evaluation, whose old grading is kept."""
+    """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish_evaluations import publisher
     from mcpo_cli.config.evaluation import Grading

@@ -1,4 +1,4 @@
-"""What this machine has of what mcpo needs, and the command that mends what it lacks. Writes nothing."""
+"""Checks whether this machine has what mcpo needs, with the command that fixes each gap. Writes nothing."""
 
 import os
 import platform
@@ -23,41 +23,42 @@ from mcpo_cli.store.address import OFFLINE
 DISTRIBUTION = "mcpo-cli"
 GIB = 2**30
 LEAST_DISK = LEAST_MEMORY = 2 * GIB
-"""For the local engine and its journals."""
+"""Least free bytes for the local engine and its journals."""
 LEAST_SHARED = GIB
-"""Ray keeps objects in shared memory; a container has 64 MiB of it unless told otherwise."""
+"""Least bytes of shared memory, where Ray keeps objects; containers have 64 MiB by default."""
 LEAST_FILES, LEAST_PROCESSES = 65536, 4096
-"""Ray's own advice, and what its workers and vLLM's use with eight GPUs."""
+"""Least limits: open files as Ray recommends, processes as Ray's and vLLM's workers use with eight GPUs."""
 HUB_SECONDS = 5.0
-INSTALL_VERL = 'pip install "mcpo-cli[verl]"  (an environment of its own)'
+INSTALL_VERL = 'pip install ".[verl]"  (in a checkout, in a separate environment)'
 
 State = Literal["ok", "missing", "wrong"]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One thing. needed_by: `local` is needed for anything at all; without `verl` and `hub` much still works."""
+    """The result of one check."""
 
     name: str
     needed_by: Literal["local", "verl", "hub"]
+    """`local` is needed for everything; `verl` and `hub` only for those features."""
     state: State
     found: str
     fix: str = ""
 
 
 def examine() -> list[Line]:
-    """Every line, in the order in which to mend them."""
+    """All checks, in the order in which to fix them."""
     gpus = machine.gpus()
     return [*_python(), *_cuda(gpus), *_stack(gpus), *_store(), *_hub(), *_room(), *_limits()]
 
 
 def _python() -> Iterator[Line]:
-    """Python itself, and mcpo's own requirements against what is installed."""
+    """Check Python and mcpo's requirements against the installed versions."""
     about = metadata.metadata(DISTRIBUTION)
     version, wanted = platform.python_version(), about["Requires-Python"]
     yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
     stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
-    own = {found.name: str(found.specifier) for found in stated if found.marker is None}
+    own = {one.name: str(one.specifier) for one in stated if one.marker is None}
     shown = ("torch", "transformers", "mlflow")
     for name in shown:
         yield _held(name, "local", pins.installed(name), own.pop(name), "make setup")
@@ -88,13 +89,13 @@ def _cuda(gpus: list[machine.Gpu]) -> Iterator[Line]:
         yield Line("CUDA", "verl", "ok", built)
     else:
         state: State = "wrong" if gpus else "missing"
-        yield Line("CUDA", "verl", state, f"{built}; it sees no GPU", INSTALL_VERL if gpus else "")
+        yield Line("CUDA", "verl", state, f"{built}; torch sees no GPU", INSTALL_VERL if gpus else "")
 
 
 def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
-    """verl and what it works with; its exact pins are for GPUs."""
+    """Check verl and its dependencies; its exact pins apply to machines with GPUs."""
     wanted = {**pins.CORE, **(pins.GPU if gpus else {})}
-    # On a machine without GPUs torch has its line already.
+    # Without GPUs, `_python` has already checked torch.
     for package in (name for name in {**pins.CORE, **pins.GPU} if gpus or name != "torch"):
         found = pins.installed(package)
         if package in wanted:
@@ -104,11 +105,11 @@ def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
 
 
 def _store() -> Iterator[Line]:
-    """The MLflow store that runs would be written to; a database is not made for a look."""
+    """Check the MLflow store that runs would be written to; creates no database."""
     setting = os.environ.get("MLFLOW_TRACKING_URI", "")
     database = location() / "mlflow.db"
     if not setting and not database.exists():
-        yield Line("MLflow store", "local", "ok", f"{database} (made by the first run)")
+        yield Line("MLflow store", "local", "ok", f"{database} (the first run will create it)")
         return
     if setting == OFFLINE:
         yield Line("MLflow store", "local", "ok", "offline: journals only")
@@ -128,9 +129,9 @@ def _hub() -> Iterator[Line]:
     import httpx
     from huggingface_hub import constants
 
-    fix = "task.data_path=FOLDER model.path=FOLDER  (copies from where there is a network), or HF_ENDPOINT=MIRROR"
+    fix = "task.data_path=FOLDER model.path=FOLDER  (local copies), or HF_ENDPOINT=MIRROR"
     if constants.HF_HUB_OFFLINE:
-        yield Line("hub", "hub", "missing", "HF_HUB_OFFLINE forbids it; what is in the cache can be used", fix)
+        yield Line("hub", "hub", "missing", "disabled by HF_HUB_OFFLINE; cached files can be used", fix)
         return
     try:
         code = httpx.head(constants.ENDPOINT, timeout=HUB_SECONDS, follow_redirects=True).status_code
@@ -173,7 +174,7 @@ def _limits() -> Iterator[Line]:
 
 
 def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, wanted: str, fix: str) -> Line:
-    """A version against the range that is wanted."""
+    """Check an installed version against the range `wanted`."""
     if version is None:
         return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
     if not pins.fits(version, wanted):
@@ -184,5 +185,5 @@ def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, w
 def _enough(name: str, needed_by: Literal["local", "verl"], size: int, least: int, fix: str) -> Line:
     found = f"{size / GIB:.1f} GiB"
     if size < least:
-        return Line(name, needed_by, "wrong", f"{found}, at least {least / GIB:.0f} are wanted", fix)
+        return Line(name, needed_by, "wrong", f"{found}; wanted: at least {least / GIB:.0f} GiB", fix)
     return Line(name, needed_by, "ok", found)

@@ -1,4 +1,4 @@
-"""`mcpo method`: the methods that there are, and whether one keeps the contract."""
+"""`mcpo method`: list methods, show one, check that one keeps the contract."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +9,7 @@ from mcpo_cli.commands.options import Debug, Json, complete_methods
 if TYPE_CHECKING:
     from mcpo_cli.methods import Method
 
-app = typer.Typer(help="List methods, and check that one keeps the contract.", no_args_is_help=True)
+app = typer.Typer(help="List methods, show one, check that one keeps the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -74,9 +74,9 @@ def show(
 
 @app.command()
 def check(name: Name, options: Options = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Run the conformance kit on a method: splits, finite differences, degenerate groups, state; exit 1 where it fails.
+    """Check that a method keeps the contract: splits, finite differences, degenerate groups, state; exit 1 if not.
 
-    The same checks run in a test suite of your own by `mcpo_cli.testing.check`.
+    Your own tests can run the same checks with `mcpo_cli.testing.check`.
     """
     from dataclasses import asdict
 
@@ -93,7 +93,7 @@ def check(name: Name, options: Options = None, as_json: Json = False, debug: Deb
     if not as_json:
         demands = {name: (one.__doc__ or "").partition("\n")[0] for name, one in CHECKS.items()}
         rows = [["ok" if one.passed else "wrong", one.name, one.detail or demands[one.name]] for one in outcomes]
-        console.print_table(["", "check", "what it demands, or what is wrong"], rows)
+        console.print_table(["", "check", "requirement, or what is wrong"], rows)
     if failed:
         names = "; ".join(outcome.name for outcome in failed)
         raise Findings(f"method {name} fails {len(failed)} of {len(outcomes)} checks: {names}", data=document)

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs share, with their shell completion."""
+"""Arguments and options shared by several commands, with their shell completion."""
 
 import textwrap
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 EXAMPLES = """\
-  mcpo train scale=smoke                                  everything once, in seconds
-  mcpo train method=mcpo model=toy-m seed=0,1,2           a sweep: one run a seed
-  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run     what would run, and for how long
+  mcpo train scale=smoke                                  every stage once, in seconds
+  mcpo train method=mcpo model=toy-m seed=0,1,2           a sweep: one run per seed
+  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run     the planned runs and their estimated time
   mcpo train method=mcpo method.delta=0.02 regime=skills-drift"""
 
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Presets with their names, and settings; after `method=`, the methods."""
+    """Presets and settings; after a preset group such as `method=`, its names."""
     from mcpo_cli.config.load import groups, keys
 
     presets = groups()
@@ -29,34 +29,34 @@ def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_suites(incomplete: str) -> list[str]:
-    """The suites that are shipped."""
+    """Names of the suites."""
     from mcpo_cli.config import plan
 
     return [name for name in plan.suites() if name.startswith(incomplete)]
 
 
 def complete_artifacts(incomplete: str) -> list[str]:
-    """What can be reproduced."""
+    """Names of the artifacts that can be reproduced."""
     from mcpo_cli.analysis import artifacts
 
     return [name for name in (artifacts.ALL, "figures", *artifacts.registry()) if name.startswith(incomplete)]
 
 
 def complete_methods(incomplete: str) -> list[str]:
-    """The registered methods."""
+    """Names of the registered methods."""
     from mcpo_cli.config import load
 
     return [name for name in load.groups()["method"] if name.startswith(incomplete)]
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The suites, where none is given yet, and what `complete_overrides` offers."""
+    """The suites, if none is given yet, and what `complete_overrides` offers."""
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
     return suites + complete_overrides(ctx, incomplete)
 
 
 def complete_run_id(incomplete: str) -> list[str]:
-    """The runs of MCPO_HOME."""
+    """Ids of the runs in MCPO_HOME."""
     from mcpo_cli import home
     from mcpo_cli.runs import catalog
 
@@ -65,10 +65,10 @@ def complete_run_id(incomplete: str) -> list[str]:
 
 @dataclass
 class ErrorStyle:
-    """How `main` shows an error. It hands this object to the parser, whose context carries it to the options."""
+    """How `main` shows an error; the options set it through the parser's context."""
 
     as_json: bool = False
-    """Print one JSON document on stdout, too."""
+    """Also print one JSON document on stdout."""
     debug: bool = False
     """Print the traceback."""
 
@@ -79,10 +79,10 @@ def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> b
 
 
 class Verbs(TyperGroup):
-    """The command line as a whole. Until a verb has read its options, the words alone say how to show an error."""
+    """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As typer does it."""
+        """See `TyperGroup`."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
         return super().parse_args(ctx, args)
@@ -101,13 +101,13 @@ SuiteOverrides = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SUITE|KEY=VALUE",
-        help="A suite, such as table1, and what to change in it; or only settings.",
+        help="A suite, such as table1, with settings to change in it; or settings only.",
         autocompletion=complete_suite_overrides,
         show_default=False,
     ),
 ]
 RunId = Annotated[
-    str, typer.Argument(metavar="RUN_ID", help="A run, or how its id begins.", autocompletion=complete_run_id)
+    str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=complete_run_id)
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.")]
 Json = Annotated[
@@ -119,10 +119,10 @@ Debug = Annotated[
 
 
 class OverridesCommand(TyperCommand):
-    """A verb whose help goes on with the presets and settings that overrides may name."""
+    """A command whose help also lists the presets and settings that overrides may name."""
 
     def get_help(self, ctx: Any) -> str:
-        """The help; the settings are read only when somebody asks for it."""
+        """The help text; reads the settings only when it is printed."""
         return super().get_help(ctx) + _settings()
 
 

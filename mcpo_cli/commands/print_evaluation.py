@@ -1,4 +1,4 @@
-"""What an evaluation says, for people: the effective protocol before, the results after."""
+"""Prints an evaluation: its effective protocol before it starts, its results at the end."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,11 +15,11 @@ ANSWER_WIDTH = 40
 
 
 def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> None:
-    """The effective protocol, on stderr, before anything is drawn."""
+    """Print the effective protocol on stderr, before sampling starts."""
     lines = protocol.lines()
     for benchmark in benchmarks:
         told = "".join(f"; {note}" for note in benchmark.notes)
-        bare = "" if benchmark.template is None else ", without the template: their text is the prompt"
+        bare = "" if benchmark.template is None else ", without a template: the problem text is the prompt"
         lines[benchmark.name] = (
             f"{len(benchmark.problems)} problems from {benchmark.source} ({benchmark.digest}), "
             f"graded by {benchmark.grader}{bare}{told}"
@@ -29,7 +29,7 @@ def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> N
 
 
 def show(results: Results) -> None:
-    """Results, on stdout."""
+    """Print results on stdout."""
     n = results["protocol"]["n"]
     columns = ["benchmark", "problems", "pass@1", "95 % over samples", "95 % over problems"]
     columns += [f"pass@{n}", f"best@{n}", f"maj@{n}"] if n > 1 else []
@@ -51,25 +51,25 @@ def show(results: Results) -> None:
 
 
 def show_grading(document: Mapping[str, Any]) -> None:
-    """What `mcpo grade` found, on stdout: totals, and every answer on which graders disagree."""
+    """Print the outcome of `mcpo grade` on stdout: totals, and every answer on which graders disagree."""
     if "results" in document:
         show(document["results"])
         console.print_text("")
     total, totals = document["answers"], document["totals"]
     rows = [[status, str(totals[status]), f"{totals[status] / total:.1%}"] for status in STATUSES if totals[status]]
     console.print_table([document.get("grader", "all samples"), "answers", "share"], rows)
-    for found in document["comparisons"].values():
-        head = f"{found['grader']}: {found['correct']} correct; agrees on {found['agree']} of {total}"
-        console.print_text(f"\n{head}, disagrees on {found['disagree']}\n")
-        if found["disagreements"]:
-            columns = ["answer", "gold", "judged", "status", "judged by it", "its status"]
+    for other in document["comparisons"].values():
+        head = f"{other['grader']}: {other['correct']} correct; agrees on {other['agree']} of {total}"
+        console.print_text(f"\n{head}, disagrees on {other['disagree']}\n")
+        if other["disagreements"]:
+            columns = ["answer", "gold", "judged", "status", "other judged", "other status"]
             keys = ("name", "gold", "answer", "status", "other_answer", "other_status")
-            cut = [[_cut(one[key]) for key in keys] for one in found["disagreements"]]
+            cut = [[_cut(one[key]) for key in keys] for one in other["disagreements"]]
             console.print_table(columns, cut)
 
 
 def _cut(text: str | None) -> str:
-    """At most a few words of an answer."""
+    """The first ANSWER_WIDTH characters of an answer."""
     words = "-" if text is None else " ".join(writable(text).split())
     return words if len(words) <= ANSWER_WIDTH else words[: ANSWER_WIDTH - 1] + "\u2026"
 
@@ -89,7 +89,7 @@ def _number(value: float) -> str:
 
 
 def _interval(low: float, high: float) -> str:
-    """An interval; one sample a problem, or one problem, gives none."""
+    """An interval; one sample per problem, or one problem, yields none."""
     return "n=1" if math.isnan(low) else f"{low:.4f} to {high:.4f}"
 
 

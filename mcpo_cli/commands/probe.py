@@ -1,4 +1,4 @@
-"""`mcpo probe`: one question about forgetting, drift or weights, asked of new runs or of one that is there."""
+"""`mcpo probe`: answer one question about forgetting, drift or weights, from new or existing runs."""
 
 from typing import Annotated
 
@@ -21,14 +21,16 @@ def _complete_what(ctx: typer.Context, incomplete: str) -> list[str]:
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="PROBE", help="What to ask; `mcpo probe list` explains them all.", autocompletion=_complete_names
+        metavar="PROBE",
+        help="The question to ask; `mcpo probe list` explains them all.",
+        autocompletion=_complete_names,
     ),
 ]
 What = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
-        help="A run, one of its checkpoints, a suite, or settings of a run of its own as for `mcpo train`.",
+        help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
         autocompletion=_complete_what,
         show_default=False,
     ),
@@ -37,7 +39,7 @@ Prompts = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Training problems rolled under a checkpoint (default: all of a pool, else 1024).",
+        help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024).",
         show_default=False,
     ),
 ]
@@ -51,7 +53,7 @@ def probe(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Ask one question of runs: of their records, of their checkpoints, or of diagnostic runs started for it."""
+    """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import probes
     from mcpo_cli.commands import console, publish_findings
     from mcpo_cli.commands.start_runs import run_plan, show_plan
@@ -67,12 +69,14 @@ def probe(
     target = targets.target(words)
     if target:
         if dry_run:
-            raise ConfigError("--dry-run is for runs that a probe starts: this one is there", fix="leave --dry-run out")
+            raise ConfigError(
+                "--dry-run applies to runs that a probe starts; this one exists", fix="leave --dry-run out"
+            )
         measured = [targets.existing(chosen, target, prompts)]
     else:
         if prompts:
             raise ConfigError(
-                "--prompts is for a run or a checkpoint that is there",
+                "--prompts applies to an existing run or checkpoint",
                 fix=f"mcpo probe {name} RUN_ID --prompts {prompts}",
             )
         plan = targets.runs(chosen, words)
@@ -89,15 +93,18 @@ def probe(
     columns = ["regime", "model", "arm", "seeds"]
     rows = [[*(str(row[column]) for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
     console.print_table([*columns, *chosen.shows], rows)
-    console.talk(f"{chosen.question} ± half a 95 % interval over seeds; one seed: [its own]. All of it: --json")
+    console.talk(
+        f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
+        "Full output: --json"
+    )
 
 
 def _list(*, as_json: bool) -> None:
     from mcpo_cli import probes
     from mcpo_cli.commands import console
 
-    found = probes.registry().values()
+    known = probes.registry().values()
     if as_json:
-        console.print_json({one.name: {"question": one.question, "shows": one.shows} for one in found})
+        console.print_json({one.name: {"question": one.question, "shows": one.shows} for one in known})
     else:
-        console.print_table(["probe", "question"], [[one.name, one.question] for one in found])
+        console.print_table(["probe", "question"], [[one.name, one.question] for one in known])

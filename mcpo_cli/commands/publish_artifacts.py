@@ -1,4 +1,4 @@
-"""Tables, figures and the report, brought to MLflow; trouble there is said and nothing is lost: the files stay."""
+"""Logs tables, figures and the report to MLflow; a failing store only causes a warning, because the files remain."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,13 +14,13 @@ def publish(plans: Mapping[str, Plan], files: Mapping[str, Sequence[Path]]) -> N
     uri = resolve(next((plan.cells[0].spec.compute.tracking_uri for plan in plans.values()), ""))
     if uri is None or not files:
         return
-    # Here, because it takes seconds.
+    # Imported here because it takes seconds.
     from mcpo_cli.store.reports import Reports
 
     try:
         store = Reports(uri)
         store.check()
-        for suite, its in files.items():
-            store.log(plans[suite], its)
+        for suite, paths in files.items():
+            store.log(plans[suite], paths)
     except McpoError as error:
         console.talk(f"warning: {error}")

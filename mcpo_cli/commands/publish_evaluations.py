@@ -1,4 +1,4 @@
-"""Brings evaluations from the disk to the MLflow store, without ever costing a result."""
+"""Copies evaluations from the disk to the MLflow store; a failing store never loses a result."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +10,9 @@ from mcpo_cli.store.address import resolve
 
 
 def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], None]:
-    """What brings the evaluation in a folder to the store that `compute.tracking_uri` names.
+    """A function that copies the evaluation in a folder to the store that `compute.tracking_uri` names.
 
-    Trouble with the store after the start is noted, never raised: the folder has everything.
+    Later errors of the store are passed to `note` and never raised: the folder has everything.
 
     Raises:
         ConfigError: the store cannot be used now.
@@ -20,7 +20,7 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
     uri = resolve(setting)
     if uri is None:
         return lambda _: None
-    # Here, because it takes seconds.
+    # Imported here because it takes seconds.
     from mcpo_cli.store.evaluations import Evaluations
 
     store = Evaluations(uri)
@@ -36,10 +36,10 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
 
 
 def sync(uri: str) -> dict[str, int]:
-    """Bring every evaluation of this home to the store at `uri`: points sent by evaluation id.
+    """Copy every evaluation in MCPO_HOME to the store at `uri`; returns points sent by evaluation id.
 
     Raises:
-        StoreError: the store failed. McpoError: the record of a grading is damaged.
+        StoreError: the store failed. McpoError: a grading record is damaged.
     """
     from mcpo_cli.store.evaluations import Evaluations
 

@@ -1,4 +1,4 @@
-"""What a probe found, brought to MLflow; trouble there is said and nothing is lost, as the records have it all."""
+"""Logs a probe's values to MLflow; a failing store only causes a warning, because the records have everything."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ def publish(probe: Probe, measured: Sequence[Measured], document: dict[str, Any]
     uri = resolve(measured[0].cell.spec.compute.tracking_uri)
     if uri is None:
         return
-    # Here, because it takes seconds.
+    # Imported here because it takes seconds.
     from mcpo_cli.store.findings import Findings
 
     try:
@@ -23,6 +23,6 @@ def publish(probe: Probe, measured: Sequence[Measured], document: dict[str, Any]
         store.check()
         findings = {one.cell.spec.run_id: one.finding.values for one in measured}
         if unknown := store.log(probe.name, findings, document):
-            console.talk(f"not in the MLflow store: {', '.join(unknown)}; mcpo runs sync brings runs there")
+            console.talk(f"not in the MLflow store: {', '.join(unknown)}; to copy runs there: mcpo runs sync")
     except McpoError as error:
         console.talk(f"warning: {error}")

@@ -1,4 +1,4 @@
-"""`mcpo reproduce`: a table or figure, from whatever is missing to the printed result."""
+"""`mcpo reproduce`: run what a table or figure of the paper needs, then build and print it."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ def reproduce(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run what a table or figure still needs, then build, write and print it. Again: trains nothing, same digits."""
+    """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands.start_runs import run_plan, show_plan

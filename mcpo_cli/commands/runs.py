@@ -1,4 +1,4 @@
-"""`mcpo runs`: what the home holds."""
+"""`mcpo runs`: list, show, sync and pull the runs of MCPO_HOME."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 
-app = typer.Typer(help="List, show and synchronise runs; bring them back from the store.", no_args_is_help=True)
+app = typer.Typer(help="List and show runs; copy them to the MLflow store and back.", no_args_is_help=True)
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[
@@ -46,7 +46,7 @@ def list_runs(
         columns = ["run_id", "suite", "arm", "scale", "regime", "state", "step"]
         console.print_table(columns, [[str(row[column]) for column in columns] for row in rows])
     else:
-        console.talk(f"no such runs in {location()}; begin with: mcpo train scale=smoke")
+        console.talk(f"no such runs in {location()}; start one with: mcpo train scale=smoke")
 
 
 @app.command("show")
@@ -79,7 +79,7 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
-    """Bring all journals and evaluations of MCPO_HOME to the MLflow store; again at will, each point once."""
+    """Copy all journals and evaluations of MCPO_HOME to the MLflow store. Rerunning sends no point twice."""
     from mcpo_cli.commands import console, publish_evaluations
     from mcpo_cli.errors import RunFailed
     from mcpo_cli.store.mlflow import Store
@@ -90,20 +90,20 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     points = store.sync() | publish_evaluations.sync(uri)
     document = {"store": store.shown, "points": points}
     if store.damaged:
-        head = f"{len(store.damaged)} runs are damaged, and stay as they are in the store"
-        found = "\n  ".join([f"{head}:", *store.damaged.values()])
-        fix = "remove the folder of each, then: mcpo runs pull, or the command that trained it"
-        raise RunFailed(found, fix=fix, data=document)
+        head = f"{len(store.damaged)} runs are damaged; their data in the store is unchanged"
+        message = "\n  ".join([f"{head}:", *store.damaged.values()])
+        fix = "remove each folder, then run: mcpo runs pull, or the command that trained the run"
+        raise RunFailed(message, fix=fix, data=document)
     if as_json:
         console.print_json(document)
     else:
         sent = f"{sum(points.values())} points of {len(points)} runs and evaluations"
-        console.print_text(f"{sent} brought to {store.shown}")
+        console.print_text(f"{sent} copied to {store.shown}")
 
 
 @app.command("pull")
 def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring the done runs that MCPO_HOME lacks back from the MLflow store: their journals, without any weights."""
+    """Copy completed runs that MCPO_HOME lacks from the MLflow store: journals only, no weights."""
     from mcpo_cli.commands import console
     from mcpo_cli.store.pulls import Pulls
 
@@ -115,11 +115,11 @@ def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False
     if as_json:
         console.print_json({"store": store.shown, "pulled": pulled, "left": left})
     else:
-        console.print_text("\n".join([*pulled, f"{len(pulled)} runs brought from {store.shown}"]))
+        console.print_text("\n".join([*pulled, f"{len(pulled)} runs copied from {store.shown}"]))
 
 
 def _store() -> str:
-    """The store that the environment names."""
+    """The address of the store that the environment names."""
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.store.address import resolve
 
@@ -149,7 +149,7 @@ def _row(run: "Run") -> dict[str, Any]:
 
 
 def _files(folder: Path) -> list[str]:
-    """The files below `folder` as relative paths; those of many steps as one line."""
+    """Relative paths of the files below `folder`; the files of all steps share one line."""
     steps: dict[str, int] = {}
     for path in sorted(path for path in folder.glob("**/*") if path.is_file()):
         name = STEP.sub("step_*.jsonl", path.relative_to(folder).as_posix())
@@ -171,7 +171,7 @@ def _text(document: dict[str, Any]) -> str:
         "attempts",
     ]
     for attempt in document["attempts"]:
-        # A clock that was set back meanwhile knows nothing.
+        # If the clock was set back meanwhile, show 0.
         seconds = duration(max(0.0, attempt["updated"] - attempt["started"]))
         error = f": {attempt['error']}" if "error" in attempt else ""
         lines.append(f"  {attempt['attempt']}  {attempt['state']}, from step {attempt['start_step']}, {seconds}{error}")

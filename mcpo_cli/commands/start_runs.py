@@ -1,4 +1,4 @@
-"""Start the runs of a plan, or show them: shared by the verbs that train."""
+"""Start the runs of a plan, or show them; shared by the commands that train."""
 
 import shlex
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from mcpo_cli.scheduling.progress import Tracker
 
 
 def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
-    """Run `plan` and print what became of it, or, on a dry run, show it."""
+    """Run `plan` and print the outcomes; on a dry run, show it instead."""
     if dry_run:
         show_plan(plan, as_json=as_json, previews=True)
         return
@@ -31,16 +31,16 @@ def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
 
 
 def run_plan(plan: Plan) -> dict[str, Any]:
-    """Run `plan` under a display; the document that `--json` prints."""
+    """Run `plan` with a progress display; returns the document that `--json` prints."""
     with console.display() as display:
         outcomes = scheduler.run(plan, display)
     return scheduler.document(plan, outcomes)
 
 
 def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
-    """The runs of `plan` with ids, states and estimated times. Touches nothing, imports no torch.
+    """Print the runs of `plan` with ids, states and estimated times. Writes nothing, imports no torch.
 
-    previews: also what each run would start, where its backend starts processes of its own.
+    previews: also print the command, environment and settings that a backend such as verl would start.
     """
     home = location()
     estimator = estimate.Estimator(home)
@@ -61,7 +61,7 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
     rows = [[*(str(run[column]) for column in columns), console.duration(run["seconds_left"])] for run in runs]
     console.print_table([*columns, "time left"], rows)
     done = sum(run["state"] == "done" for run in runs)
-    rest = f"about {console.duration(total)} for the rest, {parallel} at a time ({basis})"
+    rest = f"about {console.duration(total)} left, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
     _show_costs(plan)
     for run in runs:
@@ -70,7 +70,7 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
 
 
 def _show_costs(plan: Plan) -> None:
-    """GPU-hours, tokens and disk of the runs that are for GPUs, and how they were estimated."""
+    """Print the estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
     specs = [cell.spec for cell in plan.cells if estimate.on_gpus(cell.spec)]
     if not specs:
         return
@@ -81,12 +81,12 @@ def _show_costs(plan: Plan) -> None:
         sizes = [f"{size / 2**30:.0f} GiB" for size in (about.checkpoint, about.disk)]
         rows.append([spec.run_id, f"{about.gpu_seconds / 3600:,.0f}", *tokens, *sizes])
     console.print_text("")
-    console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "a checkpoint", "disk at most"], rows)
+    console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk at most"], rows)
     console.print_text("\n" + "\n".join(dict.fromkeys(cost.basis(spec) for spec in specs)))
 
 
 def preview_text(preview: Mapping[str, Any]) -> str:
-    """What a backend would start, to be read, and to be pasted into a shell."""
+    """What a backend would start, as text to read or to paste into a shell."""
     variables = [f"{name}={shlex.quote(value)}" for name, value in preview["environment"].items()]
     command = " \\\n  ".join(shlex.quote(word) for word in preview["command"])
     settings = yaml.safe_dump(preview["config"], sort_keys=False, allow_unicode=True)

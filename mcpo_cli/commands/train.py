@@ -1,10 +1,10 @@
-"""`mcpo train`: a plan of one run, or of a sweep."""
+"""`mcpo train`: train one run, or a sweep."""
 
 from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides
 
 
 def train(overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False) -> None:
-    """Train one run, or a sweep of runs; what is done is skipped, what is unfinished continues."""
+    """Train one run, or a sweep. Completed runs are skipped, unfinished ones continue."""
     from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 

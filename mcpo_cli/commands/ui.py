@@ -1,4 +1,4 @@
-"""`mcpo ui`: MLflow's own UI over the configured store."""
+"""`mcpo ui`: serve MLflow's UI for the configured store."""
 
 import errno
 import os
@@ -16,28 +16,31 @@ from mcpo_cli.commands.options import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 START_SECONDS = 60.0
-HINT = 'choose "Model training" on the left: MLflow begins with its pages for applications of language models'
-SEE_WHY = "mcpo ui --debug shows the server's messages"
+HINT = 'choose "Model training" on the left; MLflow opens with its pages for language-model applications'
+SEE_WHY = "mcpo ui --debug, which shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 LOOPBACK = ("127.0.0.1", "localhost")
 Host = Annotated[
-    str, typer.Option(help="Address to listen on; the default lets nobody else in, others whoever reaches them.")
+    str,
+    typer.Option(
+        help="Address to listen on. The default admits this machine only; any other admits all who can reach it."
+    ),
 ]
 
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
-    """Look at the runs in MLflow's UI, until Ctrl-C."""
+    """Browse the runs in MLflow's UI until Ctrl-C."""
     from mcpo_cli.commands import console
     from mcpo_cli.store.address import resolve
     from mcpo_cli.store.mlflow import Store
 
     uri = resolve("")
     if uri is None:
-        raise ConfigError("MLFLOW_TRACKING_URI=offline: there is no store to look at", fix="unset MLFLOW_TRACKING_URI")
+        raise ConfigError("MLFLOW_TRACKING_URI=offline: there is no store to show", fix="unset MLFLOW_TRACKING_URI")
     store = Store(uri)
     if store.is_server:
-        raise ConfigError(f"the store is a server with a UI of its own: open {store.shown} in a browser")
+        raise ConfigError(f"the store is a server that has its own UI: open {store.shown} in a browser")
     if store.database and not store.database.exists():
         raise ConfigError(
             f"{store.database} does not exist: nothing has been logged yet",
@@ -48,13 +51,13 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     store.check()
     if host not in LOOPBACK:
         console.talk(
-            f"warning: --host {host} lets everybody who reaches this machine read, change and delete what is in the "
-            "store: there is no password"
+            f"warning: --host {host} lets everyone who can reach this machine read, change and delete the store's "
+            "contents; there is no password"
         )
-    # A session of its own: Ctrl-C comes to us alone, and ends the server with all its processes.
+    # In a new session, Ctrl-C reaches only us, and we end the server with all its processes.
     command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
     environment = os.environ | {
-        "MLFLOW_BACKEND_STORE_URI": uri,  # not on the command line, where others could read a password in it
+        "MLFLOW_BACKEND_STORE_URI": uri,  # on the command line others could read its password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_UVICORN_OPTS": "--log-level warning",
     }
@@ -64,14 +67,14 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     try:
         _wait_until_up(server, host, port)
         url = f"http://{host}:{port}/#/experiments"
-        console.talk(f"MLflow UI over {store.shown}: {url} (Ctrl-C ends it)\n{HINT}")
+        console.talk(f"MLflow UI for {store.shown}: {url} (stop with Ctrl-C)\n{HINT}")
         if as_json:
             console.print_json({"url": url, "store": store.shown})
             sys.stdout.flush()
         server.wait()
-        raise StoreError(f"the MLflow server ended by itself (exit code {server.returncode})", fix=SEE_WHY)
+        raise StoreError(f"the MLflow server stopped unexpectedly (exit code {server.returncode})", fix=SEE_WHY)
     except KeyboardInterrupt:
-        console.talk("MLflow UI ended")
+        console.talk("MLflow UI stopped")
     finally:
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGTERM)
@@ -85,7 +88,7 @@ def _wait_until_up(server: subprocess.Popen[bytes], host: str, port: int) -> Non
             if probe.connect_ex((host, port)) == 0:
                 return
         time.sleep(0.1)
-    raise StoreError(f"the MLflow server did not come up at {host}:{port}", fix=SEE_WHY)
+    raise StoreError(f"the MLflow server did not start at {host}:{port}", fix=SEE_WHY)
 
 
 def _is_free(host: str, port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Grading of answers: what is extracted, when it counts, and worker processes that cannot hang their caller."""
+"""Grading of answers: extraction, comparison, and worker processes that cannot hang their caller."""
 
 from mcpo_cli.grading.base import STATUSES, Status, Verdict
 from mcpo_cli.grading.pool import Pool, graders

@@ -1,22 +1,21 @@
-r"""Which text of a response is its answer, in time linear in the response's length.
+r"""Finds the text of a response that is its answer, in time linear in the response's length.
 
-1.  After reasoning only: of a response with `</think>` what follows the last one counts; where a `<think>` was never
-    closed nothing does.
+1.  Reasoning is skipped: only the text after the last `</think>` counts. If a `<think>` is never closed, there is no
+    answer.
 2.  Boxes: every `\boxed{...}` and `\fbox{...}` with balanced braces, also `\boxed 5`. The last one is the answer.
-    A box inside a box belongs to it, and `\phantom{5}` is nothing. A box that is never closed (the response was cut)
-    is none, nor is one without visible content (empty, `\quad`).
-3.  Without a box, lines that begin with the label `Answer:` or `Final answer:`, whatever markdown surrounds it; the
-    text may be on the next line. The last one is the answer.
+    A box inside a box belongs to the outer one, and `\phantom{5}` is ignored. A box that is never closed (truncated
+    response) or has no visible content (empty, `\quad`) is ignored.
+3.  Without a box, lines that begin with the label `Answer:` or `Final answer:`, with or without markdown; the text may
+    be on the next line. The last one is the answer.
 4.  Without either, the rest of the line after the last `answer is`.
-5.  Otherwise the response marks no answer. Nothing is fished for: a number that happens to be the last of a text is
-    not an answer.
+5.  Otherwise the response marks no answer. A trailing unmarked number is not taken as the answer.
 
-Boxes (and labelled lines) that differ are all handed out: whether they say the same is for the grader to judge, and
-where they do not the response hedges.
+All differing boxes (or labelled lines) are returned: the grader decides whether they mean the same, and if they do not,
+the response hedges.
 
-Of a line counts what follows `answer is`, if it says that too. Punctuation, markdown and the delimiters of a
-formula do not count; nor does what follows the first sentence or stands beside the only formula, unless a digit or a
-word that offers a choice is in it.
+If a labelled line also contains `answer is`, only what follows counts. Punctuation, markdown and formula delimiters are
+removed, as is text after the first sentence or around the only formula, unless it has a digit or a word that offers a
+choice.
 """
 
 import re
@@ -34,25 +33,24 @@ _LABEL = re.compile(r"(?im)^[ \t>*_#-]*+(?:the[ \t]++)?(?:final[ \t]++)?answer[ 
 _PROSE = re.compile(r"(?i)\banswer[ \t]++is\b[\s:*_]*+(?=\S)")
 _FORMULA = re.compile(r"\$\$([^$]++)\$\$|\$([^$]++)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _CLOSING_WORDS = re.compile(r"\. I hope it is correct\b.*")
-"""How answers in the form of Minerva end (arXiv 2206.14858, appendix D.1): what follows is not the answer."""
+"""The closing words of answers in Minerva's format (arXiv 2206.14858, appendix D.1), and all that follows them."""
 _LONGEST_LINE = 2000
-"""Longer lines and displays are not searched for formulas."""
+"""Lines and display formulas with more characters are not searched for formulas."""
 CHOICE = re.compile(
     r"(?i)(?<![A-Za-z])(?:or|and|either|neither|nor|not|between|maybe|perhaps|possibly|versus|vs)(?![A-Za-z])"
     r"|\\(?:lor|land|vee|wedge)(?![A-Za-z])"
 )
-"""Words that offer more than one answer, or take one back."""
+"""Words that offer several answers or retract one."""
 
 
 @dataclass(frozen=True)
 class Marked:
-    """The answers that a text marks, each wording once, in order of their last appearance.
-
-    beside: those of the last ones that stand side by side; where the gold has several values they are one answer.
-    """
+    """The answers that a text marks."""
 
     answers: tuple[str, ...]
+    """Each distinct wording once, in order of its last appearance."""
     beside: tuple[str, ...]
+    """The last answers that stand side by side; they are one answer if the gold has several values."""
 
     @property
     def last(self) -> str:
@@ -61,14 +59,14 @@ class Marked:
 
 
 def marked(response: str) -> Marked | None:
-    """What `response` marks as its answer; None for nothing. The module says by which rules."""
+    """The answers that `response` marks, by the rules in the module docstring; None if there are none."""
     text = response
     if "</think>" in text:
         text = text.rpartition("</think>")[2]
     elif "<think>" in text:
         return None
-    if found := boxes(text):
-        return _marked([content for _, _, content in found], _side_by_side(text, found))
+    if boxed := boxes(text):
+        return _marked([content for _, _, content in boxed], _side_by_side(text, boxed))
     if lines := [_line(text, label.end()) for label in _LABEL.finditer(text)]:
         return _marked(lines, lines[-1:])
     ends = [said.end() for said in _PROSE.finditer(text)]
@@ -87,15 +85,15 @@ def _marked(answers: list[str], beside: list[str]) -> Marked:
 
 def boxes(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content of every outermost box with visible content, in order."""
-    found: list[tuple[int, int, str]] = []
-    opened: list[tuple[int, int]] = []  # braces: where a box and its content begin; (-1, 0) for those of no box
+    complete: list[tuple[int, int, str]] = []
+    opened: list[tuple[int, int]] = []  # per open brace, the start of its box and content; (-1, 0) if it opens no box
 
     def keep(start: int, end: int, content: str) -> None:
-        while found and found[-1][0] > start:
-            found.pop()
+        while complete and complete[-1][0] > start:
+            complete.pop()
         content = _PHANTOM.sub("", _BOX.sub("", content)).strip()
         if not _INVISIBLE.fullmatch(content):
-            found.append((start, end, content))
+            complete.append((start, end, content))
 
     commands = [at for at in (text.find("\\boxed"), text.find("\\fbox")) if at >= 0]
     for token in _TOKEN.finditer(text, min(commands, default=len(text))):
@@ -109,22 +107,22 @@ def boxes(text: str) -> list[tuple[int, int, str]]:
             start, inside = opened.pop()
             if start >= 0:
                 keep(start, token.end(), text[inside : token.start()])
-    return found
+    return complete
 
 
-def _side_by_side(text: str, found: list[tuple[int, int, str]]) -> list[str]:
-    """The last boxes between which there is next to nothing, or a short text with a comma, `and` or `or`."""
-    first = len(found) - 1
+def _side_by_side(text: str, boxed: list[tuple[int, int, str]]) -> list[str]:
+    """The last boxes that are separated by almost nothing, or by a short text with a comma, `and` or `or`."""
+    first = len(boxed) - 1
     while first:
-        between = text[found[first - 1][1] : found[first][0]]
+        between = text[boxed[first - 1][1] : boxed[first][0]]
         if not (len(between) < 10 or (len(between) < 70 and _SEPARATOR.search(between))):
             break
         first -= 1
-    return [content for _, _, content in found[first:]]
+    return [content for _, _, content in boxed[first:]]
 
 
 def _line(text: str, start: int) -> str:
-    """The text from `start` to the end of its line, or of the display that begins there, without decoration."""
+    """The text from `start` to the end of its line or display formula, without decoration."""
     for opening, closing in (("$$", "$$"), ("\\[", "\\]")):
         if text.startswith(opening, start) and (end := text.find(closing, start + 2, start + _LONGEST_LINE)) > 0:
             return text[start + 2 : end].strip()
@@ -135,7 +133,7 @@ def _line(text: str, start: int) -> str:
 
 
 def bare(line: str) -> str:
-    """`line` without surrounding punctuation; its only formula, if nothing beside it matters."""
+    """`line` without surrounding punctuation; just its only formula, if nothing around it matters."""
     if len(line) <= _LONGEST_LINE:
         first, _, rest = line.partition(". ")
         line = line if _matters(rest) else first
@@ -146,5 +144,5 @@ def bare(line: str) -> str:
 
 
 def _matters(text: str) -> bool:
-    """Whether `text`, beside an answer, may be part of it."""
+    """Whether `text` next to an answer may be part of it."""
     return CHOICE.search(text) is not None or any(map(str.isdigit, text))

@@ -1,6 +1,6 @@
-"""Plain integers are compared here, in the calling process; everything else goes to a grader.
+"""Compares plain integers in the calling process; everything else goes to a grader.
 
-Only what no grader could read differently: a sign, digits, and zeros after a point. It says what `math_verify` says.
+Plain means a sign, digits, and zeros after a point, which no grader reads differently. Agrees with `math_verify`.
 """
 
 import re
@@ -12,13 +12,13 @@ _PLAIN = re.compile(r"(-?[0-9]{1,15})(?:\.0{1,6})?")
 
 
 def value(text: str) -> int | None:
-    """The integer that `text` plainly is; None if it is anything else, or may be read as anything else."""
+    """The integer in `text`; None if `text` is not a plain integer."""
     plain = _PLAIN.fullmatch(text)
     return int(plain[1]) if plain else None
 
 
 def compare(gold: str, response: str, extracted: bool) -> Verdict | None:
-    """The verdict where gold and answer are plain integers, or no answer is marked; None for all else."""
+    """The verdict if gold and answers are plain integers, or no answer is marked; else None."""
     if (wanted := value(gold)) is None:
         return None
     found = Marked((response,), ()) if extracted else marked(response)
@@ -33,5 +33,5 @@ def compare(gold: str, response: str, extracted: bool) -> Verdict | None:
 
 
 def different(answers: tuple[str, ...]) -> str:
-    """How several answers are listed."""
+    """Lists the last four of several different answers."""
     return "different answers: " + " | ".join(answers[-4:])

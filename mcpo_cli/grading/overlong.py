@@ -10,9 +10,9 @@ def penalty(length: "Tensor", max_response: int, cache: int, factor: float) -> "
     """DAPO's soft overlong punishment (arXiv 2503.14476, Eq. 13), elementwise, in [-factor, 0].
 
     Args:
-        length: response lengths in tokens, the end token included.
-        max_response: hard limit; cache: the interval before it in which the reward falls linearly;
-            0 switches the punishment off.
+        length: response lengths in tokens, including the end token.
+        max_response: hard limit in tokens.
+        cache: tokens before the limit over which the penalty grows linearly; 0 switches the penalty off.
     """
     if cache == 0:
         return length.double() * 0

@@ -1,9 +1,9 @@
-"""A pool of processes that grade, each killed and replaced when an item takes too long.
+"""A pool of grading processes; a process that takes too long is killed and replaced.
 
-Why not `multiprocessing`, `concurrent.futures` or `pebble`: their workers import the caller's `__main__` again (once
-for every replacement), need a caller that may have children (a daemonic process and some actors may not), measure the
-time of a whole chunk, and leave a busy process behind when the caller is killed. Here a worker is a plain subprocess
-(`worker.py`) that knows nothing of its caller and replaces itself by a fork.
+Why not `multiprocessing`, `concurrent.futures` or `pebble`: their workers import the caller's `__main__` again (for
+every replacement), need a caller that may have children (daemonic processes and some actors may not), time a whole
+chunk, and leave busy processes behind when the caller is killed. Here a worker is a plain subprocess (`worker.py`)
+that is independent of its caller and replaces its grading child by a fork.
 """
 
 import json
@@ -34,19 +34,19 @@ from mcpo_cli.grading.integers import compare
 from mcpo_cli.plugins import Found, Place
 
 START_SECONDS = 120.0
-"""For a worker to load its libraries, on a busy machine with a cold disk."""
+"""Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
 ENVIRONMENT = {
-    # Verdicts must not depend on whether gmpy2 is installed, and gmp aborts where memory runs out.
+    # Verdicts must not depend on whether gmpy2 is installed; gmp also aborts when memory runs out.
     "SYMPY_GROUND_TYPES": "python",
     "MPMATH_NOGMPY": "1",
-    # nor on the order of sets
+    # Verdicts must not depend on the order of sets.
     "PYTHONHASHSEED": "0",
 }
 
 
 @cache
 def graders() -> Found[str]:
-    """The module of each grader, by the grader's name; imports none but the files of plug-in folders."""
+    """The module of each grader by name; imports only files of plug-in folders."""
 
     def declared(place: Place) -> list[tuple[str, str]]:
         is_one = place.path is None or hasattr(place.load(), "grade")
@@ -56,7 +56,7 @@ def graders() -> Found[str]:
 
 
 class _Died(Exception):
-    """The process that had the item is no more."""
+    """The process that was grading the item died."""
 
 
 @dataclass
@@ -79,7 +79,7 @@ class _Worker:
         self._start()
 
     def _start(self) -> None:
-        self._pid: int | None = None  # of the child that grades; None until it is ready
+        self._pid: int | None = None  # of the grading child; None until it is ready
         self._received = b""
         self._errors, name = tempfile.mkstemp()
         Path(name).unlink()
@@ -91,7 +91,7 @@ class _Worker:
             stderr=self._errors,
             bufsize=0,
             env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path)},
-            start_new_session=True,  # Ctrl-C in a terminal is the caller's to handle
+            start_new_session=True,  # only the caller handles Ctrl-C
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -99,28 +99,26 @@ class _Worker:
         os.set_blocking(self._requests.fileno(), False)
 
     def ready(self) -> None:
-        """Wait until a child serves, with a new supervisor if need be; RunFailed where none can."""
+        """Wait until a child serves, after one restart of the supervisor if needed; RunFailed if none does."""
         for last in (False, True):
             if self._process.poll() is None:
                 with suppress(_Died):
-                    while self._receive(time.monotonic()):  # of children that came and went while nobody asked
+                    while self._receive(time.monotonic()):  # discard old messages
                         pass
                     deadline = time.monotonic() + START_SECONDS
                     while self._pid is None and self._receive(deadline):
                         pass
                 if self._pid is not None:
                     return
-            if last or not self.about:  # what has never served will not
+            if last or not self.about:  # a worker that never served will not
                 break
             self.stop()
             self._start()
         said = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
-        raise RunFailed(
-            f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'it says nothing')}"
-        )
+        raise RunFailed(f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'no output')}")
 
     def judge(self, item: _Item) -> Verdict:
-        """The verdict; an item whose process died is tried once more on a fresh one."""
+        """The verdict; if the process dies, the item is retried once on a fresh one."""
         for _ in range(2):
             if self._finishing:
                 return Verdict("infra_error", detail="the pool was closed")
@@ -146,7 +144,7 @@ class _Worker:
         return Verdict("timeout", detail=f"no verdict within {self.timeout:g} s")
 
     def _send(self, data: bytes, deadline: float) -> None:
-        """Write as much as the child takes before the deadline."""
+        """Write `data`, or as much of it as the child accepts before the deadline."""
         poll = select.poll()
         poll.register(self._requests, select.POLLOUT)
         while data and poll.poll(_milliseconds(deadline)):
@@ -156,12 +154,12 @@ class _Worker:
                 raise _Died from None
 
     def _receive(self, deadline: float) -> dict[str, Any] | None:
-        """The next message, or None at the deadline; takes note of a new child."""
+        """The next message, or None at the deadline; records the pid of a new child."""
         poll = select.poll()
         poll.register(self._replies, select.POLLIN)
         while True:
-            line, found, rest = self._received.partition(b"\n")
-            if not found:
+            line, newline, rest = self._received.partition(b"\n")
+            if not newline:
                 if not poll.poll(_milliseconds(deadline)):
                     return None
                 if not (data := os.read(self._replies.fileno(), 2**16)):
@@ -170,25 +168,25 @@ class _Worker:
                 self._received += data
                 continue
             self._received = rest
-            with suppress(ValueError):  # an empty line, or what a killed child left of one
+            with suppress(ValueError):  # an empty line, or one cut off by a kill
                 message: dict[str, Any] = json.loads(line)
                 if "pid" in message:
                     self._pid, self.about = message["pid"], message
                 return message
 
     def _kill(self) -> None:
-        """Kill the child that grades; another takes its place."""
+        """Kill the grading child; the supervisor forks another."""
         if (child := self._pid) is not None:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
 
     def finish(self) -> None:
-        """Cut short what is being graded; nothing more will be."""
+        """Abort the current item and accept no more."""
         self._finishing = True
         self._kill()
 
     def stop(self) -> None:
-        """End the worker's processes: it ends them itself when its input hangs up, else they are killed."""
+        """End the worker's processes: they exit when their input closes; if not, they are killed."""
         self._requests.close()
         try:
             code = self._process.wait(2)
@@ -203,7 +201,7 @@ class _Worker:
 
 
 class _Line:
-    """Items that wait, by gold: a worker goes on with the gold it has parsed while there are samples of it."""
+    """Waiting items by gold, so that a worker keeps grading samples of the gold it has already parsed."""
 
     def __init__(self) -> None:
         self._items: dict[str, deque[_Item]] = {}
@@ -219,13 +217,13 @@ class _Line:
             self._change.notify()
 
     def take(self, gold: str) -> _Item | None:
-        """The next item, of that gold if there is one; waits for one; None after `close`."""
+        """Wait for the next item, preferably of `gold`; None after `close`."""
         with self._change:
             self._change.wait_for(lambda: self._items or self._closed)
             if self._closed:
                 return None
             if gold not in self._items:
-                # Of the golds that wait, the one that came first; it goes to the end: others take others.
+                # Take the gold that waited longest and move it to the end, so that other workers take other golds.
                 gold = next(iter(self._items))
                 self._items[gold] = self._items.pop(gold)
             item = self._items[gold].popleft()
@@ -234,7 +232,7 @@ class _Line:
             return item
 
     def close(self) -> list[_Item]:
-        """Let nobody wait any more; returns what waited."""
+        """Wake all waiting workers; returns the items left."""
         with self._change:
             self._closed = True
             left = [item for items in self._items.values() for item in items]
@@ -248,13 +246,16 @@ def _milliseconds(deadline: float) -> int:
 
 
 class Pool:
-    r"""Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
+    r"""Grades answers in worker processes; a context manager, safe to use from any thread or kind of process.
 
-    grader: one of `graders()`; ConfigError for another. workers: processes, 0 for one a core.
-    timeout: seconds that one item may take, from its start on. memory_mib: cap of one worker, its supervisor included.
-    refuse_unevaluated: whether an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) is `unevaluated`, as a
-    training reward wants it; otherwise it is `correct`, as benchmarks are graded.
-    RunFailed: the workers cannot start.
+    Args:
+        grader: one of `graders()`. workers: number of processes, 0 for one per core.
+        timeout: seconds per item, from the start of its grading. memory_mib: cap per worker, supervisor included.
+        refuse_unevaluated: call an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) `unevaluated`, for
+            training rewards; otherwise it is `correct`, as benchmarks are graded.
+
+    Raises:
+        ConfigError: no such grader. RunFailed: the workers cannot start.
     """
 
     def __init__(
@@ -286,7 +287,7 @@ class Pool:
             thread.start()
 
     def submit(self, gold: str, response: str, *, extracted: bool = False) -> Future[Verdict]:
-        """Grade `response` against `gold`; extracted: `response` already is the bare answer."""
+        """Grade `response` against `gold`; extracted: whether `response` is already the bare answer."""
         item = _Item(gold, response, extracted)
         if self._integers and (verdict := compare(gold, response, extracted)):
             item.future.set_result(verdict)
@@ -295,12 +296,12 @@ class Pool:
         return item.future
 
     def grade(self, pairs: Iterable[tuple[str, str]], *, extracted: bool = False) -> list[Verdict]:
-        """The verdicts on (gold, response) pairs, in their order."""
+        """The verdicts on (gold, response) pairs, in order."""
         futures = [self.submit(gold, response, extracted=extracted) for gold, response in pairs]
         return [future.result() for future in futures]
 
     def _run(self, worker: _Worker) -> None:
-        """Give `worker` one item after the other."""
+        """Feed items to `worker` one by one until the pool is closed."""
         gold = ""
         while (item := self._line.take(gold)) is not None:
             gold = item.gold
@@ -317,7 +318,7 @@ class Pool:
         return Verdict("correct", verdict.answer, "unevaluated")
 
     def close(self) -> None:
-        """Cancel what waits, end the processes; what is being graded becomes an infra_error. Can be called again."""
+        """Cancel waiting items and end the processes; items being graded become infra_error. Idempotent."""
         for item in self._line.close():
             item.future.cancel()
         for worker in self._workers:

@@ -1,13 +1,13 @@
-r"""How the text of an answer is read: spellings that mean the same are brought to one, then math-verify parses it.
+r"""Reads the text of an answer: rewrites equivalent spellings to one, then parses it with math-verify.
 
 math-verify (https://github.com/huggingface/Math-Verify) parses LaTeX with latex2sympy2_extended. What it misreads or
-cannot read is rewritten before, by the table `SPELLINGS` and four rules that a pattern cannot say:
+cannot read is rewritten first, by the table `SPELLINGS` and four rules that a pattern cannot express:
 
-- the parts of an answer that are named in order, `(a) 3, (b) 4`, are a tuple: `(3, 4)`;
-- an equation that ends with a lone variable, `42 = x`, is turned round; one whose left side is unreadable and has no
-  digit, `n(A \cap B) = 3`, is its right side;
-- the last words in front of a number, `The largest n is 34`, do not count, nor does a unit behind it;
-- a base, `2516_8`, which math-verify drops, is compared apart from the digits; one side may leave it out.
+- parts labelled in order, `(a) 3, (b) 4`, become a tuple: `(3, 4)`;
+- an equation that ends with a lone variable, `42 = x`, is reversed; one whose left side is unreadable and has no digit,
+  `n(A \cap B) = 3`, is replaced by its right side;
+- words before a number, `The largest n is 34`, and a unit after it are dropped;
+- a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it.
 """
 
 import re
@@ -53,15 +53,15 @@ from sympy.core.relational import Relational
 from mcpo_cli.grading.extract import CHOICE, bare
 
 Value = list[Any]
-"""What math-verify's parse returns: [expression, its text], [a text that is no expression], or nothing."""
+"""The result of math-verify's parse: [expression, its text], [text that is no expression], or []."""
 
 LONGEST_SPELLING = 2000
-"""Longer texts are read as they are."""
+"""Texts with more characters are not rewritten."""
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
-"""Floats are compared at this many decimals, and at more where a number is so small that fewer digits would be left."""
-CLEAR_DIFFERENCE = 1e-3
+"""Decimals at which floats are compared; small numbers at enough more (MOST_DECIMALS at most) for SIGNIFICANT digits."""
+CLEAR_DIFFERENCE = 1e-3  # more than any rounding
 LARGEST_POLYNOMIAL, LARGEST_POWER = 100, 8
-"""Polynomials with more parts, or higher powers in them, are left to math-verify."""
+"""Polynomials with more parts, or with higher powers, are left to math-verify."""
 
 _EVERYTHING = (LatexExtractionConfig(), ExprExtractionConfig())
 _LATEX = (LatexExtractionConfig(),)
@@ -72,12 +72,12 @@ _UNITLESS = (
 )
 
 _NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
-"""Percentages, which may equal their number, and what can take long to evaluate."""
+"""Excluded from the quick comparison: percentages, which may equal their number, and costly expressions."""
 
 _SPACE = r"(?:[\s~]|\\[,;:! ]|\\thinspace )"
 _WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
 TEXT = re.compile(_WORDS + r"\{([^{}]*)\}")
-r"""Words in a formula, or a number set upright."""
+r"""Text inside a formula: words, or an upright number."""
 _SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _AFTER = {"dozen": r" \\cdot 12", "squared": "^{2}", "cubed": "^{3}", "factorial": "!"}
 _NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
@@ -106,7 +106,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:text)?color\s*\{\w+\}", ""),
     (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
-    # what stands before an answer
+    # text before an answer
     (rf"^{_WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
     (rf"^(?:{_WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
     (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
@@ -125,14 +125,14 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     *((rf"(?<=\d){_SPACE}*{_WORDS}\{{[\s~]*{word}\b", rf" \\times 10^{{{k}}}\\text{{") for word, k in _SCALES.items()),
     *((rf"(?<=\d){_SPACE}*{word}\b", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
     *((rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
-    # primes, which math-verify drops: those of functions, those of units, and what is neither
+    # primes, which math-verify drops: of functions, of units, and others
     (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
     (r"(?<=[A-Za-z])''(?![A-Za-z'])", "_{primes}"),
     (r"(?<=[A-Za-z])'(?![A-Za-z'])", "_{prime}"),
     (r"(?<=\d)'+\s*$", ""),
     (r"(?<=\d)'(?=\d)", " "),
 )
-r"""Pattern and replacement, applied in this order; `thousands` joins the digits."""
+r"""Patterns and replacements, applied in this order; the replacement `thousands` joins the digits."""
 IN_WORDS: tuple[tuple[str, str], ...] = (
     (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
     (r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", r"\\emptyset"),
@@ -143,7 +143,7 @@ IN_WORDS: tuple[tuple[str, str], ...] = (
     (rf"{_REALS}(?:strictly )?between {_NUMBER} and {_NUMBER}", r"(\1,\2)"),
     (rf"{_REALS}(?:between|from) {_NUMBER} (?:and|to) {_NUMBER},? inclusive", r"[\1,\2]"),
 )
-"""Sets in words: the whole answer, and how it is written."""
+"""Sets in words: a pattern for the whole answer, and its LaTeX."""
 
 _SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
 _IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
@@ -171,11 +171,11 @@ _BASES = {word: str(k) for k, word in enumerate(["two", "three", "four", "five",
 
 
 class _TwoStages(_Latex2Sympy):
-    """Parses with ANTLR's quick prediction (SLL) first, and with the full one (LL) where that finds a syntax error.
+    """Parses with ANTLR's quick prediction (SLL) first, and with full prediction (LL) if that finds a syntax error.
 
-    What SLL accepts LL parses in the same way, in several times the time
-    (https://www.antlr.org/api/Java/org/antlr/v4/runtime/atn/PredictionMode.html). In one rule SLL always fails, at
-    a letter with an exponent, and LL is cheap: there LL is used at once.
+    LL parses what SLL accepts in the same way, but several times slower
+    (https://www.antlr.org/api/Java/org/antlr/v4/runtime/atn/PredictionMode.html). In one rule SLL always fails at a
+    letter with an exponent and LL is cheap, so that rule always uses LL.
     """
 
     quick = False
@@ -204,7 +204,7 @@ class _TwoStages(_Latex2Sympy):
         return super().parse(latex_str)
 
     def parse_number(self, text: str) -> Any:
-        """The number in `text`; sympy takes a millisecond for any."""
+        """The number in `text`; avoids sympy for integers, where it takes a millisecond."""
         return Integer(int(text)) if text.isascii() and text.isdigit() else super().parse_number(text)
 
 
@@ -212,17 +212,17 @@ def _latex2sympy(latex_str: str, is_real: bool | None = None, convert_degrees: b
     return _TwoStages(None, is_real, convert_degrees).parse(latex_str)
 
 
-parser.latex2sympy = _latex2sympy  # what math-verify's parse calls
+parser.latex2sympy = _latex2sympy  # called by math-verify's parse
 
 
 def search(text: str, targets: tuple[Any, ...] = _EVERYTHING) -> Value:
-    """What math-verify finds in `text` by itself."""
-    found: Value = parse(text, targets, parsing_timeout=None)
-    return found
+    """The value that math-verify itself finds in `text`."""
+    value: Value = parse(text, targets, parsing_timeout=None)
+    return value
 
 
 def equal(gold: Value, answer: Value, **options: Any) -> bool:
-    """Whether two values are the same to math-verify, small numbers to three digits as well; not symmetric."""
+    """Whether math-verify calls two values equal, small numbers also to three significant digits; not symmetric."""
     if not options and (known := _quick(gold, answer)) is not None:
         return known
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
@@ -236,10 +236,10 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
 
 
 def _quick(gold: Value, answer: Value) -> bool | None:
-    """What math-verify says of two expressions, where that can be known without `simplify`; None elsewhere.
+    """math-verify's verdict on two expressions if it can be known without `simplify`; else None.
 
-    They differ if they do at one point, where all symbols are positive, by more than any rounding. Two polynomials with
-    rational coefficients are the same if their difference expands to 0.
+    They are unequal if they differ by more than CLEAR_DIFFERENCE at one point with positive symbols. Two polynomials
+    with rational coefficients are equal if their difference expands to 0.
     """
     values = [value[0] for value in (gold, answer) if value and isinstance(value[0], Expr)]
     if len(values) < 2 or any(isinstance(value, Symbol) or value.has(*_NOT_QUICK) for value in values):
@@ -254,7 +254,7 @@ def _quick(gold: Value, answer: Value) -> bool | None:
 
 
 def _is_polynomial(value: Expr) -> bool:
-    """Whether `value` is made of symbols, rationals, sums, products and small powers, and not of numbers alone."""
+    """Whether `value` consists of symbols, rationals, sums, products and small powers, with at least one symbol."""
     parts = list(islice(preorder_traversal(value), LARGEST_POLYNOMIAL + 1))
     powers = [part.exp for part in parts if isinstance(part, Pow)]
     return (
@@ -266,7 +266,7 @@ def _is_polynomial(value: Expr) -> bool:
 
 
 def _exponents(value: Any) -> Iterator[int]:
-    """Of each number in `value` that is not 0, the power of ten of its first digit, if that is negative."""
+    """For each nonzero number in `value` below 1 in size, the power of ten of its first digit."""
     if isinstance(value, Expr) and value.is_number:
         size = abs(value.evalf(SIGNIFICANT))
         if size.is_Float and size < 1:
@@ -278,7 +278,7 @@ def _exponents(value: Any) -> Iterator[int]:
 
 @lru_cache(maxsize=512)
 def spelled(text: str) -> str:
-    """`text` without decoration and with one spelling for what means the same."""
+    """`text` without decoration, with equivalent spellings rewritten to one."""
     text = bare(text.translate(CHARACTERS))
     if len(text) > LONGEST_SPELLING:
         return text
@@ -286,8 +286,8 @@ def spelled(text: str) -> str:
         text = pattern.sub(_joined if replacement == "thousands" else replacement, text)
     words = " ".join(plain(text).split())
     for pattern, replacement in _IN_WORDS:
-        if found := pattern.fullmatch(words):
-            return found.expand(replacement)
+        if match := pattern.fullmatch(words):
+            return match.expand(replacement)
     if (before := _BEFORE.match(text)) and not CHOICE.search(before[0]):
         text = text[before.end() :]
     return _turned(_named_parts(text)).strip()
@@ -298,18 +298,18 @@ def _joined(number: re.Match[str]) -> str:
 
 
 def _named_parts(text: str) -> str:
-    """A tuple of the parts that have the labels a, b, ... or i, ii, ...; else `text`."""
-    found = list(_PART.finditer(text))
-    labels = tuple(part[1] for part in found)
-    if len(found) < 2 or found[0].start() > 0 or not any(labels == names[: len(labels)] for names in _LABELS):
+    """A tuple of the parts labelled a, b, ... or i, ii, ...; `text` if there are none."""
+    matches = list(_PART.finditer(text))
+    labels = tuple(part[1] for part in matches)
+    if len(matches) < 2 or matches[0].start() > 0 or not any(labels == names[: len(labels)] for names in _LABELS):
         return text
-    ends = [*(part.start() for part in found[1:]), len(text)]
-    parts = [_PART_ENDS.sub("", text[part.end() : end]) for part, end in zip(found, ends, strict=True)]
+    ends = [*(part.start() for part in matches[1:]), len(text)]
+    parts = [_PART_ENDS.sub("", text[part.end() : end]) for part, end in zip(matches, ends, strict=True)]
     return f"({', '.join(parts)})" if all(parts) else text
 
 
 def _turned(text: str) -> str:
-    """`text` with a lone variable at the end of its equations put first, where the rest has none."""
+    """`text` with a lone variable at the end of its equation moved to the front, if the rest has no variable."""
     *sides, last = sides_of(text)
     values = "".join(sides)
     letters = any(map(str.isalpha, _COMMAND.sub("", values)))
@@ -318,7 +318,7 @@ def _turned(text: str) -> str:
 
 
 def sides_of(answer: str) -> list[str]:
-    """What stands between the equals signs outside of brackets."""
+    """The sides of `answer` between equals signs outside brackets."""
     depth, ends = 0, [-1]
     for sign in _EQUALS.finditer(answer):
         if sign[0] != "=":
@@ -329,7 +329,7 @@ def sides_of(answer: str) -> list[str]:
 
 
 def plain(text: str) -> str:
-    r"""`text` without the commands that set words upright, such as \text{}."""
+    r"""`text` without text commands such as \text{}."""
     return TEXT.sub(r"\1", text).strip()
 
 
@@ -338,9 +338,9 @@ def bases(text: str) -> set[str]:
     return {_BASES.get(base, base) for base in map("".join, _BASE.findall(text))}
 
 
-@lru_cache(maxsize=512)  # the samples of a problem share the gold, and many an answer
+@lru_cache(maxsize=512)  # samples of a problem share the gold, and many answers
 def read(text: str, units: bool = True) -> tuple[Any, ...]:
-    """The value of `text`, all of it read as one LaTeX expression; units: a unit at its end does not count."""
+    """The value of the whole `text` as one LaTeX expression; units: whether to drop a unit at its end."""
     text = spelled(text)
     if text.count("{") != text.count("}"):
         return ()
@@ -361,19 +361,19 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
 
 
 def _plain_number(number: re.Match[str]) -> tuple[Any, ...]:
-    """What math-verify reads in an integer or a fraction of two, without its parser."""
+    """math-verify's value of an integer or a fraction of two integers, without its parser."""
     sign, whole, top, bottom = number.groups()
     value = Integer(whole) if whole else Rational(int(top), int(bottom))
     return -value if sign else value, number[0].replace("dfrac", "frac").replace("tfrac", "frac")
 
 
 def is_expression(value: tuple[Any, ...]) -> bool:
-    """Whether something was read that is more than its text."""
+    """Whether `value` holds a parsed expression, not only text."""
     return bool(value) and not isinstance(value[0], str)
 
 
 def several(value: tuple[Any, ...]) -> bool:
-    """Whether it has more than one value: a set, a tuple, an interval, an inequality."""
+    """Whether `value` has more than one value: a set, a tuple, an interval or an inequality."""
     first = value[0] if value else None
     if isinstance(first, Eq):
         first = first.rhs
@@ -385,7 +385,7 @@ def several(value: tuple[Any, ...]) -> bool:
 
 
 def literal(value: tuple[Any, ...]) -> bool:
-    r"""Whether it is a number as it is written down, or is said to be: `42`, `\frac{84}{2}`, `x = 42`."""
+    r"""Whether `value` is a written-out number or an equation with one: `42`, `\frac{84}{2}`, `x = 42`."""
     first = value[0] if value else None
     if isinstance(first, Eq) and isinstance(first.lhs, Symbol | AppliedUndef):
         first = first.rhs

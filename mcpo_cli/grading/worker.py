@@ -1,14 +1,14 @@
-"""The process that grades: `python -m mcpo_cli.grading.worker MODULE MEMORY_MIB`, started and killed by `pool`.
+"""The grading process: `python -m mcpo_cli.grading.worker MODULE MEMORY_MIB`, started and killed by `pool`.
 
-It is a supervisor: it loads the grader once, then forks a child that answers the requests on the standard input
-they share, a line of JSON each. When the child has died the next one is forked from the loaded state, within
-milliseconds. The supervisor never grades and has one thread, so forking is safe and it cannot hang. Where its
-caller is gone (even by SIGKILL) it kills the child and ends: nobody else would.
+It is a supervisor: it loads the grader once, then forks a child that answers requests, one JSON line each, on their
+shared standard input. When the child dies, the supervisor forks the next one from the loaded state within
+milliseconds. It never grades and has one thread, so forking is safe and it cannot hang. When its caller is gone (even
+by SIGKILL), it kills the child and exits.
 
-Child to caller: `{"pid", "version", "integers"}` when it is ready, then `{"id", "leaving", "status", "answer",
-"detail"}` for each `{"id", "gold", "response", "extracted"}`; a child that has taken much memory leaves. Lines begin
-with a line break too, so that what a killed process left of a line spoils no other; a line that is no request is such
-a remainder.
+Child to caller: `{"pid", "version", "integers"}` when ready, then `{"id", "leaving", "status", "answer", "detail"}` for
+each `{"id", "gold", "response", "extracted"}`; a child that has used much memory exits (`leaving`). Every line also
+begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
+skipped.
 """
 
 import gc
@@ -30,9 +30,9 @@ from mcpo_cli.grading.base import Grader, Verdict
 
 MIB = 2**20
 DIGITS = 100_000
-"""Longest integer that is converted from or to text: the time that takes is quadratic."""
+"""Most digits of an integer converted from or to text: the time is quadratic."""
 ROOM_MIB = 128
-"""Least memory for the work itself, beyond what the loaded libraries take."""
+"""Least memory for grading, beyond what the loaded libraries take."""
 WARM_UP = (
     *(r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"x(3x-2)", r"\frac{x+1}{2y}", r"(1,2)", r"[0,\infty)", r"\{1,2\}"),
     *(
@@ -47,11 +47,11 @@ WARM_UP = (
         "x_1+1",
     ),
 )
-"""Answers that fill the caches of the libraries before the fork, so that every child has them."""
+"""Answers graded before the fork, so that every child inherits the libraries' filled caches."""
 
 
 def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
-    """The verdict on one request; an answer can make no exception leave here but MemoryError."""
+    """The verdict on one request; raises no exception but MemoryError, whatever the answer."""
     try:
         return grader.grade(request["gold"], request["response"], request["extracted"])
     except RecursionError:
@@ -63,7 +63,7 @@ def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
 
 
 def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
-    """Answer requests until the caller is gone, or until so much memory is taken that a fresh child is better."""
+    """Answer requests until the caller is gone, or until a fresh child is better because much memory is used."""
 
     def send(message: dict[str, Any]) -> None:
         replies.write(b"\n" + json.dumps(message).encode() + b"\n")
@@ -93,7 +93,7 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
     caller = os.getppid()
     gone = False
     while not gone:
-        watch, held = os.pipe()  # only the child has the write end: it hangs up when the child is dead
+        watch, held = os.pipe()  # only the child holds the write end, so it hangs up when the child dies
         child = os.fork()
         if child == 0:
             try:
@@ -108,13 +108,13 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
 
 
 def _outlives(child: int, watch: int, caller: int) -> bool:
-    """Wait for the end of the child (True) or of the caller (False; then the child is killed)."""
+    """Wait until the child ends (returns True) or the caller ends (kills the child, returns False)."""
     poll = select.poll()
     poll.register(watch, 0)
     poll.register(sys.stdin.fileno(), 0)
     while True:
         hung_up = {descriptor for descriptor, _ in poll.poll(1000)}
-        # Forks of the caller can hold its end of the pipe open, so its life is looked at too.
+        # Forks of the caller can keep the pipe open, so check the parent process as well.
         if sys.stdin.fileno() in hung_up or os.getppid() != caller:
             os.kill(child, signal.SIGKILL)
             return False
@@ -123,7 +123,7 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
 
 
 def main() -> None:
-    """Load the grader of the command line and keep it answering."""
+    """Load the grader named on the command line and serve requests."""
     module, memory_mib = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is not part of the protocol
@@ -139,7 +139,7 @@ def main() -> None:
     if limit < memory.vms + ROOM_MIB * MIB:
         least = (memory.rss + memory.vms) // MIB + ROOM_MIB + 1
         sys.exit(f"a memory cap of {memory_mib} MiB is too small: the grader needs {least} MiB")
-    gc.freeze()  # a collection in a child would copy what it shares with the supervisor
+    gc.freeze()  # garbage collection in a child would copy memory shared with the supervisor
     supervise(grader, replies, limit)
     os._exit(0)
 

@@ -103,7 +103,7 @@ def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: Hub, tmp_path: 
     assert result.returncode == 1
     assert "WRONG  copies: 960 rows hold 30 problems x 32 copies; each is used once" in result.stdout
     assert "WRONG  overlap: problems that also occur in dapo_math_17k: 2" in result.stdout
-    assert "a metric measured on this would be wrong: copies, overlap" in result.stderr
+    assert "metrics measured on it would be wrong: copies, overlap" in result.stderr
     against = Cli(home)("data", "audit", training, "--against", f"aime24={copies}", "--json")
     assert against.returncode == 1
     document = json.loads(against.stdout)

@@ -56,7 +56,7 @@ def test_a_machine_that_can_train_here(cli: Cli) -> None:
     found = lines(document)
     assert {line["state"] for (needed_by, _), line in found.items() if needed_by == "local"} == {"ok"}
     assert found["local", "Python"]["found"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (made by the first run)"
+    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (the first run will create it)"
     assert found["hub", "hub"]["state"] == "missing"
     for name in ("GPUs", "CUDA", "verl", "vllm", "ray", "flash-attn", "limit of open files"):
         assert name in result.stdout
@@ -129,7 +129,7 @@ def test_versions_are_held_against_verls_pins(monkeypatch: pytest.MonkeyPatch, h
     wrong = stack(monkeypatch, {**right, "verl": "0.10.0", "torch": "2.13.0", "vllm": "0.27.1"}, h200)
     assert {name for name in right if wrong[name].state == "wrong"} == {"verl", "torch", "vllm"}
     assert wrong["verl"].found == "0.10.0; wanted: ==0.9.1"
-    assert "mcpo-cli[verl]" in wrong["verl"].fix
+    assert ".[verl]" in wrong["verl"].fix
     none = stack(monkeypatch, {}, h200)
     assert {none[name].state for name in right} == {"missing"}
     assert not home.exists()

@@ -186,7 +186,7 @@ def test_an_unexpected_error_is_one_line(cli: Cli) -> None:
     (folder / "spec.json").mkdir(parents=True)
     result = cli("runs", "list")
     assert result.returncode == 70
-    assert "run again with --debug" in result.stderr
+    assert "rerun with --debug" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -129,7 +129,7 @@ def test_anything_else(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None
         raise ZeroDivisionError("division by zero")
 
     monkeypatch.setattr(plan, "from_overrides", bug)
-    ends(here("train"), "anything else", "ZeroDivisionError: division by zero\n  this should not happen")
+    ends(here("train"), "anything else", "ZeroDivisionError: division by zero\n  this is a bug in mcpo")
     shown = here("train", "--debug")
     assert shown.returncode == UNEXPECTED
     assert "Traceback" in shown.stderr

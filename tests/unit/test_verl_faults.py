@@ -155,13 +155,13 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
         ),
         (
             "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when",
-            "vLLM has no room for its cache",
+            "leave vLLM no room for its key-value cache",
             "raise cluster.gpu_memory",
         ),
         (
             "ValueError: Free memory on device cuda:0 (3.2/139.8 GiB) on startup is less than desired GPU memory "
             "utilization (0.6, 83.9 GiB). Decrease GPU memory utilization",
-            "less of it is free",
+            "less is free than cluster.gpu_memory",
             "lower cluster.gpu_memory",
         ),
         (
@@ -192,8 +192,8 @@ def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> N
             "RAY_AUTH_MODE=token",
         ),
         (
-            "mcpo_cli.errors.RunFailed: a process of verl died: the one that samples (Ray does not say why)",
-            "for want of memory",
+            "mcpo_cli.errors.RunFailed: a process of verl died: a rollout server (Ray gives no reason)",
+            "for lack of memory",
             "if it was memory: lower cluster.max_tokens_per_gpu",
         ),
     ],
@@ -242,9 +242,9 @@ def test_a_checkpoint_that_does_not_fit_makes_room_and_the_one_before_it_stays(
     write_checkpoint(tmp_path, 4, ["actor/model.pt"])
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(3 * 2**20))
     error = checkpoint.failed(tmp_path, 4, OSError(28, "No space left on device"))
-    assert f"step 4 could not be written to {tmp_path} (3 MiB were left on that disk)" in error.message
+    assert f"step 4 could not be written to {tmp_path} (free space on that disk: 3 MiB)" in error.message
     assert "No space left on device" in error.message
-    assert "the newest whole one is of step 2" in error.message
+    assert "newest complete one: step 2" in error.message
     assert not checkpoint.folder(tmp_path, 4).exists()
     assert checkpoint.newest(tmp_path) == 2
 

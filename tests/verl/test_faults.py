@@ -28,13 +28,13 @@ def failed(runs: Runs, fault: str) -> tuple[Path, str]:
 def test_a_run_goes_on_after_each_fault(runs_apart: Runs) -> None:
     runs = runs_apart
     _, said = failed(runs, "memory")
-    assert "out of memory: the machine, or a limit that is set for its processes" in said
+    assert "out of memory: the machine, or a process limit" in said
     assert "fix: lower cluster.max_tokens_per_gpu" in said
     assert "can't allocate memory" in said
 
     folder, said = failed(runs, "disk")
     assert f"the checkpoint of step 2 could not be written to {folder / 'checkpoints'}" in said
-    assert "the newest whole one is of step 1" in said
+    assert "newest complete one: step 1" in said
     assert "fix: make room on that disk" in said
     assert not checkpoint.folder(folder / "checkpoints", 2).exists()
 

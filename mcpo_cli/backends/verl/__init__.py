@@ -1,4 +1,4 @@
-"""verl on Ray: FSDP2 and vLLM on GPUs. Importing this imports neither verl, torch nor ray."""
+"""The verl backend: Ray, FSDP2 and vLLM on GPUs. Importing it imports neither verl, torch nor ray."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ class Verl:
     """See `mcpo_cli.backends.base.Backend`."""
 
     def check(self, spec: RunSpec) -> None:
-        """Everything a start needs is there: verl, GPUs, model, data, disk."""
+        """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
         checks.check(spec)
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
@@ -22,23 +22,23 @@ class Verl:
         return overrides.preview(spec, home)
 
     def resume_step(self, run_dir: Path) -> int:
-        """The step of the newest whole checkpoint."""
+        """The step of the newest complete checkpoint."""
         return checkpoint.newest(run_dir / "checkpoints")
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-        """Train in processes of verl's own; see `launch.run`."""
+        """Train in separate verl processes; see `launch.run`."""
         from mcpo_cli.backends.verl import launch
 
         launch.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
-        """The steps of the whole checkpoints."""
+        """The steps of the complete checkpoints."""
         return checkpoint.whole(run_dir / "checkpoints")
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """Not here: verl's probes run beside training."""
+        """Not supported: verl's probes run during training."""
         raise ConfigError(
-            f"{spec.run_id} was trained by verl, whose checkpoints cannot be probed: its probes run beside training",
+            f"{spec.run_id} was trained by verl: probes run during its training, not on its checkpoints",
             fix="mcpo probe PROBE backend=verl KEY=VALUE ...",
         )
 

@@ -1,7 +1,7 @@
-"""How a problem becomes a prompt in verl: one turn, tokenized as `mcpo evaluate` does it.
+"""verl agent loop that turns a problem into a one-turn prompt, tokenized as `mcpo evaluate` does it.
 
-verl's own loop needs a chat template, and special tokens of Qwen's with a Qwen3, which a model of a closed vocabulary
-lacks. Importing this registers the loop `mcpo` in the process that samples.
+verl's own loop needs a chat template, and Qwen's special tokens for a Qwen3 model; a model with a closed vocabulary has
+neither. Importing this module registers the loop `mcpo` in the sampling process.
 """
 
 import time
@@ -16,19 +16,19 @@ from mcpo_cli.seeds import stream
 
 @register(AGENT)
 class OneTurn(AgentLoopBase):
-    """See `AgentLoopBase`; `run` is called once a rollout."""
+    """See `AgentLoopBase`; verl calls `run` once per rollout."""
 
     def __init__(self, *args: Any, hf_model_type: str | None = None, **options: Any) -> None:
-        # The type of a model would choose a builder of prompts that is not used here.
+        # The model type would select a prompt builder that is not used here.
         super().__init__(*args, hf_model_type=None, **options)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Sample one response to the prompt of `row`.
 
-        `row` has the prompt's `seed`, and its own `temperature` where it is not to be verl's choice.
+        `row` has the prompt's `seed`, and a `temperature` where it differs from verl's setting.
         """
         prompt_ids, start = self._prompt(row["raw_prompt"]), time.monotonic()
-        # Random numbers of its own: what else the engine has sampled, and samples beside it, does not shift them.
+        # A seed per rollout: results do not depend on the engine's other requests.
         own = {"seed": stream(row["seed"], "rollout", row["session_id"])}
         own |= {"temperature": row["temperature"]} if "temperature" in row else {}
         sampled = await self.server_manager.generate(

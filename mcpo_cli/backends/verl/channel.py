@@ -1,6 +1,6 @@
-"""What the worker and the process that trains tell each other: small files in the attempt's folder.
+"""Messages between our worker process and verl's trainer: small files in the attempt's folder.
 
-Files, because the trainer is an actor of Ray and may live on another machine that shares the disk.
+They are files because the trainer is a Ray actor and may run on another machine that shares the disk.
 """
 
 import json
@@ -20,27 +20,27 @@ class Channel:
         self._stop = attempt_dir / "verl" / "stop"
 
     def tell(self, phase: str, durable_step: int | None) -> None:
-        """The trainer: what it does now, and the last step that a checkpoint of this attempt covers."""
+        """Called by the trainer: report the phase and the last step that a checkpoint of this attempt covers."""
         write_atomic(self._progress, json.dumps({"phase": phase, "durable_step": durable_step}))
 
     def progress(self) -> dict[str, Any]:
-        """The worker: what was told last."""
+        """Called by the worker: what the trainer reported last."""
         return read_json(self._progress) if self._progress.exists() else {"phase": "starting", "durable_step": None}
 
     def ask_to_stop(self) -> None:
-        """The worker: write a checkpoint after this step and end."""
+        """Called by the worker: ask the trainer to write a checkpoint after this step and end."""
         self._stop.parent.mkdir(exist_ok=True)
         self._stop.touch()
 
     def asked_to_stop(self) -> bool:
-        """The trainer: whether to end."""
+        """Called by the trainer: whether it was asked to end."""
         return self._stop.exists()
 
     def ended(self, error: McpoError) -> None:
-        """The process: why it ends, where an error of ours says it."""
+        """Called by the training process: record the McpoError that ends it."""
         kind = "interrupted" if isinstance(error, Interrupted) else "failed"
         write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
 
     def ending(self) -> dict[str, Any] | None:
-        """The worker: what `ended` said."""
+        """Called by the worker: what `ended` recorded, None if nothing."""
         return read_json(self._ending) if self._ending.exists() else None

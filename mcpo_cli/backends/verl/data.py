@@ -1,7 +1,7 @@
-"""Problems as verl reads them: parquet files in its schema, training problems in the order of the training stream.
+"""Writes problems as parquet files in verl's schema, training problems in the order of the training stream.
 
-verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. Ours is in `extra_info`:
-`split`, `index` (place in the stream or in its tier), `problem` (the text that identifies it) and `grader`.
+verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
+`split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`.
 """
 
 import json
@@ -19,7 +19,7 @@ from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.tasks.base import Fits
 
 ROWS = 8192
-"""Rows that are in memory at once: with dynamic sampling the file holds many epochs."""
+"""Rows held in memory at once; with dynamic sampling the file holds many epochs."""
 
 
 def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
@@ -34,15 +34,15 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
 
 
 def stream_length(spec: RunSpec) -> int:
-    """Problems that training can ask for: every step's batch, all its refills under dynamic sampling, and the panel."""
+    """Most problems that training can need: every step's batch with all refills of dynamic sampling, or the panel."""
     rounds = 1 + spec.train.max_refills if spec.method.dynamic_sampling else 1
     return max(spec.train.steps * spec.train.prompts * rounds, spec.probe.panel)
 
 
 def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
-    """Write both files, and what they were made of, unless an earlier attempt did.
+    """Write both files and the record of their sources, unless an earlier attempt did.
 
-    fits: whether a prompt is short enough; others are never trained on.
+    fits: whether a prompt is short enough to be trained on.
 
     Raises:
         ConfigError: the data cannot be read.
@@ -62,7 +62,7 @@ def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
 
 
 def fits(spec: RunSpec, folder: Path) -> Fits:
-    """Whether a prompt, as the model in `folder` gets it, has at most `train.max_prompt` tokens."""
+    """A test whether a prompt, formatted for the model in `folder`, has at most `train.max_prompt` tokens."""
 
     @cache
     def reader() -> Any:
@@ -82,8 +82,8 @@ def fits(spec: RunSpec, folder: Path) -> Fits:
 
 
 def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for source, found in sources.items():
-        for index, problem in enumerate(found):
+    for source, problems in sources.items():
+        for index, problem in enumerate(problems):
             yield row(spec, source, split, index, problem)
 
 

@@ -1,33 +1,35 @@
-"""From what a run of verl printed before it failed to a few lines: what was said last, and what mends it."""
+"""Turns the log of a failed verl run into a few lines: the last errors, the likely cause and its fix."""
 
 import re
 from dataclasses import dataclass
 
 PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
-"""What Ray puts before a line that another process wrote: colours, and its name."""
+"""Colours and process name that Ray puts before a line written by another process."""
 ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
 SAID = 3
-"""Lines of an error message."""
+"""Most lines quoted in an error message."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A fault that is known by its text; fix: settings that avoid it."""
+    """A known fault."""
 
     text: re.Pattern[str]
+    """Matches the text that the fault prints."""
     name: str
     fix: str
+    """Settings that avoid it."""
 
 
 CAUSES = (
     Cause(
         re.compile("No available memory for the cache blocks|larger than the available KV cache memory"),
-        "out of GPU memory: vLLM has no room for its cache beside the weights",
+        "out of GPU memory: the weights leave vLLM no room for its key-value cache",
         "raise cluster.gpu_memory or cluster.tensor_parallel",
     ),
     Cause(
         re.compile("is less than desired GPU memory utilization"),
-        "out of GPU memory: less of it is free than vLLM is to take",
+        "out of GPU memory: less is free than cluster.gpu_memory lets vLLM take",
         "lower cluster.gpu_memory, or cluster.offload=true",
     ),
     Cause(
@@ -37,21 +39,21 @@ CAUSES = (
     ),
     Cause(
         re.compile("node running low on memory|due to memory pressure"),
-        "out of memory: Ray ended a process because the machine had too little left",
+        "out of memory: Ray ended a process because the machine ran low",
         "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
     ),
     Cause(
         re.compile(r"\bMemoryError\b|DefaultCPUAllocator: |std::bad_alloc|Cannot allocate memory"),
-        "out of memory: the machine, or a limit that is set for its processes (ulimit -v), gave no more",
+        "out of memory: the machine, or a process limit (ulimit -v), refused an allocation",
         "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
     ),
     Cause(
-        # The second line: how torch says so.
+        # The second line holds torch's messages for it.
         re.compile(
             "No space left on device|Disk quota exceeded|File too large"
             "|PytorchStreamWriter failed writing|iostream error|inline_container.cc.*unexpected pos"
         ),
-        "a file could not be written: the disk is full, or a quota or a limit is reached",
+        "a file could not be written: the disk is full, or a quota or limit was reached",
         "make room on that disk",
     ),
     Cause(
@@ -59,28 +61,28 @@ CAUSES = (
         "the Ray cluster asks for a token",
         "RAY_AUTH_MODE=token in the environment, and the cluster's token in ~/.ray/auth_token or RAY_AUTH_TOKEN",
     ),
-    # Ray says the first of every process that ends without a word, our watch the second: a guess, so it comes last.
+    # Ray prints the first, and our watch the second, for any process that dies silently. A guess, so it comes last.
     Cause(
         re.compile("killed by the OOM killer|a process of verl died: "),
-        "a process ended without a word, as where the kernel kills it for want of memory (dmesg says so)",
+        "a process died without a message; the kernel may have killed it for lack of memory (see dmesg)",
         "if it was memory: lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false",
     ),
 )
-"""The first whose text was printed is the one: what follows from a fault is below it."""
+"""In order of priority: the consequences of a fault come after it."""
 
 
 def cause(text: str) -> Cause | None:
-    """The known fault that `text` tells of."""
+    """The first known fault whose pattern occurs in `text`."""
     return next((known for known in CAUSES if known.text.search(text)), None)
 
 
 def last_errors(text: str) -> list[str]:
-    """The last few lines of a log that name an error, each once, without what Ray puts around them."""
-    found: dict[str, None] = {}
+    """The last few distinct error lines of a log, without Ray's prefixes."""
+    errors: dict[str, None] = {}
     for raw in reversed(text.splitlines()):
         line = PREFIX.sub("", raw).strip()
         if ERROR.match(line) and "RayTaskError" not in line:
-            found.setdefault(line[:300])
-        if len(found) == SAID:
+            errors.setdefault(line[:300])
+        if len(errors) == SAID:
             break
-    return list(reversed(found))
+    return list(reversed(errors))

@@ -1,6 +1,6 @@
 """verl's sharded checkpoints as Hugging Face folders.
 
-verl's own merger rounds every weight to bfloat16; here a policy is written in the format that it was sampled in.
+verl's own merger rounds every weight to bfloat16; this one writes the dtype that the policy was sampled in.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
-    """Write the policy of the checkpoint of `step` below `root` to the folder `target`, whole or not at all.
+    """Write the policy of the checkpoint of `step` below `root` to the folder `target`, atomically.
 
     Raises:
-        ConfigError: there is no whole checkpoint of that step.
+        ConfigError: there is no complete checkpoint of that step.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     if step not in (steps := checkpoint.whole(root)):
-        known = ", ".join(map(str, steps)) or "there is none"
-        raise ConfigError(f"no whole checkpoint of step {step} in {root} ({known})")
+        known = ", ".join(map(str, steps)) or "none"
+        raise ConfigError(f"no complete checkpoint of step {step} in {root} (there: {known})")
     actor = checkpoint.folder(root, step) / "actor"
     dtype = torch.float32 if spec.compute.device == "cpu" else torch.bfloat16
     config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
@@ -47,7 +47,7 @@ def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
 
 
 def _weights(actor: Path) -> dict[str, torch.Tensor]:
-    """All weights, put together from the shards of the ranks."""
+    """All weights, assembled from the ranks' shards."""
     import torch
     from torch.distributed.tensor import DTensor, Shard
 
@@ -68,11 +68,11 @@ def _weights(actor: Path) -> dict[str, torch.Tensor]:
 
 
 def _shard(path: Path) -> dict[str, Any]:
-    """One rank's part: a pickle, as verl has no other format, of which nothing is taken but tensors."""
+    """One rank's weights. verl's only format is pickle, so loading is restricted to tensors."""
     import torch
 
     try:
         shard: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except UnpicklingError as error:
-        raise ConfigError(f"{path} holds something that is no weights, and is not loaded") from error
+        raise ConfigError(f"{path} holds something other than weights and is not loaded") from error
     return shard

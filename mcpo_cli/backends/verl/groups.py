@@ -1,4 +1,4 @@
-"""Prompt groups of a global step, in verl's columns and as the tensors that metrics are computed from."""
+"""Prompt groups of a global step: from verl's columns, and as tensors for metrics."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,46 +14,47 @@ from mcpo_cli.grading import Verdict, tally
 
 @dataclass(frozen=True)
 class Prompt:
-    """A problem that was given out to be sampled; order: its place among those of the step. tier: its data source."""
+    """A problem submitted for sampling."""
 
     order: int
+    """Position among the step's prompts."""
     problem: Problem
     tier: str
+    """Data source."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """All rollouts of one prompt, by number of the rollout. tokens: of the responses, the end token included.
-
-    logp: log-probability of each whole rollout under the distribution that it was drawn from. entropy: of the policy,
-    nats, mean over its tokens; NaN where the trainer has not computed it.
-    """
+    """All rollouts of one prompt; every list is indexed by rollout number."""
 
     prompt: Prompt
     tokens: list[torch.Tensor]
+    """Response tokens, including the end token."""
     reward: list[float]
     verdicts: list[Verdict]
     logp: list[float]
+    """Log-probability of each whole rollout under the distribution it was sampled from."""
     entropy: list[float]
+    """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
 
     @property
     def ungraded(self) -> int:
-        """Rollouts that nothing is known about."""
+        """Number of rollouts that could not be graded."""
         return sum(verdict.status == "infra_error" for verdict in self.verdicts)
 
     @property
     def answers(self) -> int:
-        """Rollouts that were graded."""
+        """Number of rollouts that were graded."""
         return len(self.verdicts) - self.ungraded
 
     @property
     def correct(self) -> list[bool]:
-        """Those that were graded as correct; in training one that was not graded counts as wrong."""
+        """Whether each rollout is correct; one that could not be graded counts as wrong."""
         return [verdict.status == "correct" for verdict in self.verdicts]
 
 
 def prompts(batch: Any, start: int) -> dict[str, Prompt]:
-    """The prompts of one of verl's batches by id, counted from `start`."""
+    """The prompts of a verl batch by id; their order counts from `start`."""
     rows = zip(batch["uid"], batch["extra_info"], batch["reward_model"], batch["data_source"], strict=True)
     return {
         str(uid): Prompt(start + i, problem(info, reward), str(source))
@@ -62,10 +63,10 @@ def prompts(batch: Any, start: int) -> dict[str, Prompt]:
 
 
 def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Rows of `data.row` as verl's data set hands them out: a column a name."""
+    """Rows of `data.row` in the form of verl's data set: one list per column name."""
     names = ("data_source", "reward_model", "extra_info")
-    found = {"raw_prompt": [row["prompt"] for row in rows], "index": [row["extra_info"]["index"] for row in rows]}
-    return {**found, **{name: [row[name] for row in rows] for name in names}}
+    derived = {"raw_prompt": [row["prompt"] for row in rows], "index": [row["extra_info"]["index"] for row in rows]}
+    return {**derived, **{name: [row[name] for row in rows] for name in names}}
 
 
 def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> Problem:
@@ -74,22 +75,22 @@ def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> P
 
 
 def uid_of(key: str) -> str:
-    """The prompt of a trajectory, whose key is `<prompt>_<rollout>_<turn>`."""
+    """The prompt id in a trajectory's key `<prompt>_<rollout>_<turn>`."""
     return key.split("_", 1)[0]
 
 
 def place_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
-    """Where a trajectory stands among all of a step: the order of its prompt, and its number in the group."""
+    """A trajectory's position in the step: the order of its prompt, and its rollout number."""
     return known[uid_of(key)].order, int(key.split("_")[1])
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
-    """By the order of their prompts."""
+    """The groups sorted by the order of their prompts."""
     return sorted(groups, key=lambda group: group.prompt.order)
 
 
 def check(groups: Sequence[Group]) -> None:
-    """Raises RunFailed where too many of the rollouts could not be graded."""
+    """Raise RunFailed if too many rollouts could not be graded."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
     tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
@@ -97,7 +98,7 @@ def check(groups: Sequence[Group]) -> None:
 
 def graded(groups: Sequence[Group], end_token: int) -> Graded:
     """The groups as tensors."""
-    # A number stands for each response: to compare thousands of long ones token by token takes a minute.
+    # Compare digests: comparing thousands of long responses token by token takes a minute.
     digest_PG = torch.tensor([[hash(tokens.numpy().tobytes()) for tokens in group.tokens] for group in groups])
     return Graded(
         problems=[group.prompt.problem for group in groups],

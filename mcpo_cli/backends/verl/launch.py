@@ -1,4 +1,4 @@
-"""Starts verl for one attempt, follows it, and leaves nothing of it behind."""
+"""Starts verl for one attempt, follows it, and cleans up all its processes and temporary files."""
 
 import hashlib
 import os
@@ -26,9 +26,9 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     """Train `spec` from its newest checkpoint to the end, and write the final policy.
 
     Raises:
-        Interrupted: `stop` said so; a checkpoint was written if there was a step. RunFailed: verl ended in an error.
+        Interrupted: `stop` returned true; a checkpoint was written if a step was done. RunFailed: verl failed.
     """
-    # An attempt that was killed after its last checkpoint left only the final policy to write.
+    # If an attempt was killed after its last checkpoint, only the final policy remains to be written.
     if attempt.status["start_step"] < spec.train.steps:
         _train(spec, attempt, stop)
     attempt.phase("writing the final policy")
@@ -49,7 +49,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 
 
 def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
-    """The Hugging Face folder of the policy that training begins with."""
+    """The Hugging Face folder of the initial policy."""
     if spec.model.path:
         from mcpo_cli.model_facts import resolve
 
@@ -60,7 +60,7 @@ def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 
 def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables: dict[str, str]) -> int:
-    """Run the process that trains to its end; returns its exit code."""
+    """Run the training process to its end; returns its exit code."""
     channel, told = Channel(attempt.folder), None
     with (attempt.folder / LOG).open("ab") as log:
         process = subprocess.Popen(
@@ -87,21 +87,20 @@ def _follow(spec: RunSpec, paths: Paths, attempt: Attempt, stop: Stop, variables
 
 @contextmanager
 def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
-    """The environment of the process that trains: afterwards what it started is gone.
+    """The extra environment variables of the training process; on exit, all its processes are ended.
 
-    A Ray of the run's own has a folder of its own, and its logs come to the attempt; those of a cluster that was there
-    before stay where they are, and Ray itself ends the actors of a process that is gone.
-
-    What a killed attempt left behind is ended first: whoever holds the run's lock may.
+    A Ray started for the run has a separate folder, and its logs are copied to the attempt. An existing cluster keeps
+    its logs, and Ray itself ends the actors of a dead process. Processes left by a killed attempt are ended first,
+    which is safe because the caller holds the run's lock.
     """
     name = str(paths.run)
-    # Short, because a socket's path has at most 107 characters; the same for every attempt.
+    # Short, because a socket's path has at most 107 characters. All attempts share it.
     folder = Path(tempfile.gettempdir()) / f"mcpo-ray-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     processes.end(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
-        # Where a cluster is to be joined, Ray looks for it in its usual folder.
+        # To join a cluster, Ray must use its default folder.
         yield {processes.MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
     finally:
         processes.end(name)
@@ -111,10 +110,10 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
 
 
 def fail(channel: Channel, log: Path, code: int) -> None:
-    """Turn the end of the process that trains, with exit code `code`, into an error of ours.
+    """Turn the end of the training process, with exit code `code`, into a McpoError.
 
     Raises:
-        Interrupted: it was asked to stop. RunFailed: otherwise, with what the log says.
+        Interrupted: it was asked to stop. RunFailed: otherwise; quotes the log's last errors.
     """
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
@@ -125,4 +124,4 @@ def fail(channel: Channel, log: Path, code: int) -> None:
     if known and not fix:
         lines, fix = [known.name, message], known.fix
     lines += [line for line in diagnosis.last_errors(text) if line not in message]
-    raise RunFailed("\n".join([*lines, f"all of it: {log}"]), fix=fix)
+    raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)

@@ -1,7 +1,7 @@
-"""The loss that verl's engine calls for each micro-batch, on each rank: that of `mcpo_cli.methods`.
+"""The loss of `mcpo_cli.methods` in the form that verl's engine calls on each rank for each micro-batch.
 
-verl averages gradients over ranks, so the loss is multiplied by their number; the weights of a loss's terms are global
-over the mini-batch already. So gradients do not depend on micro-batches, dynamic batch sizes or ranks.
+Loss terms are weighted over the whole mini-batch. verl averages gradients over ranks, so the loss is multiplied by the
+number of ranks. Gradients therefore do not depend on micro-batches, dynamic batch sizes or ranks.
 """
 
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ from mcpo_cli.backends.measure import Sums
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 
 FACTS = "mcpo_facts"
-"""The field with what a sequence has to know of its mini-batch, one row of `facts` each."""
+"""The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
 METRIC = "mcpo"
-"""What the loss reports of a micro-batch: one of its prompts, and the pairs and prompts of `Sums`."""
+"""The metric in which the loss reports a micro-batch: one of its prompts, and the pairs and prompts of `Sums`."""
 
 
 def column_field(name: str) -> str:
-    """The field of verl's queue that holds the token column `name`."""
+    """The queue field that holds the token column `name`."""
     return f"mcpo_{name}"
 
 
 def facts(method: Method, signals: Signals, place: tuple[int, int], total: MiniBatch) -> list[float]:
     """One row of the field FACTS: the sequence's prompt, its mini-batch's totals, its columns and their sums.
 
-    place: of the sequence's prompt and of its rollout among the signals.
+    place: index of the sequence in the signals, (prompt, rollout).
     """
     totals = (total.sequences, total.tokens, total.prompts, total.limit)
     values = [float(signals.columns[name][place]) for name in method.columns]
@@ -48,14 +48,14 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
 
 
 def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
-    """The micro-batch as methods see it, padded on the right."""
+    """The micro-batch as a right-padded `TokenBatch`."""
     from verl.workers.utils.padding import no_padding_2_padding
 
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
     fields = [column_field(name) for name in method.token_columns]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
-    # The queue gives a field of a row's numbers back as a ragged tensor.
+    # The queue may return FACTS as a ragged tensor.
     rows = data[FACTS]
     fact_BF = (rows.values() if rows.is_nested else rows).reshape(len(mask_BT), -1)
     sequences, token_count, prompts, limit = fact_BF[0, 1:5].long().tolist()
@@ -73,18 +73,18 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
 
 
 def _halves(columns_BF: Tensor) -> tuple[Sequence[Tensor], list[float]]:
-    """The values of each column, one a sequence, and the column's sum over the mini-batch."""
+    """Each column's values (one per sequence), and each column's sum over the mini-batch."""
     values_BC, sums_BC = columns_BF.chunk(2, dim=-1) if columns_BF.shape[1] else (columns_BF, columns_BF)
     return values_BC.unbind(-1), sums_BC[0].tolist()
 
 
 def merged(reports: list[dict[str, Any]], prompts: int) -> list[Sums]:
-    """The reports of all micro-batches and ranks of a global step, as one a mini-batch of `prompts`, in order."""
-    found: dict[int, Sums] = {}
+    """The reports of all micro-batches and ranks of a global step, summed per mini-batch of `prompts`, in order."""
+    batches: dict[int, Sums] = {}
     for report in reports:
-        sums = found.setdefault(report["group"] // prompts, Sums())
+        sums = batches.setdefault(report["group"] // prompts, Sums())
         for name, pair in report["sums"].items():
             sums.add(name, *pair)
         for name, sides in report["prompts"].items():
             sums.flag(name, *sides)
-    return [found[number] for number in sorted(found)]
+    return [batches[number] for number in sorted(batches)]

@@ -1,6 +1,6 @@
-"""The process that trains with verl: `python -m mcpo_cli.backends.verl.main ATTEMPT_DIR OVERRIDE...`.
+"""The training process: `python -m mcpo_cli.backends.verl.main ATTEMPT_DIR OVERRIDE...`.
 
-It ends with what it started when the process that started it is gone.
+It ends itself and all its children when its parent process is gone.
 """
 
 import importlib
@@ -26,7 +26,7 @@ from mcpo_cli.errors import McpoError
 
 
 def main() -> None:
-    """Train; the exit code is that of the error that ended it."""
+    """Train; a McpoError that ends training sets the exit code."""
     attempt, parent = Path(sys.argv.pop(1)), os.getppid()
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _runner() -> type:
-    """verl's task runner, an actor, which knows our trainer."""
+    """verl's task runner (an actor), with our trainer registered."""
     base = TaskRunnerV1.__ray_metadata__.modified_class
 
     def run(self: Any, config: Any) -> None:

@@ -1,8 +1,8 @@
-"""RunSpec -> what verl 0.9.1 is started with: its Hydra overrides, the environment, the command.
+"""Translates a RunSpec into the start of verl 0.9.1: Hydra overrides, environment and command.
 
-One row a setting, by verl's own names (`verl/trainer/config/ppo_trainer.yaml` and the files it is made of). Whatever
-decides a result stands here, even where verl's default is the same: a default that changes must not change a run.
-Nothing of verl is imported, so that a dry run works where it is not installed.
+One row per setting, under verl's own names (`verl/trainer/config/ppo_trainer.yaml` and the files it includes). Every
+setting that affects results is listed, even at verl's default, so that a changed default cannot change a run. verl is
+not imported, so that a dry run works where it is not installed.
 """
 
 import re
@@ -20,10 +20,10 @@ REWARD = "pkg://mcpo_cli.backends.verl.reward"
 TRAINER = "mcpo"
 """The name under which our trainer registers with verl."""
 AGENT, AGENT_MODULE = "mcpo", "mcpo_cli.backends.verl.agent"
-"""What makes prompts of problems and asks the rollout engine; verl's own wants a tokenizer with a chat template."""
+"""Our agent loop (`agent.py`) and its module; verl's own needs a tokenizer with a chat template."""
 PICKLES = "mcpo_cli.backends.verl.pickles"
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
-"""Text that Hydra's grammar reads as text without quotes."""
+"""Strings that Hydra's grammar accepts without quotes."""
 
 Value = str | int | float | bool | None | list[Any]
 Table = dict[str, Value]
@@ -31,20 +31,18 @@ Table = dict[str, Value]
 
 @dataclass(frozen=True)
 class Paths:
-    """Where one attempt finds and leaves things.
-
-    model: a Hugging Face folder, or in a dry run the name of a model of the hub.
-    evaluate_first: whether the base policy is still to be evaluated.
-    """
+    """The files and folders of one attempt."""
 
     run: Path
     attempt: Path
     model: str
+    """A Hugging Face folder; in a dry run possibly the name of a model on the hub."""
     evaluate_first: bool = True
+    """Whether the base policy still has to be evaluated."""
 
     @property
     def train(self) -> Path:
-        """The training problems, in the order of the stream; the same file for every attempt."""
+        """The training problems in the order of the stream; all attempts share the file."""
         return self.run / "data" / "train.parquet"
 
     @property
@@ -59,19 +57,19 @@ class Paths:
 
 
 def planned(spec: RunSpec, home: Path) -> Paths:
-    """The paths of the first attempt of `spec` below `home`; looks at nothing on the disk."""
+    """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
     model = spec.model.path or str(home / "cache" / "base" / spec.base_id)
     return Paths(run, run / "attempt_1", model)
 
 
 def command(spec: RunSpec, paths: Paths) -> list[str]:
-    """The process that trains. -P: a file in the user's folder must not shadow a module."""
+    """The command line of the training process. -P: files in the current folder must not shadow modules."""
     return [sys.executable, "-P", "-m", MAIN, str(paths.attempt), *overrides(spec, paths)]
 
 
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
-    """What the first start would run, as plain data: command, environment, verl's settings as a tree."""
+    """What the first start would run, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
     settings: dict[str, Any] = {}
     for key, value in table(spec, paths).items():
@@ -84,8 +82,8 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
 
 
 def environment(spec: RunSpec) -> dict[str, str]:
-    """The variables that are set for the process; those of `_workers` reach every process of Ray."""
-    # Ray's way to say that there is no other machine: all its processes, and verl's servers, listen on loopback alone.
+    """Environment variables of the training process; those of `_workers` reach every Ray process."""
+    # Makes Ray's processes and verl's servers listen on loopback only.
     alone = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     place = {"RAY_ADDRESS": spec.cluster.ray_address} if spec.cluster.ray_address else alone
     return {"HYDRA_FULL_ERROR": "1", "RAY_USAGE_STATS_ENABLED": "0", **place, **_workers(spec)}
@@ -97,7 +95,7 @@ def overrides(spec: RunSpec, paths: Paths) -> list[str]:
 
 
 def table(spec: RunSpec, paths: Paths) -> Table:
-    """verl's key -> value; `+` before keys that its YAML files do not have."""
+    """verl's keys and values; a `+` marks keys that its YAML files lack."""
     return {
         **_data(spec, paths),
         **_model(spec, paths),
@@ -121,10 +119,10 @@ def _data(spec: RunSpec, paths: Paths) -> Table:
         "data.max_prompt_length": train.max_prompt,
         "data.max_response_length": train.max_response,
         "data.train_batch_size": train.prompts,
-        # Dynamic sampling refills a batch one prompt at a time.
+        # Dynamic sampling refills the batch one prompt at a time.
         "data.gen_batch_size": 1 if spec.method.dynamic_sampling else train.prompts,
         "data.val_batch_size": None,
-        # The file is in the order of the training stream, and holds no prompt that is too long.
+        # The file is already in stream order, without overlong prompts.
         "data.shuffle": False,
         "data.seed": _seed(spec, "data"),
         "data.validation_shuffle": False,
@@ -156,7 +154,7 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
 
 
 def _actor(spec: RunSpec) -> Table:
-    """One pass over the batch in mini-batches. The loss is ours (`loss.py`); verl's settings of losses are left out."""
+    """One pass over the batch in mini-batches. The loss is ours (`loss.py`), so verl's loss settings are left out."""
     train, cluster, on_gpu = spec.train, spec.cluster, _on_gpu(spec)
     return {
         "actor_rollout_ref.actor.strategy": "fsdp2",
@@ -183,7 +181,7 @@ def _actor(spec: RunSpec) -> Table:
         "actor_rollout_ref.actor.fsdp_config.param_offload": cluster.offload,
         "actor_rollout_ref.actor.fsdp_config.optimizer_offload": cluster.offload,
         "actor_rollout_ref.actor.fsdp_config.seed": _seed(spec, "init"),
-        # It gives the rollouts of one prompt the same random numbers.
+        # True would give all rollouts of a prompt the same random numbers.
         "actor_rollout_ref.actor.fsdp_config.full_determinism": False,
     }
 
@@ -195,7 +193,7 @@ def _optimizer(spec: RunSpec) -> Table:
         "actor_rollout_ref.actor.optim.optimizer_impl": "torch.optim",
         "actor_rollout_ref.actor.optim.lr": train.lr,
         "actor_rollout_ref.actor.optim.lr_scheduler_type": "constant",
-        # In global steps, as ours; verl's first step of a warm-up has rate 0.
+        # In global steps, as in our settings; `trainer.py` skips verl's first warm-up step, whose rate is 0.
         "actor_rollout_ref.actor.optim.lr_warmup_steps": train.lr_warmup_steps,
         "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": 0.0,
         "actor_rollout_ref.actor.optim.total_training_steps": train.steps,
@@ -207,7 +205,7 @@ def _optimizer(spec: RunSpec) -> Table:
 
 
 def _rollout(spec: RunSpec) -> Table:
-    """Sampling, for training and (`val_kwargs`) for evaluation."""
+    """Sampling for training and, in `val_kwargs`, for evaluation."""
     train, cluster, on_gpu = spec.train, spec.cluster, _on_gpu(spec)
     return {
         "actor_rollout_ref.rollout.name": cluster.rollout,
@@ -221,7 +219,7 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.prompt_length": train.max_prompt,
         "actor_rollout_ref.rollout.response_length": train.max_response,
         "actor_rollout_ref.rollout.max_model_len": train.max_prompt + train.max_response,
-        # Of the engine; what it samples for us comes with seeds of its own (`agent.py`).
+        # The engine's own seed; each rollout brings a seed of its own (`agent.py`).
         "actor_rollout_ref.rollout.seed": _seed(spec, "rollout"),
         "actor_rollout_ref.rollout.full_determinism": False,
         "actor_rollout_ref.rollout.val_kwargs.n": spec.eval.samples,
@@ -233,7 +231,7 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
         "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
-        # The trainer's weights reach it before anything is sampled.
+        # The engine gets the trainer's weights before it samples anything.
         "actor_rollout_ref.rollout.load_format": "dummy",
         "actor_rollout_ref.rollout.dtype": "bfloat16" if on_gpu else "float32",
         "actor_rollout_ref.rollout.tensor_model_parallel_size": cluster.tensor_parallel,
@@ -241,7 +239,7 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.enforce_eager": not on_gpu,
         "actor_rollout_ref.rollout.free_cache_engine": on_gpu,
         "+actor_rollout_ref.rollout.enable_sleep_mode": on_gpu,
-        # A prompt in two parts makes vLLM rewind its request's generator, which a processor's cannot.
+        # Chunked prefill rewinds the request's random generator, which CPU generators do not support.
         "actor_rollout_ref.rollout.enable_chunked_prefill": on_gpu,
         "actor_rollout_ref.rollout.enable_prefix_caching": True,
         "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
@@ -253,7 +251,7 @@ def _rollout(spec: RunSpec) -> Table:
 
 
 def _reward(spec: RunSpec) -> Table:
-    """Our grader says what is right; verl's manager of DAPO adds the overlong shaping to the reward."""
+    """Our grader decides correctness; verl's DAPO reward manager adds the overlong shaping."""
     train = spec.train
     return {
         "reward.num_workers": spec.cluster.gpus,
@@ -271,7 +269,7 @@ def _reward(spec: RunSpec) -> Table:
 
 
 def _algorithm(spec: RunSpec) -> Table:
-    """Advantages are ours (`trainer.py`): `grpo` only tells verl that there is no critic."""
+    """Our trainer computes the advantages; `grpo` only tells verl that there is no critic."""
     method = spec.method
     return {
         "algorithm.adv_estimator": "grpo",
@@ -298,7 +296,7 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
         "trainer.use_v1": True,
         "trainer.v1.trainer_mode": TRAINER,
         "trainer.total_training_steps": spec.train.steps,
-        # The file of training problems is long enough for all steps.
+        # The training file is long enough for all steps.
         "trainer.total_epochs": 1,
         "trainer.balance_batch": True,
         "trainer.critic_warmup": 0,
@@ -314,7 +312,7 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.async_save": False,
-        # Our trainer writes the journal, which MLflow is fed from; verl logs nothing by itself.
+        # Our trainer writes the journal, from which MLflow is fed; verl itself logs to the console only.
         "trainer.logger": ["console"],
         "trainer.project_name": "mcpo",
         "trainer.experiment_name": spec.run_id,
@@ -328,10 +326,10 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
 
 def _machines(spec: RunSpec) -> Table:
     cluster = spec.cluster
-    # "local", as a RAY_ADDRESS that the user has set must not make the run join that cluster.
+    # "local" keeps the run from joining a cluster that RAY_ADDRESS names.
     ray: Table = {"+ray_kwargs.ray_init.address": cluster.ray_address or "local"}
     if cluster.ray_address:
-        # A cluster that is there already knows its own size.
+        # An existing cluster knows its own size.
         ray["ray_kwargs.ray_init.num_cpus"] = None
     else:
         ray["ray_kwargs.ray_init.num_cpus"] = cluster.cpus
@@ -343,7 +341,7 @@ def _machines(spec: RunSpec) -> Table:
         "trainer.nnodes": cluster.nodes,
         "trainer.n_gpus_per_node": cluster.gpus,
         "trainer.device": "cuda" if _on_gpu(spec) else "cpu",
-        # Each unit is a Ray actor with a CPU of its own; without one it waits for ever and says nothing.
+        # Each unit is a Ray actor that reserves a CPU and waits silently until it gets one.
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": cluster.gpus,
         **ray,
         **{f"+ray_kwargs.ray_init.runtime_env.env_vars.{name}": value for name, value in variables},
@@ -351,13 +349,13 @@ def _machines(spec: RunSpec) -> Table:
 
 
 def _workers(spec: RunSpec) -> dict[str, str]:
-    """What every process of verl must see, also those that Ray starts on other machines."""
+    """Environment variables of every verl process, including those that Ray starts on other machines."""
     modules = filter(None, (PICKLES, spec.cluster.plugin))
     variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
-    # Checkpoints run no code (`pickles.py`); without the second, the first would refuse verl's own messages.
+    # Loading checkpoints must not run code (`pickles.py`). The second keeps the first from rejecting verl's messages.
     variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
     if not _on_gpu(spec):
-        # FSDP is registered for cuda and npu only: VERL_ENGINE_DEVICE is verl's own way to ask for it.
+        # verl registers FSDP for cuda and npu only; VERL_ENGINE_DEVICE selects it.
         variables |= {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_KVCACHE_SPACE": "1"}
         variables |= {"OMP_NUM_THREADS": str(spec.compute.threads), "TORCHDYNAMO_DISABLE": "1"}
     return variables
@@ -368,7 +366,7 @@ def _on_gpu(spec: RunSpec) -> bool:
 
 
 def _seed(spec: RunSpec, name: Stream, *index: int) -> int:
-    """A seed as NumPy and vLLM take it: 31 bits."""
+    """A 31-bit seed, as NumPy and vLLM accept."""
     return stream(spec.seed, name, *index) % 2**31
 
 

@@ -1,8 +1,8 @@
-"""Imported first by each process of verl: what the pickles of its checkpoints may hold, so that none can run code.
+"""Restricts what verl's checkpoints (pickles) may contain, so that loading one runs no code; imported by every process.
 
-verl reads its checkpoints, which are pickles, with `torch.load(weights_only=False)`; TORCH_FORCE_WEIGHTS_ONLY_LOAD,
-which `overrides.py` sets, overrules that. What remains is to allow the one thing in them that torch does not know:
-the state of NumPy's random numbers, an array. (torch itself allows sharded tensors.)
+verl loads them with `torch.load(weights_only=False)`, which TORCH_FORCE_WEIGHTS_ONLY_LOAD (set in `overrides.py`)
+overrides. torch then allows tensors, sharded ones included; this module adds the one other type they hold, the array
+with the state of NumPy's random generator.
 """
 
 from typing import Any

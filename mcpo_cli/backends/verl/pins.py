@@ -1,4 +1,4 @@
-"""The versions that verl 0.9.1 works with, from its own metadata (`Requires-Dist`), and what is installed."""
+"""The package versions that verl 0.9.1 requires (its `Requires-Dist`), and the installed ones."""
 
 from importlib import metadata
 
@@ -14,13 +14,13 @@ CORE = {
     "ray": ">=2.41.0",
     "numpy": ">=2.0.0",
 }
-"""Needed everywhere."""
+"""Required on every machine."""
 GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": "==2.8.3"}
-"""Pinned by the extras `vllm` and `fsdp`, which are for CUDA 13.0."""
+"""Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0."""
 
 
 def installed(package: str) -> str | None:
-    """Its version, None where it is not installed."""
+    """The installed version of `package`, None if there is none."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -28,5 +28,5 @@ def installed(package: str) -> str | None:
 
 
 def fits(version: str, wanted: str) -> bool:
-    """Whether `version` is in the range `wanted`; a build's mark (`+cu130`) does not count."""
+    """Whether `version` is in the range `wanted`; local build labels (`+cu130`) are ignored."""
     return SpecifierSet(wanted, prereleases=True).contains(version.partition("+")[0])

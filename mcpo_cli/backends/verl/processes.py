@@ -1,4 +1,4 @@
-"""Every process of a run, Ray's and vLLM's among them: each inherits a variable that names the run."""
+"""Finds and ends all processes of a run, including Ray's and vLLM's: each inherits a variable naming the run."""
 
 import os
 import time
@@ -8,24 +8,25 @@ import psutil
 
 MARK = "MCPO_VERL_RUN"
 GRACE_SECONDS = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
 LAST_SECONDS = 30.0
-"""What still lives after this hangs in the kernel, and nobody can end it."""
+"""Seconds after which to give up on processes that survive SIGKILL, because they hang in the kernel."""
 
 
 def marked(name: str) -> list[psutil.Process]:
-    """All processes of the run `name` but this one."""
-    found = []
+    """All processes of the run `name` except this one."""
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get(MARK) == name:
-                found.append(process)
+                processes.append(process)
         except psutil.Error:
-            continue  # it ended, or is not ours
-    return found
+            continue  # it ended, or belongs to another user
+    return processes
 
 
 def end(name: str) -> None:
-    """End all of them: asked first, then killed; again, because what dies last may have started another."""
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until none is left: a dying one may start another."""
     deadline = time.monotonic() + GRACE_SECONDS
     for process in marked(name):
         with suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""Trajectories in verl's queue (TransferQueue), which only the processes of a run can read, and their signals."""
+"""Reads trajectories from verl's queue (TransferQueue) and builds the fields that the loss reads."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,26 +17,26 @@ from mcpo_cli.methods import Method, MiniBatch, Signals
 
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
-    """The groups that `keys` name, in the order of their prompts."""
+    """The groups of the trajectories `keys`, in the order of their prompts."""
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
     data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
     columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     for key, tokens, score, logp, extra in zip(ordered, *columns, strict=True):
         uid = uid_of(key)
-        group = found.setdefault(uid, Group(known[uid], [], [], [], [], []))
+        group = groups.setdefault(uid, Group(known[uid], [], [], [], [], []))
         group.tokens.append(tokens)
         group.reward.append(float(score.sum()))
         said = getattr(extra, "data", extra)["reward_extra_info"]
         group.verdicts.append(Verdict(said["status"], said["answer"] or None, said["detail"]))
         group.logp.append(float(logp.double().sum()))
         group.entropy.append(math.nan)
-    return list(found.values())
+    return list(groups.values())
 
 
 def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
-    """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
+    """`groups`, whose trajectories are `keys`, with the entropies computed by the trainer."""
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
     means = iter([float(values.double().mean()) for values in data["entropy"].unbind()])
@@ -44,7 +44,7 @@ def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[st
 
 
 def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_PG: Tensor) -> Tensor:
-    """A field with a number a token of the trajectories `keys`, which are all of some groups, as PGT."""
+    """A field with one number per token, padded to PGT; `keys` are all trajectories of some groups."""
     ordered = sorted(keys, key=lambda key: place_of(key, known))
     rows = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=[field])[field].unbind()
     padded_BT = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
@@ -54,23 +54,23 @@ def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_
 def fields(
     method: Method, signals: Signals, length_PG: Tensor, totals: Sequence[MiniBatch], places: Sequence[tuple[int, int]]
 ) -> TensorDict:
-    """What the loss reads of the trajectories at `places` (prompt, rollout): advantages, columns, facts.
+    """What the loss reads for the trajectories at `places` (prompt, rollout): advantages, columns, facts.
 
-    totals: of each mini-batch, which all hold equally many prompts.
+    totals: one per mini-batch; all mini-batches have equally many prompts.
     """
     size = len(length_PG) // len(totals)
     rows = [facts(method, signals, place, totals[place[0] // size]) for place in places]
     nested = {column_field(name): _ragged(signals.columns[name], length_PG, places) for name in method.token_columns}
     advantages = _ragged(signals.advantage, length_PG, places)
     return TensorDict(
-        # verl's metrics want returns.
+        # verl's metrics read `returns`.
         {**nested, "advantages": advantages, "returns": advantages.clone(), FACTS: torch.tensor(rows).double()},
         batch_size=len(places),
     )
 
 
 def _ragged(value: Tensor, length_PG: Tensor, places: Sequence[tuple[int, int]]) -> Tensor:
-    """value, PG or PGT, as a ragged tensor with one number a token of the trajectories at `places`."""
+    """`value` (PG or PGT) as a ragged tensor with one number per token of the trajectories at `places`."""
     rows = [
         value[place].float().expand(int(length_PG[place]))
         if value.ndim == 2
@@ -81,7 +81,7 @@ def _ragged(value: Tensor, length_PG: Tensor, places: Sequence[tuple[int, int]])
 
 
 def logp_difference(keys: Sequence[str]) -> float:
-    """`sanity/logp_difference` of the trajectories `keys`, before the policy moved."""
+    """`sanity/logp_difference` of the trajectories `keys`, under the policy before its update."""
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["old_log_probs", "rollout_log_probs"])
     pairs = zip(data["old_log_probs"].unbind(), data["rollout_log_probs"].unbind(), strict=True)
     return float(torch.cat([(trained - sampled).abs() for trained, sampled in pairs]).double().mean())

@@ -1,4 +1,4 @@
-"""What a step of verl leaves behind, in the journal: under the local backend's names, verl's own as `verl/...`."""
+"""Writes verl's steps to the journal: metrics under the local backend's names, verl's own as `verl/...`."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ PHASES = {
     "update_actor": "update",
     "probe": "probe",
 }
-"""verl's timers as the local backend's phases; what is left of the step is `record`."""
+"""Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
 
 
 class Records:
-    """Writes the journal of one attempt, from inside verl's trainer."""
+    """The journal of one attempt, written by verl's trainer."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
@@ -38,17 +38,17 @@ class Records:
         self._phase = "starting"
 
     def phase(self, text: str) -> None:
-        """What the run does now."""
+        """Report the current phase."""
         self._phase = text
         self._channel.tell(text, self._durable)
 
     def durable(self, step: int) -> None:
-        """A checkpoint now covers everything up to `step`."""
+        """Report that a checkpoint covers everything up to `step`."""
         self._durable = step
         self._channel.tell(self._phase, step)
 
     def asked_to_stop(self) -> bool:
-        """Whether the run was asked to end."""
+        """Whether the run was asked to stop."""
         return self._channel.asked_to_stop()
 
     def step(
@@ -61,12 +61,11 @@ class Records:
         timing: Mapping[str, float],
         tokenizer: Any,
     ) -> None:
-        """All rows of one global step. discarded: groups that dynamic sampling threw away.
+        """Write all rows of one global step.
 
-        measured: metrics under their own names. metrics: those of verl.
-
-        Metrics of sampling are over all groups, but for `train/entropy`: verl computes entropies with the old
-        log-probabilities, hence of the kept groups only; the others would cost a forward pass.
+        kept, discarded: groups in the batch, and those that dynamic sampling dropped. measured, metrics: our metrics,
+        and verl's own. Sampling metrics cover all groups, except `train/entropy`: verl computes entropies with the old
+        log-probabilities of kept groups; the others would cost another forward pass.
         """
         everything = groups.in_order([*kept, *discarded])
         graded = groups.graded(everything, tokenizer.eos_token_id)
@@ -88,21 +87,21 @@ class Records:
         }
         self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
 
-    def evaluation(self, step: int, found: Sequence[Group]) -> None:
-        """One row a held-out problem.
+    def evaluation(self, step: int, evaluated: Sequence[Group]) -> None:
+        """Write one row per held-out problem.
 
         Raises:
-            RunFailed: not one answer to a problem could be graded.
+            RunFailed: no answer to a problem could be graded.
         """
-        self._journal.rows("eval", step, [_eval_row(step, group) for group in found])
+        self._journal.rows("eval", step, [_eval_row(step, group) for group in evaluated])
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Rows that a step may have; before those of `step`, which say that it is over."""
+        """Write optional rows of a step; call it before `step`, which completes the step."""
         if rows:
             self._journal.rows(kind, step, rows)
 
     def close(self) -> None:
-        """Flush to the disk itself."""
+        """Flush the journal to the disk and close it."""
         self._journal.close()
 
 
@@ -117,7 +116,7 @@ def _eval_row(step: int, group: Group) -> EvalRow:
 
 
 def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Each number by its name; verl counts discarded groups by their reward in a table of its own."""
+    """The numbers in `metrics` with their names; nested tables (verl's counts of discarded groups) are flattened."""
     for name, value in metrics.items():
         if isinstance(value, Mapping):
             yield from _flat({f"{name}/{key}": inner for key, inner in value.items()})
@@ -126,7 +125,7 @@ def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _entropy(graded: Graded) -> float:
-    """Mean over the tokens of the groups that are trained on: of the others verl computes none."""
+    """Mean entropy over the tokens of the kept groups, the only ones whose entropy verl computes."""
     assert graded.entropy_PG is not None
     known_PG = ~graded.entropy_PG.isnan()
     return float((graded.entropy_PG * graded.length_PG)[known_PG].sum() / graded.length_PG[known_PG].sum())
@@ -137,6 +136,6 @@ def _seconds(timing: Mapping[str, float]) -> dict[str, float]:
     for name, value in timing.items():
         if phase := PHASES.get(name):
             seconds[phase] += value
-    # verl's timer runs until the rollout engine sleeps, and probes before that.
+    # verl's sampling timer includes the probes.
     seconds["sample"] -= seconds["probe"]
     return {**seconds, "record": max(0.0, timing["step"] - sum(seconds.values()))}

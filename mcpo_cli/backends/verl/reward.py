@@ -1,4 +1,4 @@
-"""Our grader in verl's reward loop: what `reward.custom_reward_function` names. verl adds the overlong shaping."""
+"""Our grader as verl's `reward.custom_reward_function`; verl adds the overlong shaping."""
 
 import asyncio
 import functools
@@ -9,19 +9,18 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Pool, Verdict
 
 WORKERS = 4
-"""Grading processes of each of verl's reward workers, of which there is one a GPU."""
+"""Grading processes per verl reward worker; verl has one reward worker per GPU."""
 
 
 async def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any], **_options: Any
 ) -> dict[str, Any]:
-    """`score` and `acc`, 1 or 0, and the `status`, `detail` and `answer` of the verdict.
+    """`score` and `acc` (1 or 0), and the `status`, `detail` and `answer` of the verdict.
 
-    An `unevaluated` answer scores 0: restating the problem must not be rewarded. An `infra_error` scores 0, as verl
-    must have a number: it is the status that says that nothing is known, and whoever reads the groups counts it
-    (`groups.check`).
+    An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
+    because verl needs a number; its status shows that the answer was not graded, and `groups.check` counts it.
 
-    extra_info: names the `grader` and has the text of the `problem`.
+    extra_info: has the name of the `grader` and the text of the `problem`.
     """
     verdict = await judge(extra_info["grader"], Problem(extra_info["problem"], ground_truth), solution_str)
     score = float(verdict.status == "correct")
@@ -30,7 +29,7 @@ async def compute_score(
 
 
 async def judge(grader: str, problem: Problem, response: str) -> Verdict:
-    """What `grader` says; `exact` compares tokens and needs no process of its own."""
+    """The verdict of `grader`; `exact` compares tokens and runs in this process."""
     if grader == "exact":
         right = tasks.correct(response, problem)
         return Verdict("correct" if right else "wrong", tasks.answer(response))
@@ -39,5 +38,5 @@ async def judge(grader: str, problem: Problem, response: str) -> Verdict:
 
 @functools.cache
 def _pool(grader: str) -> Pool:
-    """Started with the first answer; its processes end with this one."""
+    """The pool for `grader`, started at the first answer; its processes end with this one."""
     return Pool(grader, workers=WORKERS, refuse_unevaluated=True)

@@ -1,4 +1,4 @@
-"""verl's replay buffer, which also filters groups under dynamic sampling, with eyes on what it throws away."""
+"""verl's replay buffer, which filters groups under dynamic sampling; here it also reports discarded groups."""
 
 import time
 from collections.abc import Callable
@@ -9,15 +9,16 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from mcpo_cli.errors import RunFailed
 
 POLL_SECONDS = 0.1
-"""verl's default of 2 s is most of a step of a small model."""
+"""verl's default of 2 s would be most of a small model's step."""
 WATCH_SECONDS = 10.0
+"""Seconds between two calls of `watch`."""
 
 
 class Sampler(ReplayBuffer):
     """See `ReplayBuffer`.
 
-    discard: called with the ids of finished groups that are about to be thrown away.
-    watch: called now and then while it waits; raises where nobody is left to wait for.
+    discard: called with the ids of finished groups that are about to be discarded.
+    watch: called every WATCH_SECONDS while waiting; raises if an actor has died.
     """
 
     def __init__(self, discard: Callable[[set[str]], None], watch: Callable[[], None], **options: Any) -> None:
@@ -25,7 +26,7 @@ class Sampler(ReplayBuffer):
         self._discard, self._watch, self._watched = discard, watch, time.monotonic()
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
-        # verl would go on with what is left of the group, as if nothing had happened.
+        # verl would silently continue with the rest of the group.
         if failed := self.failure_keys[partition_id]:
             raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed)} prompts")
         return super()._terminal_eviction_reasons(global_steps, partition_id)

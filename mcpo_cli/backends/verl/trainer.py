@@ -1,7 +1,7 @@
 """verl's synchronous trainer with our loop, batches, advantages, loss and records.
 
-The loop is our own, so that what is recorded, evaluated and saved comes in the order in which a run can be resumed;
-sampling, log-probabilities, the engine and the checkpoints are verl's.
+Our loop records, evaluates and saves in an order from which a run can resume. Sampling, log-probabilities, the engine
+and the checkpoints are verl's.
 """
 
 import dataclasses
@@ -47,16 +47,17 @@ from mcpo_cli.seeds import Stream, stream
 
 @register_trainer(TRAINER)
 class Trainer(PPOTrainerSync):
-    """One run. prompts: given out in this step. kept, discarded: groups in its batch, and those thrown away.
+    """The trainer of one run.
 
-    measured: metrics of the step that are not verl's. mini_batches: rows of its gradient steps.
+    Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
+    and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
     """
 
     def __init__(self, config: Any) -> None:
         attempt = Path(config.mcpo.attempt)
         self.spec = from_dict(read_json(attempt / "spec.json"))
         with open_dict(config):
-            # verl compares it with this name; ours has done its work.
+            # Our name has selected this class; verl itself expects "sync".
             config.trainer.v1.trainer_mode = "sync"
         self.prompts: dict[str, Prompt] = {}
         self.kept: list[Group] = []
@@ -89,7 +90,7 @@ class Trainer(PPOTrainerSync):
         super()._setup()
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
         if self.global_steps == 0:
-            # verl's warm-up gives the first step rate 0, ours the first share of the full one.
+            # verl's warm-up would give the first step rate 0; ours starts one increment above.
             watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
         root = Path(self.config.trainer.default_local_dir)
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
@@ -98,10 +99,10 @@ class Trainer(PPOTrainerSync):
         self.rerolls = Rerolls(self.spec, Journal(self.records.run_dir), self.global_steps, panel)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """From the checkpoint's step to the last one; see `mcpo_cli.backends.local.train`, which reads the same.
+        """Train from the checkpoint's step to the last one, as `mcpo_cli.backends.local.train` does.
 
         Raises:
-            Interrupted: somebody asked to stop; a checkpoint was written. RunFailed: the run cannot go on.
+            Interrupted: the run was asked to stop; a checkpoint was written. RunFailed: the run cannot continue.
         """
         self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
         SkipManager.init(self.config)
@@ -122,7 +123,7 @@ class Trainer(PPOTrainerSync):
         self.records.close()
 
     def global_step(self) -> None:
-        """One batch of rollouts, the gradient steps on it, one row of metrics."""
+        """Sample one batch, take its gradient steps and record them."""
         self.prompts, self.discarded, self.measured = {}, [], {}
         self.timing_raw: dict[str, float] = {}
         metrics: dict[str, Any] = {}
@@ -135,11 +136,11 @@ class Trainer(PPOTrainerSync):
         self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
         self.records.rows("mini_batches", self.global_steps, self.mini_batches)
-        found = (self.kept, self.discarded, self.measured, metrics, self.timing_raw)
-        self.records.step(self.global_steps, *found, self.tokenizer)
+        record = (self.kept, self.discarded, self.measured, metrics, self.timing_raw)
+        self.records.step(self.global_steps, *record, self.tokenizer)
 
     def evaluate(self) -> None:
-        """All held-out problems under the current policy.
+        """Evaluate the current policy on all held-out problems.
 
         Raises:
             RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
@@ -149,27 +150,27 @@ class Trainer(PPOTrainerSync):
         self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
 
     def probe(self) -> dict[str, float]:
-        """Roll again what is due at this step, under the policy that has sampled its batch; returns metrics.
+        """Roll again the prompts due at this step, under the policy that sampled its batch; returns metrics.
 
         Raises:
             RunFailed: a rollout or its grading raised an error.
         """
         graded = groups.graded(groups.in_order([*self.kept, *self.discarded]), self.tokenizer.eos_token_id)
-        rolls, found = self.rerolls.due(self.global_steps, graded), list[Group]()
+        rolls, rerolled = self.rerolls.due(self.global_steps, graded), list[Group]()
         if rolls:
             rows = [data.row(self.spec, roll.source, "reroll", i, roll.problem) for i, roll in enumerate(rolls)]
-            # verl's name for the rollouts of a prompt that has a number of its own.
+            # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
-            found = self.roll(groups.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [group.answers for group in found], [sum(group.correct) for group in found]
+            rerolled = self.roll(groups.columns(rows), "reroll", **as_in_training)
+        n_P, c_P = [group.answers for group in rerolled], [sum(group.correct) for group in rerolled]
         again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
         self.records.rows("rerolls", self.global_steps, again)
         return metrics
 
     def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
-        """A group of rollouts of each of `rows`, apart from training, from the stream `name` of random numbers.
+        """Sample one group per row outside of training, with random numbers from the stream `name`.
 
-        settings: columns with one value, in place of how verl samples for evaluation.
+        settings: sampling settings for all rows that replace verl's evaluation settings.
 
         Raises:
             RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
@@ -183,19 +184,19 @@ class Trainer(PPOTrainerSync):
         tq.kv_batch_put(keys=list(known), partition_id="val", tags=[dict(tag) for _ in known])
         self.agent_loop_manager.generate_sequences(batch)
         done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
-        found = queue.read(done.keys, "val", known)
+        sampled = queue.read(done.keys, "val", known)
         tq.kv_clear(keys=done.keys, partition_id="val")
-        groups.check(found)
-        return found
+        groups.check(sampled)
+        return sampled
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
-        """A seed for each prompt of `batch`, which `agent.py` reads: the step's prompts from place `start` on."""
+        """Give each prompt of `batch` the seed that `agent.py` reads; `start`: position of the first in the step."""
         places = range(start, start + len(batch))
         seeds = [stream(self.spec.seed, name, self.global_steps, place) for place in places]
         tu.assign_non_tensor(batch, seed=seeds)
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, after which its records are final.
+        """Write a checkpoint of the current step, which makes its records final.
 
         Raises:
             RunFailed: it could not be written.
@@ -206,7 +207,7 @@ class Trainer(PPOTrainerSync):
             self._save_checkpoint()
             checkpoint.save_method_state(root, step, self.method_state)
             checkpoint.seal(root, step)
-        # torch says RuntimeError of a full disk, also from another process; the seal is written by us.
+        # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
             raise checkpoint.failed(root, step, error) from error
         self.records.durable(step)
@@ -220,7 +221,7 @@ class Trainer(PPOTrainerSync):
         return super()._submit_batch_to_rollout(batch)
 
     def on_sample_end(self) -> None:
-        """The batch is there, and the rollout engine still has the weights that sampled it."""
+        """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
         self.kept = queue.read(self.replay_buffer.partitions["train"], "train", self.prompts)
         groups.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
@@ -232,9 +233,9 @@ class Trainer(PPOTrainerSync):
         self.discarded += queue.read(keys, "train", self.prompts)
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Whole groups to mini-batches in the order of the stream; each rank as many sequences, about as many tokens.
+        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar token counts.
 
-        verl would spread a group over mini-batches, whose totals then depended on the number of ranks.
+        verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
         """
         ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
         tokens = [tag["seq_len"] for tag in batch.tags]
@@ -250,7 +251,7 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """The method's signals on whole groups, and what each sequence has to know of its mini-batch."""
+        """Compute the method's signals on whole groups, and what the loss needs to know of each mini-batch."""
         method, step = self.spec.method, self._step(batch.keys)
         signals, self.method_state = method.signals(step, self.method_state)
         self.measured |= measure.weights(step.correct_PG, signals.advantage_PG)
@@ -264,12 +265,12 @@ class Trainer(PPOTrainerSync):
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:
-        """Of each trajectory: the place of its prompt in the batch, and its number in the group."""
+        """Each trajectory's index: that of its prompt in the batch, and its rollout number."""
         place = {group.prompt.order: i for i, group in enumerate(self.kept)}
         return [(place[order], rollout) for order, rollout in (groups.place_of(key, self.prompts) for key in keys)]
 
     def _step(self, keys: Sequence[str]) -> Step:
-        """The groups that are trained on, as methods see them."""
+        """The kept groups as the `Step` that methods take."""
         needs, graded = self.spec.method.needs, groups.graded(self.kept, self.tokenizer.eos_token_id)
         answers = [[verdict.answer for verdict in group.verdicts] for group in self.kept]
 
@@ -282,14 +283,14 @@ class Trainer(PPOTrainerSync):
             length_PG=graded.length_PG,
             prompt_P=torch.tensor([problem.number for problem in graded.problems]),
             limit=self.spec.train.max_response,
-            # The trainer's own, as the ratio is taken against these.
+            # The trainer's own log-probabilities: importance ratios use these.
             logp_PGT=tokens("old_log_probs") if "logp" in needs else None,
             entropy_PGT=tokens("entropy") if "entropy" in needs else None,
             answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
 
     def _prepared(self, step: Step, signals: Signals, keys: Sequence[str]) -> Signals:
-        """With the columns of `Method.prepare`: the one mini-batch of the step under the policy that sampled it."""
+        """`signals` with the columns of `Method.prepare`, computed under the policy that sampled the mini-batch."""
         method, (total_of_step,) = self.spec.method, self.totals
         logp_BT = queue.padded("old_log_probs", keys, self.prompts, step.length_PG).flatten(0, 1)
         flat = signals.map(lambda tensor: tensor.flatten(0, 1))
@@ -309,7 +310,7 @@ class Trainer(PPOTrainerSync):
         return dataclasses.replace(signals, columns={**signals.columns, **shaped})
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """The gradient steps of a global step: verl's, but for what the loss reports."""
+        """Take the gradient steps of a global step with verl, and record the loss's own report."""
         train = self.spec.train
         sequences = train.mini_batch * train.rollouts
         batch.extra_info.update(
@@ -336,7 +337,7 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _gradient_steps(self, reports: list[dict[str, Any]]) -> dict[str, float]:
-        """Keep a row of each gradient step; returns the metrics of all."""
+        """Keep one row per gradient step; returns the metrics over all of them."""
         sums = Sums()
         self.mini_batches = []
         for number, own in enumerate(merged(reports, self.spec.train.mini_batch), 1):

@@ -1,4 +1,4 @@
-"""The actors of Ray behind verl's trainer: whether they live, and what only they can do."""
+"""The Ray actors of verl's trainer: checks that they live, and runs calls on them."""
 
 import re
 import time
@@ -11,29 +11,29 @@ import ray
 from mcpo_cli.errors import RunFailed
 
 QUEUE = "TransferQueueController"
-"""The actor of TransferQueue that every run looks up by this name: two runs in one cluster would mix their rollouts."""
+"""TransferQueue's actor. Its name is the same for every run, so two runs in one cluster would mix their rollouts."""
 LEAVING_SECONDS = 30.0
-"""In which the actors of a run that has ended go."""
+"""Seconds to wait for a finished run's actors to exit."""
 
 
 def alone() -> None:
     """Wait until no other run is in the Ray cluster.
 
     Raises:
-        RunFailed: one stays.
+        RunFailed: another run is still there after LEAVING_SECONDS.
     """
     deadline = time.monotonic() + LEAVING_SECONDS
     while any(actor["name"] == QUEUE for actor in ray.util.list_named_actors(all_namespaces=True)):
         if time.monotonic() > deadline:
             raise RunFailed(
-                "another run of verl is in this Ray cluster, and TransferQueue holds one at a time",
-                fix="wait until it is done, or cluster.ray_address=HOST:PORT of another cluster",
+                "another verl run uses this Ray cluster, and TransferQueue supports one at a time",
+                fix="wait until it ends, or cluster.ray_address=HOST:PORT of another cluster",
             )
         time.sleep(1)
 
 
 def alive(trainer: Any) -> None:
-    """A look at every actor that the trainer waits for: verl itself would wait for a dead one for ever.
+    """Check every actor that the trainer waits for; verl itself would wait forever for a dead one.
 
     Raises:
         RunFailed: one has died.
@@ -44,11 +44,11 @@ def alive(trainer: Any) -> None:
         state = actors(actor._actor_id.hex())
         if state and state["State"] == "DEAD":
             cause = re.search(r'error_message: "([^".\\\\]*)', str(state.get("DeathCause")))
-            raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray does not say why'})")
+            raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray gives no reason'})")
 
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:
-    """`call` with the training engine of each rank."""
+    """Run `call` with the training engine on each rank."""
     ray.get([worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers])
 
 
@@ -59,11 +59,11 @@ def _with_engine(call: Callable[[Any], object], worker: Any) -> None:
 
 def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
     for worker in trainer.agent_loop_manager.agent_loop_workers:
-        yield "the one that makes prompts", worker
+        yield "an agent loop worker", worker
     for worker in trainer.reward_loop_manager.reward_loop_workers:
-        yield "the one that grades", worker
+        yield "a reward worker", worker
     for replica in trainer.llm_server_manager.get_replicas():
         for server in replica.servers:
-            yield "the one that samples", server
+            yield "a rollout server", server
     for worker in trainer.actor_rollout_wg.workers:
-        yield "the one that trains", worker
+        yield "a training worker", worker

@@ -1,6 +1,6 @@
-"""String equality of the answer, or of the whole response where nothing marks an answer.
+"""String equality of the answer, or of the whole response if it marks no answer.
 
-White space between tokens does not count. This is what `tasks.correct` says of the arithmetic task.
+White space between tokens is ignored. It agrees with `tasks.correct` on the arithmetic task.
 """
 
 from mcpo_cli.grading.base import Verdict, hedged
@@ -11,12 +11,12 @@ INTEGERS = False
 
 
 def version() -> str:
-    """Its rules are its own."""
+    """The version of its rules; it uses no library."""
     return "exact 1"
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """Correct where the tokens are the same; never unparsable."""
+    """Correct if the tokens are equal; never unparsable."""
     found = None if extracted else marked(response)
     answers = found.answers if found else (response.strip(),)
     if len({tuple(answer.split()) for answer in answers}) > 1:

@@ -1,9 +1,8 @@
-r"""What verl's string matcher for DAPO says (`verl/utils/reward_score/math_dapo.py`), for comparison.
+r"""The verdicts of verl's string matcher for DAPO (`verl/utils/reward_score/math_dapo.py`), for comparison.
 
-Written anew from its behaviour (https://github.com/volcengine/verl, Apache-2.0), with its quirks: of a response only
-the last 300 characters count, the last `Answer:` in them marks the answer (a `\boxed{}` does not), both sides are
-brought to the form of Minerva (arXiv 2206.14858, appendix D.1), and the strings are compared: `\frac{1}{2}` is not
-`0.5`.
+Reimplemented from its behaviour (https://github.com/volcengine/verl, Apache-2.0), with its quirks: only the last 300
+characters of a response count, the last `Answer:` in them marks the answer (a `\boxed{}` does not), both sides are
+normalised as for Minerva (arXiv 2206.14858, appendix D.1), and the strings are compared: `\frac{1}{2}` is not `0.5`.
 """
 
 import re
@@ -26,7 +25,7 @@ _REPLACED = {
     r"\text{and}": ",",
     r"\text{m}": r"\text{}",
 }
-"""In this order: a replacement can make the next one possible."""
+"""Applied in this order: a replacement can enable the next one."""
 _UNITS = (
     "square ways integers dollars mph inches hours km units \\ldots sue points feet minutes digits cents degrees cm gm "
     "pounds meters meals edges students childrentickets multiples"
@@ -53,12 +52,12 @@ _UNWRAPPED = (r"\\text\{(.*?)\}", r"\\textbf\{(.*?)\}", r"\\overline\{(.*?)\}", 
 
 
 def version() -> str:
-    """The commit of verl whose behaviour it has."""
+    """The verl commit whose behaviour it reproduces, and the version of its rules."""
     return "math_dapo verl b178a3cd rules 1"
 
 
 def normal(answer: str) -> str:
-    """The form in which answers are compared."""
+    """The normal form in which answers are compared."""
     answer = answer.rpartition("=")[2]
     for old, new in _REPLACED.items():
         answer = answer.replace(old, new)
@@ -75,7 +74,7 @@ def normal(answer: str) -> str:
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """Correct where both have the same normal form; unparsable, where verl says wrong, without an `Answer:`."""
+    """Correct if both have the same normal form. Without an `Answer:`, unparsable (verl says wrong)."""
     answers = [response] if extracted else _ANSWER.findall(response[-_TAIL:])
     if not answers:
         return NO_ANSWER

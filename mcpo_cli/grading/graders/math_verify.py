@@ -1,34 +1,32 @@
 r"""Equality of mathematical values by math-verify (https://github.com/huggingface/Math-Verify), gold first.
 
-math-verify alone searches a text for something to compare and takes the last it finds, so guesses can hide in one
-answer. Here an answer is read as a whole (`reading`), and one that holds several guesses is wrong, with the detail
-`hedged`:
+math-verify alone searches a text for expressions and takes the last, so an answer can hide several guesses. Here an
+answer is read as a whole (`reading`), and an answer with several guesses is wrong, with the detail `hedged`:
 
-- several boxes or labelled lines whose values differ (`\frac12` and `0.5` do not). Where the gold has several values
+- several boxes or labelled lines with different values (`\frac12` and `0.5` are equal). If the gold has several values,
   the last boxes that stand side by side are one answer, and the other boxes may repeat its values;
-- what `HEDGES` lists: for a gold with one value an answer with several, or with words between numbers; for any gold a
-  chain of equations whose constant sides differ: `x = 41 = 42`.
+- the cases in `HEDGES`: for a gold with one value, an answer with several, or with words between numbers; for any gold,
+  a chain of equations whose constant sides differ: `x = 41 = 42`.
 
-An answer with the value of the gold is `unevaluated` where it leaves to the reader what the problem asks for. That is
-decided so (each side of an equation by itself: `\sum_{k=1}^{6} k^2 = 91` is evaluated):
+An answer with the gold's value is `unevaluated` if it leaves the requested computation undone. Each side of an equation
+is checked by itself (`\sum_{k=1}^{6} k^2 = 91` is evaluated). Unevaluated are:
 
 - a sum, product, integral, limit, gcd, lcm, binomial, extremum, determinant, remainder or rounding (`OPERATION`) that
-  the gold does not have as well;
-- where the gold is a number as it is written down (`reading.literal`), everything that is not one: `17 \cdot 23`,
-  `2^{10}`, `\sqrt{16}`, `7!`. A fraction of two integers is a number, in lowest terms or not: `\frac{84}{2}` is
-  evaluated, as are `2\frac12`, `84/2`, `42\%` and `4.2 \times 10^1`.
+  the gold does not contain;
+- if the gold is a written-out number (`reading.literal`), anything that is not: `17 \cdot 23`, `2^{10}`, `\sqrt{16}`,
+  `7!`. A fraction of two integers is a number, in lowest terms or not: `\frac{84}{2}` is evaluated, as are `2\frac12`,
+  `84/2`, `42\%` and `4.2 \times 10^1`.
 
-Whether that counts is the caller's to say (`pool.Pool`): a training reward refuses it, an evaluation takes it unless
-told otherwise, as the published graders do.
+The caller decides whether unevaluated answers count (`pool.Pool`): a training reward refuses them, an evaluation by
+default accepts them, as published graders do.
 
-Options: where the gold is one letter (A to J, perhaps in parentheses), the letter with which the answer begins
-counts, if a bracket, point, colon or the end follows it: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`, `Option B`,
-in either case.
+Multiple choice: if the gold is one letter (A to J, with or without parentheses), the answer's first letter counts, if
+a bracket, point, colon or the end follows it: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`, `Option B`, in either case.
 
-What is left is math-verify's: percent signs and units may be left out, `27.0` is 27, `073` is 73, floats are rounded
-to six decimals, and to three digits where that is more, `x = 42` is 42, `a \approx b` is a. A number in a base has the
-digits of the gold and, if both name one, its base. A prediction (`extracted`) that is no expression is searched for one
-as math-verify does, so a whole sentence can be one.
+The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
+six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
+must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression is
+searched for one as math-verify does, so it may be a whole sentence.
 """
 
 import re
@@ -55,20 +53,20 @@ from mcpo_cli.grading.reading import (
 
 INTEGERS = True
 RULES = 2
-"""Counts the changes of the rules here, in `reading` and in `extract`: other rules are another grading."""
+"""Version of the rules here, in `reading` and in `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
-"""A prediction of several words that is longer is a text to be searched: a word such as `or` means little in it."""
+"""Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
 
 OPERATION = re.compile(
     r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
 )
-"""What an answer may leave undone, by the name of its command."""
+"""LaTeX commands of operations that an answer may leave unevaluated."""
 
 _NUMBERS = re.compile(r"\d(?:[\s~]|\\[,;: ]|\\q?quad(?![A-Za-z]))++\d++(?!/)")
 _EXPONENT = re.compile(r"\^\{?\d+\}?")
 _DIGIT = re.compile(r"\d")
-_LOOSE_DIGIT = re.compile(r"(?<![a-z])\d|\d\d")  # but not that of m2
+_LOOSE_DIGIT = re.compile(r"(?<![a-z])\d|\d\d")  # but not the digit in m2
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}[\s,.:;]+[A-Za-z]{2,}|(?i:\banswer\b)")
 _DENIED = re.compile(r"(?i)\bnot\s+\$?-?\d[\d.,]*\$?")
 _VARIABLE = re.compile(r"\d[A-Za-z]$")
@@ -78,12 +76,12 @@ _OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\
 
 
 def version() -> str:
-    """math-verify's version, and that of the rules around it."""
+    """The versions of math-verify and of the rules here."""
     return f"math_verify {version_of('math-verify')} rules {RULES}"
 
 
 def _splits(answer: str) -> bool:
-    r"""Whether a number is beside the words of a \text{}, and another one in them or on their other side."""
+    r"""Whether words in a \text{} separate two numbers, or stand next to one number and contain another."""
     for words in TEXT.finditer(answer):
         before = _DIGIT.search(answer[: words.start()])
         after = _DIGIT.search(_EXPONENT.sub("", answer[words.end() :]))
@@ -101,23 +99,23 @@ def _inconsistent(answer: str) -> bool:
     if len(sides) > 2 and any(
         not is_expression(value) and any(map(str.isdigit, side)) for side, value in zip(sides, values, strict=True)
     ):
-        return True  # math-verify would take the last side for the answer
+        return True  # math-verify would take the last side as the answer
     constants = [value for value in values if is_expression(value) and getattr(value[0], "is_number", False)]
     return any(not equal(list(constants[-1]), list(value)) for value in constants[:-1])
 
 
 HEDGES: dict[str, Callable[[str], bool]] = {
-    "a word that offers a choice or takes something back": lambda answer: bool(CHOICE.search(plain(answer))),
+    "a word that offers or retracts an answer": lambda answer: bool(CHOICE.search(plain(answer))),
     "numbers side by side": lambda answer: bool(_NUMBERS.search(answer)),
     "numbers around words": _splits,
     "several values": lambda answer: several(read(answer)),
     "sides that differ": _inconsistent,
 }
-"""Why an answer is more than one guess at a gold with one value; the last rule holds for every gold."""
+"""Tests for several guesses at a gold with one value; the last rule applies to every gold."""
 
 
 def hedge(gold: str, answer: str) -> str:
-    """The rule by which `answer` is more than one guess at `gold`; empty where none says so."""
+    """The rule by which `answer` holds several guesses at `gold`; empty if none applies."""
     one = not several(read(gold)) and not CHOICE.search(plain(gold))
     rules = HEDGES if one else {"sides that differ": _inconsistent}
     if len(option(answer)) > len(option(gold)) > 0:
@@ -126,7 +124,7 @@ def hedge(gold: str, answer: str) -> str:
 
 
 def same_text(gold: str, answer: str) -> bool:
-    """Whether two texts are the same but for case, decoration and a decimal comma."""
+    """Whether two texts are equal up to case, decoration and a decimal comma."""
     return _key(gold) == _key(answer)
 
 
@@ -140,7 +138,7 @@ def _bare(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def same(gold: str, answer: str) -> bool:
-    """Whether two texts have the same value; `answer` may have a unit."""
+    """Whether two texts have the same value; `answer` may end with a unit."""
     if same_text(gold, answer):
         return True
     if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
@@ -151,7 +149,7 @@ def same(gold: str, answer: str) -> bool:
 
 @lru_cache(maxsize=512)
 def gold_of(gold: str) -> str | None:
-    """The answer in the text of a gold; None where it is meant as mathematics but nothing can read it."""
+    """The answer in a gold's text; None if it looks like mathematics but cannot be parsed."""
     found = marked(gold)
     text = spelled(", ".join(found.beside) if found else gold)
     readable = is_expression(read(text)) or (read(text) and not re.search(r"[\\{}^_]", plain(text)))
@@ -159,12 +157,12 @@ def gold_of(gold: str) -> str | None:
 
 
 def option(text: str) -> set[str]:
-    """The options that `text` names: one in the first place, or any in parentheses."""
+    """The options that `text` names: a letter at the start, or any in parentheses."""
     return {letter.upper() for letter in _OPTION.findall(plain(text))}
 
 
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
-    """The text to be held against the gold, and whether it is one answer and not several guesses."""
+    """The text to compare with the gold, and whether it is one answer rather than several guesses."""
     if several(read(gold)):
         answer = ", ".join(found.beside)
         first = read(answer)[:1]
@@ -176,7 +174,7 @@ def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
 
 
 def evaluated(gold: str, answer: str) -> bool:
-    """Whether `answer`, which has the value of `gold`, says it and leaves nothing to be done."""
+    """Whether `answer`, which has the value of `gold`, is evaluated."""
     given, number = set(OPERATION.findall(gold)), literal(read(gold))
     return any(
         (said == answer or same(gold, said))
@@ -187,7 +185,7 @@ def evaluated(gold: str, answer: str) -> bool:
 
 
 def compared(gold: str, answer: str) -> Status:
-    """The status of an answer that is one guess."""
+    """The status of an answer with a single guess."""
     if _OPTION_GOLD.fullmatch(plain(gold)) and (named := option(answer)):
         return "correct" if named == option(gold) else "wrong"
     if same_text(gold, answer):
@@ -198,7 +196,7 @@ def compared(gold: str, answer: str) -> Status:
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """Whether the answer of `response` has the value of `gold`; the module says by which rules."""
+    """Whether the answer of `response` has the value of `gold`, by the rules in the module docstring."""
     if (wanted := gold_of(gold)) is None:
         return Verdict("infra_error", detail="the gold answer cannot be parsed")
     found = marked(response)
@@ -221,7 +219,7 @@ def judged(gold: str, answer: str) -> Verdict:
 
 
 def prediction(gold: str, text: str) -> Verdict:
-    """The verdict on a text that is an answer by itself."""
+    """The verdict on a text that as a whole is the answer."""
     answer = bare(text)
     sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
     if sentence:
@@ -231,6 +229,6 @@ def prediction(gold: str, text: str) -> Verdict:
     else:
         verdict = judged(gold, answer)
     if verdict.status == "unparsable" or (sentence and verdict.status == "wrong" and not verdict.detail):
-        found = equal(list(read(gold)), search(text))
-        return Verdict("correct", answer) if found else verdict
+        is_equal = equal(list(read(gold)), search(text))
+        return Verdict("correct", answer) if is_equal else verdict
     return verdict

@@ -23,7 +23,7 @@ QUICK = (
     "eval.every=5",
     "compute.checkpoint_every=5",
 )
-SHAPE = ("train.prompts=16", "train.mini_batch=8", "train.temperature=0.5", "train.overlong_cache=0")
+SHAPE = ("train.prompts=16", "train.mini_batch=8", "train.overlong_cache=0")
 PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=2", "probe.gradient_prompts=2")
 OPTIONS = {
     "gfpo": ["method.keep=3"],

@@ -195,7 +195,7 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
         artifacts.registry(), "fig1", dataclasses.replace(artifacts.registry()["fig1"], build=lambda _: product)
     )
     (fig1,) = gathered(home, {}, ["fig1"], folder="killed").lacking
-    assert "a process that draws was killed" in fig1.why
+    assert "a helper process was killed" in fig1.why
     (home / "full").write_text("a file where the folder should be")
     (table1,) = gathered(home, plans(["table1"]), ["table1"], folder="full").lacking
     assert "cannot be written" in table1.why

@@ -214,8 +214,8 @@ class _Table:
             f"(numpy seed {BOOTSTRAP_SEED}); p Holm: adjusted over the {len(comparison.differences)} differences of "
             "this table; seeds >0: seeds in which the difference is positive.",
             "With few seeds the bootstrap interval is too narrow if seeds differ more than problems and samples "
-            "explain: it then covers 75% with 3 seeds, 84% with 5, 90% with 10. The t-interval over seeds keeps its 95% "
-            "there. A difference is unsettled if only one of the two intervals excludes 0.",
+            "explain: it then covers 75% with 3 seeds, 84% with 5, 90% with 10. The t-interval over seeds keeps its "
+            "95% there. A difference is unsettled if only one of the two intervals excludes 0.",
             *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
             *(["?: the state of the working tree was not recorded."] if "unknown" in trees else []),
             f"{self._about_published()}: {self.paper['source']['url']}.",

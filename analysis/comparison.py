@@ -1,4 +1,4 @@
-"""Arms against a baseline: the numbers of a comparison table, before any formatting."""
+"""Compares arms with a baseline: the numbers of a comparison table, before formatting."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from mcpo_cli.statistics.stats import Effect, Floats, Interval
 BOOTSTRAP_SEED = 2604
 DRAWS = 10_000
 K = 8
-"""The paper's k; less where a problem has fewer samples."""
+"""The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Difference:
-    """Arm minus baseline, paired by problem and seed.
-
-    by_seed: the same difference, a mean a seed; seeds: its t-interval; above: seeds in which it is positive.
-    p_holm: adjusted over all differences of the comparison.
-    """
+    """Arm minus baseline, paired by problem and seed."""
 
     model: str
     arm: str
@@ -46,7 +42,9 @@ class Difference:
     metric: str
     effect: Effect
     by_seed: tuple[float, ...]
+    """Mean difference of each seed."""
     p_holm: float
+    """p adjusted over all differences of the comparison."""
 
     @property
     def seeds(self) -> Interval:
@@ -55,7 +53,7 @@ class Difference:
 
     @property
     def above(self) -> int:
-        """Seeds in which it is positive, rounding aside."""
+        """Number of seeds with a positive difference, ignoring rounding errors."""
         return sum(value > 1e-12 for value in self.by_seed)
 
 
@@ -72,20 +70,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Scores of all arms and their differences from `baseline`, for one plan.
-
-    spec: any run of the plan, for the settings they share. k: of best@k and pass@k. ungraded: samples without a
-    verdict, in all runs together. sizes: problems of each tier.
-    """
+    """Scores of all arms of one plan and their differences from `baseline`."""
 
     plan: Plan
     baseline: str
     spec: RunSpec
+    """Any run of the plan, for the settings that all runs share."""
     k: int
+    """k of best@k and pass@k."""
     ungraded: int
+    """Samples without a verdict, summed over all runs."""
     models: list[str]
     arms: list[str]
     sizes: dict[str, int]
+    """Number of problems by tier."""
     metrics: list[str]
     scores: list[Score]
     differences: list[Difference]
@@ -93,27 +91,27 @@ class Comparison:
 
     @property
     def tiers(self) -> list[str]:
-        """The held-out tiers, in the order in which they were evaluated."""
+        """The held-out tiers in evaluation order."""
         return list(self.sizes)
 
     def average(self, model: str, arm: str, metric: str) -> Interval:
-        """Arm minus baseline, the mean over the tiers: its t-interval over the seeds."""
-        found = [one for one in self.differences if (one.model, one.arm, one.metric) == (model, arm, metric)]
-        return stats.t_interval(np.mean([one.by_seed for one in found], axis=0))
+        """t-interval over the seeds of arm minus baseline, averaged over the tiers."""
+        by_tier = [one.by_seed for one in self.differences if (one.model, one.arm, one.metric) == (model, arm, metric)]
+        return stats.t_interval(np.mean(by_tier, axis=0))
 
     def runs_of(self, model: str, *arms: str) -> list[Run]:
-        """The runs behind the numbers of these arms."""
+        """The runs of these arms on this model."""
         return [run for run in self.runs if run.model == model and run.arm in arms]
 
 
-def compare(found: Runs, baseline: str) -> Comparison:
-    """Score every arm, and compare each with the arm `baseline`.
+def compare(data: Runs, baseline: str) -> Comparison:
+    """Score every arm and compare each with the arm `baseline`.
 
     Raises:
-        McpoError: arms that were not evaluated on the same problems.
+        McpoError: arms were evaluated with different seeds or problems.
     """
-    plan = found.plan
-    frame = found.eval()
+    plan = data.plan
+    frame = data.eval()
     spec = plan.cells[0].spec
     k = min(K, int(frame["n"].min()))
     ungraded = len(frame) * spec.eval.samples - int(frame["n"].sum())
@@ -136,7 +134,7 @@ def compare(found: Runs, baseline: str) -> Comparison:
         Difference(*key, effect, tuple(diff_SQ.mean(axis=1).tolist()), float(p_holm))
         for (key, diff_SQ), effect, p_holm in zip(paired.items(), effects, adjusted, strict=True)
     ]
-    trees = found.trees()
+    trees = data.trees()
     runs = [
         Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, trees[cell.spec.run_id])
         for cell in plan.cells
@@ -174,5 +172,5 @@ def _bootstrap(diff_SQ: Floats) -> Effect:
 
 @functools.cache
 def _draws(seeds: int, problems: int) -> stats.Weights:
-    # The same for all of one shape: a number does not change when another tier or arm joins the table.
+    # Tables of one shape share their draws: adding a tier or an arm changes no other number.
     return stats.resampled(seeds, problems, np.random.default_rng(BOOTSTRAP_SEED), DRAWS)

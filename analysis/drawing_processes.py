@@ -1,4 +1,4 @@
-"""Helper processes that draw figures while this one computes the next."""
+"""Helper processes that draw figures while this process computes the next."""
 
 import os
 import threading
@@ -14,13 +14,13 @@ from mcpo_cli.machine import cores
 
 Made = TypeVar("Made")
 MOST = 3
-"""Processes at most: one process computes what they draw, so more would idle."""
+"""Most helper processes: one process computes what they draw, so more would idle."""
 
 
 def helpers() -> Executor:
-    """Processes on the other cores, as a context manager. They end with this process, even when it is killed.
+    """A context manager with helper processes on the other cores; they exit with this process, even if it is killed.
 
-    They are loky's, which sends what `pickle` cannot, such as the functions in a figure, and needs no `__main__`.
+    loky runs them: it can send what `pickle` cannot, such as the functions in a figure, and needs no `__main__`.
     """
     most = min(MOST, max(1, cores() - 1))
     pool: Executor = ProcessPoolExecutor(most, initializer=_end_with, initargs=(os.getpid(),))
@@ -37,10 +37,10 @@ def _end_with(parent: int) -> None:
 
 
 def outcome(make: Callable[[], Made]) -> Made | McpoError:
-    """The result of `make`, or the error that it ends in; a helper process that was killed is one."""
+    """The result of `make`, or the error that it raises; a killed helper process counts as one."""
     try:
         return make()
     except McpoError as error:
         return error
     except BrokenExecutor as error:
-        return RunFailed(f"a process that draws was killed: {first_line(error)}", fix="more memory, and once more")
+        return RunFailed(f"a helper process was killed: {first_line(error)}", fix="free some memory, then try again")

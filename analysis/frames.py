@@ -1,4 +1,4 @@
-"""Tidy frames with pinned dtypes, straight from the journals. A plan that is not done gives an error, never a gap."""
+"""Tidy data frames with fixed dtypes, read from the journals. A plan with unfinished runs raises an error."""
 
 import gc
 import math
@@ -36,9 +36,9 @@ DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
 @cache
 def dtypes(kind: Kind) -> dict[str, str]:
-    """The columns of `rows(kind)` and their dtypes: those that name the run, then the schema of `records.py`.
+    """The columns of `Runs.rows(kind)` and their dtypes: those that name the run, then the schema of `records.py`.
 
-    What a row may lack is <NA> in a nullable Int64 column and NaN in a float64 one; lists are objects.
+    A missing value is <NA> in a nullable Int64 column and NaN in a float64 column; lists have dtype object.
     """
     hints = get_type_hints(ROWS[kind], include_extras=True)
     return RUN | {name: _dtype(hint) for name, hint in hints.items()}
@@ -46,21 +46,21 @@ def dtypes(kind: Kind) -> dict[str, str]:
 
 def _dtype(hint: Any) -> str:
     if get_origin(hint) is NotRequired:
-        found = _dtype(*get_args(hint))
-        return "Int64" if found == "int64" else found
+        dtype = _dtype(*get_args(hint))
+        return "Int64" if dtype == "int64" else dtype
     if get_origin(hint) is Literal:
         return "string"
     return DTYPES.get(hint, "object")
 
 
 class Shelf:
-    """Keeps what was made of runs, for whoever asks again: plans share runs, and artifacts ask the same of them."""
+    """Cache of per-run results, shared by plans and artifacts."""
 
     def __init__(self) -> None:
         self._kept: dict[Any, Any] = {}
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """What `make` gave the first time that somebody asked for `key`."""
+        """The cached result for `key`; the first call for a key computes it with `make`."""
         if key not in self._kept:
             self._kept[key] = make()
         kept: Made = self._kept[key]
@@ -68,27 +68,27 @@ class Shelf:
 
 
 class LoadedJournal(Journal):
-    """A journal that is read once, for runs that are done and many artifacts that ask."""
+    """A journal of a completed run, which many artifacts use and which is read once."""
 
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir)
         self._shelf = Shelf()
 
     def steps(self) -> list[StepRow]:
-        """One row a global step, in order."""
+        """One row per global step, in order."""
         return self._shelf.once("steps", partial(_to_stay, super().steps))
 
     def rows(self, kind: Kind) -> list[dict[str, Any]]:
-        """The rows of `kind` of all steps, as plain data."""
+        """The rows of `kind` from all steps, as plain data."""
         return self._shelf.once(kind, partial(_to_stay, partial(super().rows, kind)))
 
     def files(self, kind: Kind) -> dict[int, Path]:
-        """The file of each step, in order."""
+        """The file of each step with rows of `kind`, in order."""
         return self._shelf.once(("files", kind), partial(super().files, kind))
 
 
 def _to_stay(make: Callable[[], Made]) -> Made:
-    """What `make` gives. The garbage collector does not look at it over and over, as nobody throws it away."""
+    """The result of `make`, frozen out of garbage collection: it lives until the process exits."""
     gc.disable()
     try:
         return make()
@@ -98,18 +98,18 @@ def _to_stay(make: Callable[[], Made]) -> Made:
 
 
 class Runs:
-    """The runs of a plan, all of them done; whatever is asked of them is read once.
+    """The completed runs of a plan; their data are read once.
 
-    shelf: keeps what is read of single runs; one for several plans reads what they share once.
-
-    Every frame has the columns arm, method, regime, model, seed and run_id first, and its rows in the order of the plan
-    and of the journal, so that tiers appear from easy to hard.
-
-    Raises:
-        MissingCells: a run is not done; the message names each, what it lacks, and the command that fills it.
+    Every frame begins with the columns arm, method, regime, model, seed and run_id. Its rows follow the order of the
+    plan and of the journal, so that tiers appear from easy to hard.
     """
 
     def __init__(self, plan: Plan, shelf: Shelf | None = None) -> None:
+        """shelf: cache of single runs; plans that share a cache read their common runs once.
+
+        Raises:
+            MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
+        """
         self.plan = plan
         self._shelf, self._own = shelf or Shelf(), Shelf()
         self.cells = done(plan, self._shelf)
@@ -119,57 +119,57 @@ class Runs:
         return _journal(self._shelf, cell)
 
     def rows(self, kind: Kind) -> pd.DataFrame:
-        """The rows of one kind of all runs, with the columns and dtypes of `dtypes(kind)`; a kind may have none."""
+        """All runs' rows of one kind, with the columns and dtypes of `dtypes(kind)`; possibly no rows."""
 
         def read() -> pd.DataFrame:
-            found: list[dict[str, Any]] = []
+            rows: list[dict[str, Any]] = []
             for cell in self.cells:
                 about = _about(cell)
-                found += ({**about, **row} for row in self.journal(cell).rows(kind))
-            return pd.DataFrame(found, columns=list(dtypes(kind))).astype(dtypes(kind))
+                rows += ({**about, **row} for row in self.journal(cell).rows(kind))
+            return pd.DataFrame(rows, columns=list(dtypes(kind))).astype(dtypes(kind))
 
         return self._own.once(("rows", kind), read)
 
     def eval(self, step: Literal["last", "all"] = "last") -> pd.DataFrame:
-        """One row a held-out problem and evaluation, the columns of `EvalRow`: c of n samples were right.
+        """One row per held-out problem and evaluation, with the columns of `EvalRow`: c of n samples were right.
 
         Args:
-            step: the evaluation after the last global step, or all of them (step 0 is the base policy).
+            step: only the evaluation after the last global step, or all evaluations (step 0 is the base policy).
         """
-        found = self.rows("eval")
+        rows = self.rows("eval")
         if step == "all":
-            return found
+            return rows
         last = {cell.spec.run_id: cell.spec.train.steps for cell in self.cells}
-        return found[found["step"] == found["run_id"].map(last).astype("int64")].reset_index(drop=True)
+        return rows[rows["step"] == rows["run_id"].map(last).astype("int64")].reset_index(drop=True)
 
     def steps(self) -> pd.DataFrame:
-        """One row a global step, wide: a float64 column a metric (`train/reward`, ...), in alphabetical order.
+        """One row per global step, one float64 column per metric (`train/reward`, ...), in alphabetical order.
 
-        NaN where a metric was not defined at a step (no mastered prompt, say), does not exist for a method, or was
-        recorded as NaN (which `marks` says).
+        A value is NaN if the metric was undefined at that step (for example without mastered prompts), does not exist
+        for the method, or was recorded as NaN (listed by `marks`).
         """
         return self._own.once("steps", self._read_steps)
 
     def _read_steps(self) -> pd.DataFrame:
         blocks = [self._shelf.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]
-        found = pd.concat(blocks, ignore_index=True)
+        metrics = pd.concat(blocks, ignore_index=True)
         sizes = [len(block) for block in blocks]
         about = pd.DataFrame([_about(cell) for cell in self.cells]).astype(RUN)
         named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
-        return pd.concat([named, found[["step", *sorted(found.columns.drop("step"))]]], axis=1)
+        return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
     def _block(self, cell: Cell) -> pd.DataFrame:
-        """The steps of one run."""
+        """The metrics of one run, one row per global step."""
         rows = self.journal(cell).steps()
         metrics = pd.DataFrame.from_records([row["metrics"] for row in rows]).astype(np.float64)
         metrics.insert(0, "step", np.array([row["step"] for row in rows], dtype=np.int64))
         return metrics
 
     def finding(self, probe: str, cell: Cell) -> Finding:
-        """What the probe `probe` of `mcpo_cli/probes` says of the records of one run.
+        """The result of a probe (`mcpo_cli/probes`) on one run.
 
         Raises:
-            RunFailed: the run has none of the rows that the probe reads.
+            RunFailed: the run lacks the rows that the probe reads.
         """
         return self._shelf.once(
             ("finding", probe, cell.spec.run_id),
@@ -177,17 +177,17 @@ class Runs:
         )
 
     def recorded(self, probe: str) -> list[Cell]:
-        """The cells that have all kinds of rows that the probe reads."""
+        """The cells whose runs have all the kinds of rows that the probe reads."""
         return [cell for cell in self.cells if not probes.get(probe).lacks(self.journal(cell))]
 
     def findings(self, probe: str, table: str | None = None, *, partial: bool = False) -> pd.DataFrame:
-        """What a probe says of all runs: a row a run with its `values`, or the rows of `table`; as the probe has them.
+        """A probe's results on all runs: one row per run with its `values`, or the rows of its table `table`.
 
         Args:
-            partial: leave out the runs that have none of the rows that the probe reads.
+            partial: leave out the runs that lack the rows that the probe reads.
 
         Raises:
-            RunFailed: a run has none of the rows that the probe reads, and not `partial`.
+            RunFailed: a run lacks the rows that the probe reads, and `partial` is False.
         """
         found = []
         for cell in self.recorded(probe) if partial else self.cells:
@@ -197,15 +197,15 @@ class Runs:
         return pd.DataFrame(found).astype(RUN) if found else pd.DataFrame(columns=list(RUN)).astype(RUN)
 
     def trees(self) -> dict[str, Tree]:
-        """The working tree each run was trained from, by run id."""
+        """State of the working tree that each run was trained from, by run id."""
         return self._own.once("trees", lambda: {cell.spec.run_id: tree(cell) for cell in self.cells})
 
     def marks(self) -> list[str]:
-        """What a reader must know of these runs: uncommitted changes, several commits, values that are no number."""
+        """Warnings about these runs: uncommitted changes, several commits, metrics that are not finite."""
         return self._own.once("marks", lambda: [*code_marks(self.cells), *self.not_finite()])
 
     def not_finite(self) -> list[str]:
-        """The metrics of each run that were recorded as no finite number."""
+        """One warning per run and metric that was recorded as NaN or infinite."""
         return [
             mark
             for cell in self.cells
@@ -216,18 +216,15 @@ class Runs:
 
 
 def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
-    """The cells of `plan`, all of them done.
+    """The cells of `plan`, whose runs are all done.
 
     Raises:
-        MissingCells: naming each cell that is not, what it lacks, and the command that fills it.
+        MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
     """
-    found = (
-        (cell, shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell)))) for cell in plan.cells
-    )
     gaps = [
         f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {gap}"
-        for cell, gap in found
-        if gap
+        for cell in plan.cells
+        if (gap := shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell))))
     ]
     if gaps:
         head = f"{plan.suite}: {len(gaps)} of {len(plan.cells)} runs are not done"
@@ -236,11 +233,11 @@ def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
 
 
 def tree(cell: Cell) -> Tree:
-    """The working tree a run was trained from: dirty when any attempt was, unknown when any did not record it."""
-    found = {record.get("dirty") for record in provenance(cell)}
-    if True in found:
+    """State of the working tree of a run: dirty if any attempt's was, else unknown if any did not record it."""
+    states = {record.get("dirty") for record in provenance(cell)}
+    if True in states:
         return "dirty"
-    return "unknown" if None in found else "clean"
+    return "unknown" if None in states else "clean"
 
 
 def _journal(shelf: Shelf, cell: Cell) -> LoadedJournal:
@@ -249,7 +246,7 @@ def _journal(shelf: Shelf, cell: Cell) -> LoadedJournal:
 
 
 def _gap(cell: Cell, journal: Journal) -> str | None:
-    """Why a run is not done."""
+    """Why a run is not done; None if it is."""
     state = attempts.state(journal.run_dir, cell.spec, journal)
     if state == "done":
         return None
@@ -265,21 +262,20 @@ def _about(cell: Cell) -> dict[str, Any]:
 
 
 def provenance(cell: Cell) -> list[dict[str, Any]]:
-    """What each attempt of a run was made by (`runs/provenance.py`); empty where that was not recorded."""
+    """The provenance record of each attempt of a run (`runs/provenance.py`); empty if it was not recorded."""
     paths = [attempt / "provenance.json" for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
     return [read_json(path) if path.exists() else {} for path in paths]
 
 
 def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
-    """What a reader must know of the code that made these runs: uncommitted changes, several commits."""
+    """Warnings about the code that trained these runs: uncommitted changes, several commits."""
     trees = {cell.spec.run_id: tree(cell) for cell in cells}
     for state, meaning in (
         ("dirty", "trained from a working tree with uncommitted changes"),
         ("unknown", "no record of the working tree"),
     ):
-        found = [run_id for run_id, one in trees.items() if one == state]
-        if found:
-            yield f"{len(found)} of {len(trees)} runs: {meaning} ({', '.join(found)})"
+        if run_ids := [run_id for run_id, one in trees.items() if one == state]:
+            yield f"{len(run_ids)} of {len(trees)} runs: {meaning} ({', '.join(run_ids)})"
     commits: dict[str, int] = {}
     for cell in cells:
         for commit in {record["commit"][:12] for record in provenance(cell) if record.get("commit")}:
@@ -291,12 +287,12 @@ def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
 def _not_finite(cell: Cell, journal: Journal) -> list[str]:
     lost: dict[str, list[int]] = {}
     for row in journal.steps():
-        # The sum, as it is quick: it is no finite number where one of them is none.
+        # One check of the sum is quick: it is not finite if any value is not.
         if not math.isfinite(sum(row["metrics"].values())):
             for name, value in row["metrics"].items():
                 if not math.isfinite(value):
                     lost.setdefault(name, []).append(row["step"])
     return [
-        f"{cell.spec.run_id}: {name} was no finite number at {len(steps)} steps (first: {steps[0]})"
+        f"{cell.spec.run_id}: {name} was NaN or infinite at {len(steps)} steps (first: {steps[0]})"
         for name, steps in lost.items()
     ]

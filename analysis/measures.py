@@ -1,4 +1,4 @@
-"""The statistics that claims are tested on: each makes one number of one run, or one a tier."""
+"""The statistics that claims are tested on: each computes one number per run, or one per run and tier."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,21 +15,22 @@ from mcpo_cli.probes.base import Finding
 from mcpo_cli.statistics import stats
 
 WHOLE = ""
-"""The part of a run that a number is of, where it is of the whole run."""
+"""Key of a number that describes the whole run."""
 Numbers = Mapping[str, float]
-"""By part; without the parts that the records do not determine."""
+"""Numbers of one run by tier or under WHOLE; undetermined ones are left out."""
 
 
 @dataclass(frozen=True)
 class Statistic:
-    """meaning: what the number is, for a reader of the table."""
+    """A number computed from one run."""
 
     meaning: str
+    """Description for readers of the table."""
     measure: Callable[[Runs, Cell], Numbers]
 
 
 def _tiers(k: int) -> Callable[[Runs, Cell], Numbers]:
-    """best@k of each tier after the last step; k = 1 is pass@1."""
+    """best@k of each tier after the last step; best@1 equals pass@1."""
 
     def measure(runs: Runs, cell: Cell) -> Numbers:
         counts: dict[str, tuple[list[int], list[int]]] = {}
@@ -54,7 +55,7 @@ def _average(k: int) -> Callable[[Runs, Cell], Numbers]:
 
 
 def _of(probe: str, number: Callable[[Finding], float]) -> Callable[[Runs, Cell], Numbers]:
-    """A number of what `probe` found; none where the run has no such records, or where it is NaN."""
+    """A number taken from a probe's result; left out if the run lacks the records or the number is NaN."""
 
     def measure(runs: Runs, cell: Cell) -> Numbers:
         if probes.get(probe).lacks(runs.journal(cell)):
@@ -70,12 +71,12 @@ def _value(probe: str, name: str) -> Callable[[Runs, Cell], Numbers]:
 
 
 def _series(finding: Finding, name: str) -> list[float]:
-    """A column of the probe's table of steps, where it has a value."""
+    """The values of one column of the probe's table `steps`."""
     return [row[name] for row in finding.tables.get("steps", ()) if name in row]
 
 
 def _ends(values: Sequence[float]) -> tuple[float, float]:
-    """Means of the first and of the last fifth of the steps."""
+    """Means of the first and the last fifth of the values."""
     fifth = max(1, len(values) // 5)
     return (fmean(values[:fifth]), fmean(values[-fifth:])) if values else (math.nan, math.nan)
 
@@ -90,7 +91,7 @@ def _floor(finding: Finding) -> float:
 
 
 def _swings(finding: Finding) -> float:
-    """Root mean square of the changes: a trend over the run adds little to it, unlike to a standard deviation."""
+    """Root mean square change from step to step; a trend inflates it less than it does a standard deviation."""
     values = _series(finding, "accuracy_lag_1")
     changes = [(after - before) ** 2 for before, after in pairwise(values)]
     return math.sqrt(fmean(changes)) if changes else math.nan
@@ -107,7 +108,7 @@ def _middling(finding: Finding) -> float:
 
 
 def _weight(finding: Finding, low: float, high: float) -> float:
-    """Mean measured weight of the prompts with low < p <= high, p below 1."""
+    """Mean measured weight of the prompts with low < p <= high."""
     rows: list[Mapping[str, Any]] = [
         row for row in finding.tables["curve"] if low < row["p"] <= high and row["prompts"] and "measured" in row
     ]
@@ -124,8 +125,8 @@ STATISTICS: Mapping[str, Statistic] = {
         "share of sampled prompts with p = 1, mean over steps", _value("composition", "mastered")
     ),
     "mastered share in the end": Statistic(
-        "the same in the last fifth of the steps",
-        _of("composition", lambda found: _ends(_series(found, "mastered"))[1]),
+        "share of sampled prompts with p = 1, mean over the last fifth of the steps",
+        _of("composition", lambda finding: _ends(_series(finding, "mastered"))[1]),
     ),
     "all-wrong share": Statistic(
         "share of sampled prompts with p = 0, mean over steps", _value("composition", "all_wrong")
@@ -134,7 +135,7 @@ STATISTICS: Mapping[str, Statistic] = {
         "accuracy of mastered prompts rolled again under the next step's policy", _value("mastery", "accuracy_lag_1")
     ),
     "same-policy accuracy": Statistic(
-        "accuracy of mastered prompts rolled again under the very same policy", _value("mastery", "same_policy")
+        "accuracy of mastered prompts rolled again under the same policy", _value("mastery", "same_policy")
     ),
     "next-step gap": Statistic("same-policy accuracy minus next-step accuracy", _value("mastery", "gap_lag_1")),
     "next-step floor": Statistic("lowest next-step accuracy of a step's mastered prompts", _of("mastery", _floor)),
@@ -148,14 +149,14 @@ STATISTICS: Mapping[str, Statistic] = {
         "mean entropy (nats) of the last fifth of the steps minus the first", _of("entropy", _rise)
     ),
     "middling prompts": Statistic(
-        "share of sampled prompts with 1/3 <= p <= 2/3, divided by what it is if all p = k/G are as frequent",
+        "share of sampled prompts with 1/3 <= p <= 2/3, divided by that share if all p = k/G were equally frequent",
         _of("histogram", _middling),
     ),
     "weight lost towards mastery": Statistic(
         "measured query weight of prompts with .5 < p <= .75 minus that of .75 < p < 1",
-        _of("weights", lambda found: _weight(found, 0.5, 0.75) - _weight(found, 0.75, 1)),
+        _of("weights", lambda finding: _weight(finding, 0.5, 0.75) - _weight(finding, 0.75, 1)),
     ),
     "weight of majority-correct prompts": Statistic(
-        "measured query weight of prompts with .5 < p < 1", _of("weights", lambda found: _weight(found, 0.5, 1))
+        "measured query weight of prompts with .5 < p < 1", _of("weights", lambda finding: _weight(finding, 0.5, 1))
     ),
 }

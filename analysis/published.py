@@ -1,7 +1,7 @@
-"""Audit of the published numbers: what a cell with a pass@1 and a pass@8, and no counts, can be and can show.
+"""Audit of the published numbers: what a published pass@1 and pass@8 say without the counts per problem.
 
-Pure functions of `experiments/paper.yaml`. Counts per problem are not published, so every way in which the right
-samples can lie on the problems is enumerated (`arrangements`), and what holds is given as a range over those that fit.
+Pure functions of `experiments/paper.yaml`. Counts per problem are not published, so `arrangements` enumerates every way
+to distribute the right samples over the problems; results are ranges over the arrangements that fit.
 """
 
 import math
@@ -15,72 +15,77 @@ from numpy.typing import ArrayLike, NDArray
 from mcpo_cli.statistics.stats import Floats
 
 DIGIT = 1e-4
-"""The last one that is printed."""
+"""Unit of the paper's last printed digit."""
 ROUNDING = 1e-9
-"""Of floating-point numbers, below any printed digit."""
+"""Tolerance for floating-point errors, far below DIGIT."""
 DRAWS = 1000
-"""Of the bootstrap behind verl's best@k/mean."""
+"""Bootstrap draws behind verl's best@k/mean."""
 Z = 1.959964
+"""97.5% quantile of the normal distribution."""
 METHOD = "MCPO"
 Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One published cell: problems of the benchmark, samples a problem, and the two numbers."""
+    """The two published numbers of one arm, model and benchmark."""
 
     model: str
     arm: str
     benchmark: str
     problems: int
+    """Problems of the benchmark."""
     samples: int
+    """Samples per problem."""
     pass_at_1: float
     pass_at_8: float
 
 
 @dataclass(frozen=True)
 class Arrangements:
-    """All M multisets of counts c, one a problem, with a given number of right samples; means over the problems.
-
-    best_M: of best@k = 1 - (1 - c/n)^k with k = n. best_square_M: of its square. square_M: of (c/n)^2.
-    """
+    """Means over the problems for each of the M multisets of counts c, one count per problem, with a given sum."""
 
     best_M: Floats
+    """Mean of best@k = 1 - (1 - c/n)^k with k = n."""
     best_square_M: Floats
+    """Mean of the square of best@k."""
     square_M: Floats
+    """Mean of (c/n)^2."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What one cell can be.
-
-    right: number of right samples behind pass@1; None where it is no multiple of 1/(problems x samples). cut: whether
-    its digits are cut where rounding would give others. any_of_8: whether pass@8 is a multiple of 1/problems, as the
-    share of problems with a right sample is. arrangements: how many multisets of counts give that pass@1. best: the
-    range of their best@8. reachable: share of the four-digit numbers in it that one of them gives. nearest: the one
-    next to the published pass@8. exact: whether they agree to the digits. drawn: whether they do within two standard
-    deviations (at most) of a bootstrap of DRAWS draws.
-    sampling, problem, problem_at_8: standard errors over the arrangements that fit pass@8 within that: of pass@1 with
-    the problems fixed, of pass@1 and of pass@8 with other problems of the kind.
-    """
+    """What one cell can be. Fitting arrangements give its pass@1, and its pass@8 up to bootstrap noise."""
 
     cell: Cell
     right: int | None
+    """Right samples behind pass@1; None if pass@1 is not a multiple of 1/(problems x samples)."""
     cut: bool
+    """Whether the digits of pass@1 are truncated where rounding would print others."""
     any_of_8: bool
+    """Whether pass@8 is a multiple of 1/problems, as the share of problems with a right sample is."""
     arrangements: int
+    """Number of multisets of counts that give this pass@1."""
     best: Range
+    """Range of best@8 over these multisets."""
     reachable: float
+    """Share of the four-digit numbers in `best` that some multiset gives."""
     nearest: float
+    """The best@8 of a multiset that is nearest to the published pass@8."""
     exact: bool
+    """Whether some best@8 prints as the published pass@8."""
     drawn: bool
+    """Whether `nearest` is within two standard deviations (an upper bound) of a bootstrap of DRAWS draws."""
     sampling: Range
+    """Standard error of pass@1 with the problems fixed, over the fitting arrangements."""
     problem: Range
+    """Standard error of pass@1 with other problems of the same kind, over the fitting arrangements."""
     problem_at_8: Range
+    """As `problem`, for pass@8."""
 
     @property
     def estimator(self) -> str:
-        """Which of the estimators under test can have given pass@8."""
+        """The tested estimator that can have given pass@8."""
         if self.any_of_8:
             return "any of 8"
         if self.exact:
@@ -90,7 +95,7 @@ class Audit:
 
 @dataclass(frozen=True)
 class Difference:
-    """MCPO minus another arm. binomial, sampling, problem: half-widths of 95 % intervals, see `differences`."""
+    """MCPO minus another arm, with half-widths of 95% intervals for three sources of noise (see `differences`)."""
 
     model: str
     arm: str
@@ -103,7 +108,7 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """The smallest of the two sources of noise that can be the whole difference."""
+        """The smaller of the two noise sources (samples, problems) that can explain the whole difference."""
         for noise, (low, high) in (("sampling", self.sampling), ("problem", self.problem)):
             if abs(self.value) <= low:
                 return f"within {noise} noise"
@@ -113,7 +118,7 @@ class Difference:
 
 
 def rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
-    """Model, arm and the numbers by (benchmark, metric) of each published row of `table`, in the order printed."""
+    """Each published row of `table` in printed order: model, arm, and its numbers by (benchmark, metric)."""
     benchmarks = paper["settings"]["evaluation"]["benchmarks"]
     for row in paper["tables"][table]["rows"]:
         numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
@@ -121,12 +126,12 @@ def rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[
 
 
 def cells(paper: Mapping[str, Any]) -> list[Cell]:
-    """The cells of all tables; a row that two tables print counts once."""
+    """The cells of all tables; a row printed in two tables counts once."""
     evaluation = paper["settings"]["evaluation"]
-    found = {(model, arm): numbers for table in paper["tables"] for model, arm, numbers in rows(paper, table)}
+    unique = {(model, arm): numbers for table in paper["tables"] for model, arm, numbers in rows(paper, table)}
     return [
         Cell(model, arm, name, problems, evaluation["samples_per_problem"], *(row[name, f"pass@{k}"] for k in (1, 8)))
-        for (model, arm), row in found.items()
+        for (model, arm), row in unique.items()
         for name, problems in evaluation["benchmarks"].items()
     ]
 
@@ -134,8 +139,9 @@ def cells(paper: Mapping[str, Any]) -> list[Cell]:
 def arrangements(problems: int, samples: int, right: int) -> Arrangements:
     """Every multiset of `problems` counts in 0..samples with the sum `right`.
 
-    The rarer kind of sample is distributed, right or wrong: low counts and high ones are enumerated apart, joined where
-    their sums add up and the problems suffice, and the other problems have none of it. Half a million for 30 problems.
+    The algorithm distributes the rarer kind of sample, right or wrong. It enumerates low counts and high counts
+    separately and joins the pairs whose sums add up and which need no more than `problems` problems; the remaining
+    problems have a count of 0. 30 problems give half a million multisets.
     """
     total, counts_right = min(right, problems * samples - right), 2 * right <= problems * samples
     value = np.arange(samples + 1)
@@ -159,7 +165,7 @@ def arrangements(problems: int, samples: int, right: int) -> Arrangements:
 def _halves(
     values: Sequence[int], problems: int, total: int, gain_V3: Floats
 ) -> dict[int, tuple[NDArray[np.int64], Floats]]:
-    """Multisets of `values`, by their sum up to `total`: how many problems they use, and their gains over zeros."""
+    """Multisets of `values` by their sum (at most `total`): problems that each uses, and its gain over all zeros."""
     count_VK = np.indices([min(problems, total // value) + 1 for value in values]).reshape(len(values), -1)
     sum_K, used_K = np.asarray(values) @ count_VK, count_VK.sum(axis=0)
     keep_K = (used_K <= problems) & (sum_K <= total)
@@ -171,51 +177,51 @@ def _halves(
 
 
 def audit(cell: Cell) -> Audit:
-    """Everything that the two numbers of a cell say about what gave them."""
+    """Derive what the two numbers of a cell say about the samples behind them."""
     N, n = cell.problems, cell.samples
     right, any_of_8 = _multiple(cell.pass_at_1, N * n), _multiple(cell.pass_at_8, N) is not None
     if right is None:
         nothing = (math.nan, math.nan)
         return Audit(cell, None, False, any_of_8, 0, nothing, 0.0, math.nan, False, False, nothing, nothing, nothing)
-    found = arrangements(N, n, right)
-    distance_M = np.abs(found.best_M - cell.pass_at_8)
+    all_M = arrangements(N, n, right)
+    distance_M = np.abs(all_M.best_M - cell.pass_at_8)
     nearest = int(distance_M.argmin())
-    low, high = float(found.best_M.min()), float(found.best_M.max())
-    # Every problem is drawn with the same random numbers, so errors need not average out over problems.
+    low, high = float(all_M.best_M.min()), float(all_M.best_M.max())
+    # verl draws every problem with the same random numbers, so errors need not average out over problems.
     noise = 2 * math.sqrt(cell.pass_at_8 * (1 - cell.pass_at_8) / DRAWS)
     fits_M = distance_M <= noise
-    p, square_F = right / (N * n), found.square_M[fits_M]
+    p, square_F = right / (N * n), all_M.square_M[fits_M]
     return Audit(
         cell,
         right,
         cut=p - cell.pass_at_1 > DIGIT / 2 + ROUNDING,
         any_of_8=any_of_8,
-        arrangements=found.best_M.size,
+        arrangements=all_M.best_M.size,
         best=(low, high),
-        reachable=np.unique(np.floor(found.best_M / DIGIT)).size / (high // DIGIT - low // DIGIT + 1),
-        nearest=float(found.best_M[nearest]),
-        exact=bool(_prints_as(found.best_M, cell.pass_at_8).any()),
+        reachable=np.unique(np.floor(all_M.best_M / DIGIT)).size / (high // DIGIT - low // DIGIT + 1),
+        nearest=float(all_M.best_M[nearest]),
+        exact=bool(_prints_as(all_M.best_M, cell.pass_at_8).any()),
         drawn=bool(distance_M[nearest] <= noise),
         sampling=_errors((p - square_F) / ((n - 1) * N)),
         problem=_errors((square_F - p**2) / (N - 1)),
-        problem_at_8=_errors((found.best_square_M - found.best_M**2)[fits_M] / (N - 1)),
+        problem_at_8=_errors((all_M.best_square_M - all_M.best_M**2)[fits_M] / (N - 1)),
     )
 
 
 def differences(audits: Sequence[Audit]) -> list[Difference]:
-    """MCPO minus each other arm of the same model and benchmark, with what noise alone would give.
+    """MCPO minus each other arm of the same model and benchmark, with half-widths of 95% intervals for noise.
 
-    binomial: other samples of problems that are all equally hard, the most that sampling can do to a pass@1.
-    sampling: other samples of the same problems, over the arrangements that fit both cells. problem: other problems,
-    drawn for each arm by itself; arms that find the same problems hard differ by less, at best by sampling alone.
-    None of them has the noise between training runs. sampling and binomial are NaN for pass@8.
+    binomial assumes that all problems are equally hard: the most that other samples can change a pass@1. sampling is
+    other samples of the same problems, a range over the arrangements that fit both cells. problem is other problems,
+    drawn separately for each arm; arms that find the same problems hard differ by less, at best by sampling alone.
+    No half-width includes noise between training runs. sampling and binomial are NaN for pass@8.
     """
     by_key = {(one.cell.model, one.cell.arm, one.cell.benchmark): one for one in audits}
-    found: list[Difference] = []
+    pairs: list[Difference] = []
     for (model, arm, benchmark), other in by_key.items():
         if arm != METHOD:
-            found += _pair(by_key[model, METHOD, benchmark], other)
-    return found
+            pairs += _pair(by_key[model, METHOD, benchmark], other)
+    return pairs
 
 
 def _pair(method: Audit, other: Audit) -> Iterator[Difference]:
@@ -229,13 +235,13 @@ def _pair(method: Audit, other: Audit) -> Iterator[Difference]:
 
 
 def _prints_as(exact: ArrayLike, value: float) -> NDArray[np.bool_]:
-    """Whether four digits of `exact` are `value`, rounded or cut: both occur."""
+    """Whether `exact`, rounded or truncated to four digits, is `value`; the paper does both."""
     above: Floats = np.asarray(exact) - value
     return (above >= -DIGIT / 2 - ROUNDING) & (above < DIGIT - ROUNDING)
 
 
 def _multiple(value: float, of: int) -> int | None:
-    """m with m / of printed as `value`."""
+    """The m for which m / of prints as `value`; None if there is none."""
     m = round(value * of)
     return m if _prints_as(m / of, value) else None
 

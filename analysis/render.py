@@ -1,7 +1,7 @@
-"""Grids of strings as terminal text, Markdown and LaTeX.
+"""Renders grids of strings as terminal text, Markdown and LaTeX.
 
-Written here because pandas would shorten nothing: `DataFrame.to_latex` leaves `±`, `<` and `>` as they are and has no
-`\\resizebox`, and its `to_markdown` needs tabulate, a dependency in place of the three lines of `pipes`.
+pandas would not make this shorter: `DataFrame.to_latex` does not escape `±`, `<` and `>` and has no `\\resizebox`, and
+`DataFrame.to_markdown` needs the package tabulate in place of the three lines of `pipes`.
 """
 
 import io
@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 UNLIMITED = 1000
-"""Columns: wider than any table."""
+"""Terminal width in columns, wider than any table."""
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
@@ -26,26 +26,29 @@ TEX = {
 
 @dataclass(frozen=True)
 class Grid:
-    """A titled table of strings; the first `labels` columns are left-aligned names, the rest numbers."""
+    """A titled table of strings."""
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     labels: int = 1
+    """Number of leading columns that hold left-aligned names; the others hold numbers."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A titled text: one sentence of what it shows, tables, and how to read them."""
+    """A titled text with tables."""
 
     title: str
     sentence: str
+    """One sentence on what the tables or the figure show."""
     grids: Sequence[Grid]
     notes: Sequence[str]
+    """How to read it."""
 
 
 def text(page: Page, width: int) -> str:
-    """For a terminal, without colours: words fold at `width` columns, a row of numbers is never cut or folded."""
+    """Plain text for a terminal: prose wraps at `width` columns, table rows are never cut or wrapped."""
     folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in page.notes]
     sentence = textwrap.fill(page.sentence, width)
     return "\n\n".join([page.title, sentence, *(_lines(grid) for grid in page.grids), "\n".join(folded)]) + "\n"
@@ -54,7 +57,7 @@ def text(page: Page, width: int) -> str:
 def _lines(grid: Grid) -> str:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for i, name in enumerate(grid.header):
-        # Numbers are narrower than their names.
+        # Numbers are narrower than their headings, which therefore get one line per word.
         number = i >= grid.labels
         heading = Text(name.replace(" ", "\n") if number else name)
         table.add_column(heading, justify="right" if number else "left", vertical="bottom", no_wrap=True)
@@ -66,7 +69,7 @@ def _lines(grid: Grid) -> str:
 
 
 def markdown(page: Page, level: int = 1) -> str:
-    """GitHub-flavoured Markdown; `level` of its main heading."""
+    """GitHub-flavoured Markdown whose main heading has level `level`."""
     marks = "#" * level
     blocks = [f"{marks} {page.title}", escaped(page.sentence)]
     for grid in page.grids:
@@ -76,7 +79,7 @@ def markdown(page: Page, level: int = 1) -> str:
 
 
 def pipes(grid: Grid) -> str:
-    """A table of GitHub-flavoured Markdown, without its title."""
+    """The table in GitHub-flavoured Markdown, without its title."""
     rule = ["---" if i < grid.labels else "---:" for i in range(len(grid.header))]
     return "\n".join([_pipes(grid.header), f"|{'|'.join(rule)}|", *map(_pipes, grid.rows)])
 
@@ -86,12 +89,12 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def escaped(cell: str) -> str:
-    """Text in which Markdown marks up nothing."""
+    """The text with Markdown's special characters escaped."""
     return re.sub(r"([|*_<`])", r"\\\1", cell)
 
 
 def tex(page: Page) -> str:
-    """A LaTeX table float a grid, to be read with \\input; needs the packages booktabs and graphicx."""
+    """One LaTeX table float per grid, for \\input; needs the packages booktabs and graphicx."""
     head = [f"% {page.title}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
     items = "\n".join(rf"  \item {_tex(note)}" for note in page.notes)
     floats = [_float(grid) for grid in page.grids]

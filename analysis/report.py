@@ -1,6 +1,6 @@
-"""The report as files: `report.html`, which needs nothing beside it, `report.md` for GitHub, `report.json`.
+"""Writes the report: `report.html`, which is self-contained, `report.md` for GitHub, and `report.json`.
 
-The same content gives the same bytes, apart from the one line that says when it was written.
+The same content gives the same bytes, except for the line with the date.
 """
 
 import base64
@@ -30,20 +30,21 @@ KINDS = {
     "unknown": "bad",
     "not built": "bad",
 }
-"""Words that stand out, by how a cell begins."""
+"""CSS class of table cells that begin with these words."""
 NOTHING = ("", "-")
+"""Text of empty cells."""
 LONG = 40
-"""Characters of a cell that may fold."""
+"""Cells with more characters than this may wrap."""
 DENSITY = 2
-"""Pixels of a picture to a pixel of the page: sharp on any screen."""
+"""Image pixels per page pixel, so that pictures are sharp on any screen."""
 SETTINGS_NOTE = (
-    "Each line of the paper's Section 6.1 and what these runs have in its place, then what the paper does not state. "
-    "Where runs of several suites differ, the suites are named."
+    "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
+    "Suites are named where their values differ."
 )
 
 
 def write(content: Content, folder: Path) -> list[Path]:
-    """Write the report into `folder`, beside the files of the artifacts that it links to."""
+    """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
     date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {"report.html": html(content, date), "report.md": markdown(content, date), "report.json": document}
@@ -53,7 +54,7 @@ def write(content: Content, folder: Path) -> list[Path]:
 
 
 def html(content: Content, date: str) -> str:
-    """One file with pictures and style in it, and no script."""
+    """A self-contained HTML page with pictures and style, without scripts."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -113,7 +114,7 @@ def _built(built: Built, command: str) -> Iterator[str]:
         yield render.pipes(grid)
     yield _folded("Notes", _list([render.escaped(note) for note in page.notes]))
     files = ", ".join(f"[{path.name}]({path.name})" for path in built.paths)
-    yield f"Files: {files}. Again: `{command}`"
+    yield f"Files: {files}. Rebuild: `{command}`"
 
 
 def _missing(piece: Piece) -> Iterator[str]:
@@ -135,19 +136,19 @@ def _list(items: Sequence[str]) -> str:
 
 
 def _slug(heading: str) -> str:
-    """The anchor of a section."""
+    """The HTML anchor of a section."""
     return re.sub(r"[^a-z]+", "-", heading.lower())
 
 
 def _kind(cell: str, is_number: bool) -> str:
-    """The class of a table's cell."""
+    """The CSS classes of a table cell."""
     standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
     folds = "long" if len(cell) > LONG and not standing_out else ""
     return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
 
 
 def _numbers(grid: Grid) -> list[bool]:
-    """Whether each column holds numbers: it is no label, and not all it says are words."""
+    """Whether each column holds numbers: it is not a label, and not all of its cells begin with a letter."""
     columns = [[row[i] for row in grid.rows if row[i] not in NOTHING] for i in range(len(grid.header))]
     return [i >= grid.labels and not all(cell[0].isalpha() for cell in cells) for i, cells in enumerate(columns)]
 
@@ -157,6 +158,6 @@ def _base64(path: Path) -> str:
 
 
 def _pixels(path: Path) -> tuple[int, int]:
-    """Width and height on the page: from the header of the PNG file, which is its first chunk."""
+    """Width and height on the page, read from the header of the PNG file."""
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
     return width // DENSITY, height // DENSITY

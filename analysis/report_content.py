@@ -1,4 +1,4 @@
-"""What the report says, before it is HTML or Markdown: the artifacts of one scale, built or not, and their origins."""
+"""The content of the report before formatting: the artifacts of one scale, built or missing, and their provenance."""
 
 import importlib.metadata
 import platform
@@ -23,54 +23,60 @@ HEADINGS = {
     "diagnostic": "Diagnostics",
 }
 PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
-"""Whose versions the report names."""
+"""Packages whose versions the report lists."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """One artifact in the report: built, or why not."""
+    """One artifact in the report."""
 
     name: str
     artifact: Artifact
     command: str
+    """The command that builds it."""
     built: Built | None = None
+    """None if it could not be built."""
     errors: Sequence[McpoError] = ()
+    """Why it could not be built."""
 
     @property
     def heading(self) -> str:
-        """`Figure 5a: Mastered prompts`, or the title where the paper has no such thing."""
+        """Its title, after its place in the paper if it has one: `Figure 5a: Mastered prompts`."""
         return ": ".join(filter(None, [self.artifact.place, self.artifact.title]))
 
     @property
     def why(self) -> str:
-        """Why it is not built, in a line; empty for one that is."""
+        """Why it is not built, in one line; empty if it is built."""
         return "; ".join(error.message.partition("\n")[0] for error in self.errors)
 
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report. facts: what the runs are, by name. marks: what a reader must know before any number.
-
-    sections: heading -> artifacts. settings: against the paper's. provenance: runs, artifacts and versions.
-    """
+    """The whole report."""
 
     scale: str
     statement: str
+    """How its experiment relates to the paper's."""
     facts: Mapping[str, str]
+    """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
+    """Warnings that a reader needs before any number."""
     sections: Mapping[str, Sequence[Piece]]
+    """Artifacts by heading."""
     settings: Grid
+    """The runs' settings compared with the paper's."""
     provenance: Sequence[Grid]
+    """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
 
     @property
     def title(self) -> str:
-        """Its main heading."""
+        """The main heading."""
         return f"MCPO: claims, tables and figures at scale {self.scale}"
 
     @property
     def pieces(self) -> list[Piece]:
-        """The artifacts in their order."""
+        """The artifacts in report order."""
         return [piece for pieces in self.sections.values() for piece in pieces]
 
     @property
@@ -79,7 +85,7 @@ class Content:
         return [piece for piece in self.pieces if piece.built is None]
 
     def to_json(self) -> dict[str, Any]:
-        """What it was made from: runs, artifacts with the hashes of their inputs, and code."""
+        """Its provenance: runs, code, and artifacts with the hashes of their inputs."""
         built = [piece.built for piece in self.pieces if piece.built]
         return {
             "scale": self.scale,
@@ -93,9 +99,9 @@ class Content:
 
 
 def gather(workshop: Workshop, names: Sequence[str]) -> Content:
-    """Build the artifacts `names`, those that can be, and say what is to be said about them.
+    """Build the artifacts `names` as far as possible and collect the content of the report.
 
-    Diagnostic ones whose runs are not done are left out: nobody asked for them.
+    Diagnostic artifacts whose runs are not done are left out, because they are optional.
     """
     pieces = list(_pieces_of(workshop, names))
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
@@ -122,15 +128,15 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
 def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
     known = artifacts.registry()
     missing = {name: [error for suite in known[name].needs if (error := workshop.missing(suite))] for name in names}
-    whole = [name for name in names if not missing[name]]
-    found = dict(zip(whole, workshop.build_all(whole), strict=True))
+    complete = [name for name in names if not missing[name]]
+    outcomes = dict(zip(complete, workshop.build_all(complete), strict=True))
     for name in names:
         piece = partial(Piece, name, known[name], workshop.command(name))
-        built = found.get(name)
+        built = outcomes.get(name)
         if isinstance(built, Built):
             yield piece(built)
         elif built:
-            # One that these runs cannot fill keeps nothing else from being read.
+            # An artifact that fails does not stop the others.
             yield piece(errors=[built])
         elif known[name].section != "diagnostic":
             yield piece(errors=missing[name])
@@ -138,13 +144,13 @@ def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
 
 def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
     if scale == "paper":
-        return "The paper's experiment (Section 6.1) run anew; where it deviates is marked under Settings."
+        return "This is a rerun of the paper's experiment (Section 6.1); the section Settings marks what deviates."
     specs = [cell.spec for plan in plans.values() for cell in plan.cells]
     models, tasks = _listed(spec.model.name for spec in specs), _listed(spec.task.name for spec in specs)
     return (
-        f"A stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}. It can show whether the method "
-        "does what it is meant to do. Its accuracies are not those of the paper's models: published numbers stand in "
-        "blocks of their own and are not to be compared with them."
+        f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}. It can show whether "
+        "the method does what it is meant to do. Do not compare its accuracies with the paper's, which come from other "
+        "models: published numbers are listed in separate blocks."
     )
 
 
@@ -164,7 +170,7 @@ def _listed(values: Iterable[Any]) -> str:
 
 
 def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
-    """Values of runs that are no number, what is not built, and code that is no commit."""
+    """Warnings about artifacts: metrics that are not finite, missing artifacts, code with uncommitted changes."""
     yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
     if lacking := [piece.name for piece in pieces if not piece.built]:
         yield f"not built: {', '.join(lacking)}"
@@ -191,12 +197,12 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
             record = piece.built.record
             origin = [record["inputs"][:12], (record["code"]["commit"] or "unknown")[:12]]
         rows.append([piece.name, piece.command, *origin])
-    header = ["artifact", "made again by", "hash of its inputs", "built by commit"]
+    header = ["artifact", "command to rebuild it", "hash of its inputs", "built by commit"]
     return Grid("Tables and figures", header, rows, labels=4)
 
 
 def _versions(runs: Sequence[Cell]) -> Grid:
-    """Versions and machines of the runs, several where they differ, and of what built their tables and figures."""
+    """Software versions and machines of the runs (several if they differ) and of the tables and figures."""
     records = [record for cell in runs for record in frames.provenance(cell)]
     packages = [record.get("packages", {}) for record in records]
     trained = {
@@ -221,7 +227,7 @@ def _machine(about: Mapping[str, Any] | None) -> str | None:
 
 
 def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoError | None:
-    """The error of a report that lacks something, None where it lacks nothing. command: what fills it."""
+    """The error for a report with missing artifacts; None if it is complete. command: completes the runs."""
     if not content.lacking:
         return None
     gaps: dict[str, list[str]] = {}
@@ -230,6 +236,6 @@ def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoEr
     message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {why}" for why, names in gaps.items())])
     for error in (error for piece in content.lacking for error in piece.errors):
         if not isinstance(error, MissingCells):
-            # Training does not mend it.
+            # More training does not fix this error.
             return type(error)(message, fix=error.fix, data=data)
     return MissingCells(message, fix=command, data=data)

@@ -1,4 +1,4 @@
-"""What runs were made with against what the paper says it did (`settings` of `experiments/paper.yaml`)."""
+"""Compares the settings of runs with those that the paper states (`settings` of `experiments/paper.yaml`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,13 +31,13 @@ def _schedule(spec: RunSpec) -> str:
 
 
 def _benchmarks(spec: RunSpec) -> dict[str, int]:
-    """The held-out tiers and their problems, published ones in the paper's spelling."""
+    """Number of problems by held-out tier, with published benchmarks in the paper's spelling."""
     sizes = spec.task.tier_sizes(spec.eval.problems)
     return {name.upper() if name in spec.task.published else name: size for name, size in sizes.items()}
 
 
 def _option(name: str) -> Callable[[Cell], Any]:
-    """An option of the method; None where the method has none of that name."""
+    """An option of the method; None if the method has no such option."""
     return lambda cell: getattr(cell.spec.method, name, None)
 
 
@@ -54,7 +54,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
     "base_models": lambda cell: _model(cell.spec),
     "supervised_fine_tuning": lambda cell: _tuning(cell.spec),
     "training_data": lambda cell: cell.spec.task.title,
-    # No setting: both backends have it built in.
+    # Fixed: both backends use AdamW.
     "optimizer": lambda _: "AdamW",
     "learning_rate": lambda cell: cell.spec.train.lr,
     "learning_rate_schedule": lambda cell: _schedule(cell.spec),
@@ -74,7 +74,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
     "evaluation, samples_per_problem": lambda cell: cell.spec.eval.samples,
     "evaluation, temperature": lambda cell: cell.spec.eval.temperature,
     "evaluation, max_response_tokens": lambda cell: cell.spec.train.max_response,
-    # No setting: no prompt template has examples in it.
+    # Fixed: no prompt template contains examples.
     "evaluation, prompting": lambda _: "zero-shot",
     "evaluation, seeds": lambda cell: cell.spec.seed,
     "global_steps": lambda cell: cell.spec.train.steps,
@@ -82,19 +82,18 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
     "weight_decay": lambda cell: cell.spec.train.weight_decay,
     "gradient_clipping": lambda cell: cell.spec.train.grad_clip,
 }
-"""What a run has in the place of each of the paper's settings, and of some of which the paper is silent; None where
-the setting means nothing to the run."""
+"""A run's value of each of the paper's settings and of some that the paper does not state; None if not applicable."""
 
 
 def published() -> dict[str, Any]:
-    """The paper's settings by the names of `HERE`; lists are alternatives."""
+    """The paper's settings by the names of `HERE`; a list holds alternatives."""
     return dict(_flat(load.read_yaml(load.EXPERIMENTS / "paper.yaml")["settings"]))
 
 
 def grid(plans: Mapping[str, Plan]) -> Grid:
-    """One row a setting: its value in the runs of `plans`, the paper's, and whether any of the runs deviates.
+    """One row per setting: its value in the runs, the paper's value, and whether any run deviates.
 
-    plans: by suite, which is named where the suites' values differ.
+    plans: by suite; suites are named where their values differ.
     """
     paper = published()
     rows = [_row(name, here, paper.get(name, NOT_STATED), plans) for name, here in HERE.items()]
@@ -102,22 +101,22 @@ def grid(plans: Mapping[str, Plan]) -> Grid:
 
 
 def _row(name: str, here: Callable[[Cell], Any], paper: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
-    found: dict[str, list[str]] = defaultdict(list)
+    suites_by_value: dict[str, list[str]] = defaultdict(list)
     for suite, plan in plans.items():
         for value in dict.fromkeys(_text(here(cell)) for cell in plan.cells):
-            found[value].append(suite)
-    if len(found) > 1:
-        found.pop(ABSENT, None)
+            suites_by_value[value].append(suite)
+    if len(suites_by_value) > 1:
+        suites_by_value.pop(ABSENT, None)
     allowed = set(map(_text, paper)) if isinstance(paper, list) else {_text(paper)}
-    deviates = paper != NOT_STATED and not set(found) <= allowed | {ABSENT}
-    return [name.replace("_", " "), _values(found), _text(paper), DEVIATES if deviates else ""]
+    deviates = paper != NOT_STATED and not set(suites_by_value) <= allowed | {ABSENT}
+    return [name.replace("_", " "), _values(suites_by_value), _text(paper), DEVIATES if deviates else ""]
 
 
-def _values(found: Mapping[str, Sequence[str]]) -> str:
-    """The values, each with its suites unless all suites have all of them."""
-    if len({tuple(suites) for suites in found.values()}) == 1:
-        return ", ".join(found)
-    return "; ".join(f"{value} ({', '.join(suites)})" for value, suites in found.items())
+def _values(suites_by_value: Mapping[str, Sequence[str]]) -> str:
+    """The values, each with its suites if the suites differ."""
+    if len({tuple(suites) for suites in suites_by_value.values()}) == 1:
+        return ", ".join(suites_by_value)
+    return "; ".join(f"{value} ({', '.join(suites)})" for value, suites in suites_by_value.items())
 
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -131,7 +130,7 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: Any) -> str:
-    """A value as it is read: `1e-06`, `on`, `AIME24 30, AIME25 30`."""
+    """A value as text: `1e-06`, `on`, `AIME24: 30, AIME25: 30`."""
     if value is None:
         return ABSENT
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The source files that decide how an artifact comes out: those of its modules, and of all that these import."""
+"""Lists the source files that artifacts depend on: those of given modules and of all that they import."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -7,14 +7,14 @@ from itertools import accumulate
 from pathlib import Path
 
 SCANNER = "mcpo_cli.plugins"
-"""A package whose `__init__` imports it uses every module in its folder, without an import that names one."""
+"""A package whose `__init__` imports this module uses every module in its folder without importing it by name."""
 
 
 def reached(roots: Iterable[str]) -> list[Path]:
-    """The files of the modules `roots` and of all that they import, in the order of the modules' names.
+    """The files of the modules `roots` and of all that they import, sorted by module name.
 
-    Imports inside functions count. Only modules of the packages that the roots belong to do: what another library is,
-    its version says. Nothing is imported for it, so that no walk loads torch.
+    Imports inside functions count. Modules of other packages do not: their version identifies them. The walk parses
+    files and imports nothing, so it never loads torch.
     """
     waiting = set(roots)
     folders = {package: _folder(package) for package in {root.partition(".")[0] for root in waiting}}
@@ -25,13 +25,13 @@ def reached(roots: Iterable[str]) -> list[Path]:
         files[module] = path = _file(folders[package].joinpath(*module.split(".")))
         for name in _imports(module, path) if path else ():
             if name.partition(".")[0] in folders:
-                # An import of a.b.c runs a and a.b, too.
+                # Importing a.b.c also runs a and a.b.
                 waiting |= set(accumulate(name.split("."), "{}.{}".format)) - files.keys()
     return [path for _, path in sorted(files.items()) if path]
 
 
 def _folder(package: str) -> Path:
-    """The folder that a top-level package or module lies in."""
+    """The folder that contains a top-level package or module."""
     spec = find_spec(package)
     assert spec, package
     assert spec.origin, package
@@ -39,12 +39,12 @@ def _folder(package: str) -> Path:
 
 
 def _file(path: Path) -> Path | None:
-    """The file of a module, from its path without a suffix; None where the name is a function's or a class's."""
+    """The file of a module, given its path without a suffix; None if the name is not a module's."""
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 def _imports(module: str, path: Path) -> Iterator[str]:
-    """What a file imports: modules, and names in them that may be modules."""
+    """Names that a file imports: modules, and names in them that may be modules."""
     is_package = path.name == "__init__.py"
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):

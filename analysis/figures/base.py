@@ -1,4 +1,4 @@
-"""What the figures share: sizes, one look an arm everywhere, curves with seed bands, how a figure becomes a file."""
+"""Shared by all figures: sizes, one look per arm, curves with seed bands, and saving to files."""
 
 import io
 import math
@@ -23,21 +23,21 @@ from mcpo_cli.config import load
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
-"""Inches: the width of one column and of both."""
+"""Width of one column and of two, in inches."""
 GREY = "#666666"
 HANDLE, CHARACTER = 0.4, 0.058
-"""Inches, in a legend: a handle with the space around it, and a character."""
+"""Width of a legend handle with its margins and of a legend character, in inches."""
 LINE, LETTER = 0.16, 0.07
-"""Inches: a line of a legend, and a character of a title."""
+"""Height of a legend line and width of a title character, in inches."""
 ABREAST = 4
-"""Panels side by side, at most."""
+"""Most panels side by side."""
 MARKERS = 7
-"""Of a curve of many points, at most."""
+"""Most markers on a curve of many points."""
 KEYS = ["model", "arm", "seed"]
 
 
 class Look(NamedTuple):
-    """How an arm is drawn: a colour (Okabe and Ito's, distinct also to the colour-blind), dashes, a marker."""
+    """How an arm is drawn: colour (Okabe and Ito's colour-blind safe palette), line style, marker."""
 
     color: str
     linestyle: Any = "-"
@@ -58,13 +58,13 @@ LOOKS = {
     "w/o Hinge-KL": REWEIGHT,
     "GRPO": OTHERS[1],
 }
-"""By arm: two names of one method look alike."""
+"""Look by arm; two names of one method share a look."""
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
-    """The look of each arm; arms without one of their own share out the rest in their order.
+    """The look of each arm; arms without an entry in LOOKS get unused ones in order.
 
-    Colours come back after `OTHERS`, with other dashes and markers.
+    Once `OTHERS` is used up, its colours repeat with other line styles and markers.
     """
     taken = {LOOKS[arm] for arm in arms if arm in LOOKS}
     turned = (
@@ -78,7 +78,7 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The project's style and nothing of the user's, so that the same numbers give the same picture."""
+    """Apply the project's style without the user's settings, so that equal numbers give equal pictures."""
     with mpl.rc_context():
         mpl.rcdefaults()
         style.use(STYLE)
@@ -88,7 +88,7 @@ def drawing() -> Iterator[None]:
 def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: float = 2.1, **share: Any) -> tuple[
     Figure, list[Axes]
 ]:  # fmt: skip
-    """A figure of `rows` x `columns` axes, row by row; inches, `height` of one row. Call it inside `drawing`."""
+    """A figure with `rows` x `columns` axes, listed by row; sizes in inches, `height` per row. Use inside `drawing`."""
     figure = Figure(figsize=(width, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, columns, squeeze=False, **share)
@@ -96,7 +96,7 @@ def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: fl
 
 
 def panels(data: pd.DataFrame, *draws: Callable[[Axes, pd.DataFrame], None], height: float = 2.1) -> Figure:
-    """A column of panels a model, each drawn by one of `draws`, one vertical axis a row; one legend above them all."""
+    """One column of panels per model and one row per function of `draws`, with a shared y-axis; one legend on top."""
     models = data["model"].unique().tolist()
     with drawing():
         width = COLUMN if len(models) == 1 else PAGE
@@ -119,10 +119,13 @@ def grid(
     widest: float = PAGE,
     **share: Any,
 ) -> Figure:
-    """Panels of each model, one a value of `column`, each drawn by `draw`; one legend above them all.
+    """One panel per model and value of `column`, drawn by `draw`; one legend on top.
 
-    height, widest: of a panel, in inches. share: of the axes (`sharex`, `sharey`); all panels have one vertical axis
-    if it is left out. A model's panels are broken into rows of equal length where they are more than ABREAST.
+    More than ABREAST panels of a model wrap into rows of equal length.
+
+    Args:
+        height, widest: height and largest width of a panel, in inches.
+        share: `sharex` and `sharey` of the axes; by default all panels share the y-axis.
     """
     models, values = (data[name].unique().tolist() for name in ("model", column))
     lines = math.ceil(len(values) / ABREAST)
@@ -156,22 +159,22 @@ def grid(
 
 
 def legend(figure: Figure) -> None:
-    """One legend of all panels, above them."""
-    found: dict[str, Artist] = {}
+    """Add one legend for all panels above them."""
+    entries: dict[str, Artist] = {}
     for panel in figure.axes:
         handles, labels = panel.get_legend_handles_labels()
-        found |= zip(labels, handles, strict=True)
-    if found:
-        most = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, found)))))
-        # As few rows as fit, of one length.
-        columns = math.ceil(len(found) / math.ceil(len(found) / most))
-        figure.legend(list(found.values()), list(found), loc="outside upper center", ncols=columns)
-        # It takes no room from the panels.
-        figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(found) / columns))
+        entries |= zip(labels, handles, strict=True)
+    if entries:
+        most = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, entries)))))
+        # As few rows as fit, of equal length.
+        columns = math.ceil(len(entries) / math.ceil(len(entries) / most))
+        figure.legend(list(entries.values()), list(entries), loc="outside upper center", ncols=columns)
+        # The figure grows by the legend, so that the panels keep their size.
+        figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(entries) / columns))
 
 
 def blank(words: str) -> Figure:
-    """Axes with nothing but `words` in them: there is nothing to draw."""
+    """A figure that contains only the text `words`."""
     with drawing():
         figure, (axes,) = canvas(height=1.2)
         axes.set_axis_off()
@@ -180,7 +183,7 @@ def blank(words: str) -> Figure:
 
 
 def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
-    """The product where there is nothing to draw. what: no run recorded it. data: its columns, without a row."""
+    """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
     words = f"No run recorded {what}."
     return Product(titled(title, runs), words, data, figure=blank(words))
 
@@ -195,12 +198,13 @@ def curves(
     band: bool = True,
     **style: Any,
 ) -> None:
-    """A curve an arm: mean over seeds at each `x`, and a band from the lowest to the highest seed.
+    """Draw one curve per arm: the mean over seeds at each `x`, and a band from the lowest to the highest seed.
 
     Args:
-        data: columns arm, seed, `x` and `value`; NaN leaves a point out. Only an `x` that every seed has is drawn.
-        points: mark each point, for curves of few; else some, so that arms can be told apart without colour.
-        band: draw it. style: of the lines, in place of the arms' own, where an arm has several curves.
+        data: columns arm, seed, `x` and `value`; NaN omits a point. Only an `x` with values of all seeds is drawn.
+        points: mark every point; else only some, so that arms can be told apart without colour.
+        band: whether to draw the band.
+        style: line properties that replace the arm's own, for arms with several curves.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
         here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
@@ -214,43 +218,43 @@ def curves(
 
 
 def published(figure: str) -> dict[str, Any]:
-    """What `experiments/paper.yaml` has of a figure of the paper."""
-    found: dict[str, Any] = load.read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
-    return found
+    """The entry of `experiments/paper.yaml` for a figure of the paper."""
+    entry: dict[str, Any] = load.read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
+    return entry
 
 
 def reference(axes: Axes, value: float, label: str) -> None:
-    """A thin grey dotted line at `value`."""
+    """Draw a thin grey dotted line at `value`."""
     axes.axhline(value, color=GREY, linestyle=":", linewidth=0.9, label=label)
 
 
 def band_note(data: pd.DataFrame) -> str:
-    """What the curves and bands are."""
+    """A note that explains curves and bands."""
     seeds = data.groupby("arm")["seed"].nunique()
     if seeds.max() == 1:
-        return "One seed: there is no band."
+        return "One seed, therefore no band."
     shown = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
     return f"Line: mean over {shown} seeds. Band: from the lowest to the highest seed."
 
 
 def seeds(data: pd.DataFrame) -> str:
-    """What the numbers of `spread` are, for the end of a sentence."""
+    """Words for the end of a sentence that explain the numbers of `spread`."""
     most = data.groupby("arm")["seed"].nunique().max()
     return "one seed" if most == 1 else f"mean and range of {most} seeds"
 
 
 def percent(axes: Axes, axis: str = "y") -> None:
-    """Shares as percentages."""
+    """Label shares as percentages."""
     (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
 def points(axes: Axes) -> None:
-    """Differences of shares as percentage points, on the vertical axis."""
+    """Label differences of shares on the y-axis as percentage points."""
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}"))
 
 
 def whole(axes: Axes) -> None:
-    """Few ticks, at whole numbers, on the horizontal axis: steps, counts."""
+    """Put few ticks, at whole numbers, on the x-axis."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
@@ -260,11 +264,11 @@ METADATA: Mapping[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-"""By kind of file: without date and version, so that equal figures are equal bytes."""
+"""Metadata by file type: no date and no version, so that equal figures give equal bytes."""
 
 
 def save(figure: Figure) -> dict[str, bytes]:
-    """The figure as a file of each kind; laid out once, which takes most of the time."""
+    """Contents of the figure's files by type; the layout, which takes most of the time, is computed once."""
     files = {}
     with drawing():
         for kind, metadata in METADATA.items():
@@ -276,7 +280,7 @@ def save(figure: Figure) -> dict[str, bytes]:
 
 
 def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
-    """A note on the runs that `data` has no row of, if there are any. what: is missing from them."""
+    """A note on the runs without rows in `data`, if there are any. what: the records that they lack."""
     drawn = set(data["run_id"])
     lacking = [cell for cell in runs.cells if cell.spec.run_id not in drawn]
     arms = ", ".join(dict.fromkeys(cell.arm for cell in lacking))
@@ -284,7 +288,7 @@ def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
 
 
 def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
-    """`41.2 % (39.8 to 42.5)`: the mean of a number a seed, the lowest and the highest; NaN does not count."""
+    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per seed, ignoring NaN."""
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return "not measured"
@@ -293,6 +297,6 @@ def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
 
 
 def titled(title: str, runs: Runs) -> str:
-    """`title` with what the runs are."""
+    """`title` with the scale and regime of the runs."""
     spec = runs.cells[0].spec
     return f"{title} (scale {spec.scale}, regime {spec.regime})"

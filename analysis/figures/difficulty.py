@@ -1,4 +1,4 @@
-"""How hard the held-out problems are: the share of samples that solve each, before and after training."""
+"""Difficulty of the held-out problems: the share of samples that solve each, before and after training."""
 
 from collections.abc import Mapping
 
@@ -14,12 +14,12 @@ from mcpo_cli.analysis.product import Artifact, Product
 SUITE = "table2"
 TITLE = "Difficulty of the held-out problems"
 BINS = ("never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always")
-"""By the share c/n of samples that solve a problem: 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), 1."""
+"""Bins of the share c/n of samples that solve a problem: 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), 1."""
 POLICY = "base policy"
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, policy (base or trained), tier and bin: the share of the tier's `problems` that are in it."""
+    """One row per run, policy (base or trained), tier and bin: the share of the tier's `problems` in that bin."""
     runs = data[SUITE]
     rows = runs.eval(step="all")
     last = rows.groupby("run_id")["step"].transform("max")
@@ -52,7 +52,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 
 
 def _sentence(frame: pd.DataFrame) -> str:
-    """The ends, mean over tiers."""
+    """Shares of problems that no sample and every sample solves, mean over tiers."""
     mean = frame.groupby([*base.KEYS, "policy", "solved"], sort=False)["share"].mean().mul(100).reset_index()
     parts = []
     for model, here in mean.groupby("model", sort=False):
@@ -61,7 +61,7 @@ def _sentence(frame: pd.DataFrame) -> str:
         after = [f"{_ends(rows)} under {arm}" for arm, rows in trained.groupby("arm", sort=False)]
         parts.append(f"{model} {start} under the base policy, after training {', '.join(after)}")
     return (
-        f"Held-out problems that no sample, or every sample, solves, mean over tiers: {'; '.join(parts)} "
+        f"Shares of held-out problems that no sample and that every sample solves, mean over tiers: {'; '.join(parts)} "
         f"({base.seeds(frame)})."
     )
 
@@ -80,7 +80,7 @@ def _notes(runs: Runs, rows: pd.DataFrame) -> list[str]:
         f"{len(problems & trained)} of {len(problems)} held-out problems were among the training prompts.",
     ]
     if rule := runs.cells[0].spec.task.held_out_rule:
-        notes.append(f"There can be none: {rule}.")
+        notes.append(f"No overlap is possible: {rule}.")
     return notes
 
 

@@ -1,4 +1,4 @@
-"""Figure 1: what DAPO and MCPO do with a group of rollouts, by its accuracy. A drawing of our own, not the paper's."""
+"""Figure 1: what DAPO and MCPO do with a group of rollouts, by its accuracy. This is our drawing, not the paper's."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,15 @@ METHODS = {"DAPO": get("dapo"), "MCPO": get("mcpo")}
 CONDITIONS = ("p = 0", "0 < p \N{LESS-THAN OR EQUAL TO} \N{VULGAR FRACTION ONE HALF}",
               "\N{VULGAR FRACTION ONE HALF} < p < 1", "p = 1")  # fmt: skip
 WIDTH, HEIGHT = 100.0, 40.0
-"""Of the drawing, in units of its own."""
+"""Size of the drawing in its own units."""
 LEFT, TOP, CELL = 27.0, 33.0, (17.4, 14.5)
-"""Where the cells begin, and how large one is."""
+"""Left and top edge of the cells, and width and height of one cell."""
 GAP = 0.9
+"""Space between cells."""
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a method and number of right rollouts."""
+    """One row per method and number of right rollouts."""
     frame = pd.DataFrame(list(_rows()))
     with base.drawing():
         figure, (axes,) = base.canvas(width=base.PAGE, height=2.75)
@@ -43,9 +44,9 @@ def build(data: Mapping[str, Runs]) -> Product:
         for row, (arm, method) in enumerate(METHODS.items()):
             _draw_method(axes, frame[frame["method"] == arm], method, TOP - (row + 1) * (CELL[1] + GAP))
     notes = [
-        f"Bars: W(p) for p = k/{G}, a bar a k: sqrt(p (1 - p)) (Eq. 6), under MCPO up to p = 1/2 (Eq. 14). All to one "
-        f"scale; the highest is {frame['weight'].max():.2f}.",
-        "The filter is dynamic sampling: other prompts are sampled in place of the dropped ones.",
+        f"Bars: W(p) for p = k/{G}, one bar per k: sqrt(p (1 - p)) (Eq. 6), under MCPO only up to p = 1/2 (Eq. 14). "
+        f"All bars have one scale; the highest is {frame['weight'].max():.2f}.",
+        "The filter is dynamic sampling: it replaces dropped prompts with newly sampled ones.",
     ]
     return Product(TITLE, _sentence(frame), frame, notes=notes, figure=figure)
 
@@ -59,7 +60,7 @@ def _rows() -> Iterator[dict[str, object]]:
 
 
 def _treatment(method: Method, group: str) -> str:
-    """What becomes of a prompt of the class `group`, in a few words."""
+    """What the method does with a prompt of the class `group`, in a few words."""
     if group in ("minority", "majority_correct"):
         weight = method.query_weight(np.arange(1, G) / G)
         inside = weight[: G // 2] if group == "minority" else weight[G // 2 :]
@@ -88,7 +89,7 @@ def _box(
 
 
 def _draw_sampling(axes: Axes) -> None:
-    """From a prompt to its accuracy, from top to bottom."""
+    """Draw the way from a prompt to its accuracy, from top to bottom."""
     width, height = 17.0, 8.6
     steps = ("prompt x", f"G = {G} rollouts\nof the old policy", "p = share of right\nrollouts")
     for place, words in enumerate(steps):
@@ -120,13 +121,14 @@ def _draw_method(axes: Axes, rows: pd.DataFrame, method: Method, bottom: float) 
 
 
 def _sentence(frame: pd.DataFrame) -> str:
-    """What the methods differ in."""
+    """Weights of almost mastered prompts and treatment of mastered prompts under both methods."""
     near = frame[frame["p"] == 1 - 1 / G].set_index("method")["weight"]
     ends = frame[frame["p"] == 1].set_index("method")["what"]
     parts = [f"{near[arm]:.2f} under {arm}" for arm in METHODS]
-    kept = [f"under {arm} {ends[arm]}" for arm in METHODS]
+    kept = [f"{ends[arm]} under {arm}" for arm in METHODS]
     return (
-        f"A prompt with {G - 1} of {G} rollouts right weighs {' and '.join(parts)}; a mastered one: {', '.join(kept)}."
+        f"A prompt with {G - 1} of {G} right rollouts has the weight {' and '.join(parts)}; treatment of "
+        f"mastered prompts: {', '.join(kept)}."
     )
 
 

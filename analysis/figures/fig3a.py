@@ -1,4 +1,4 @@
-"""Figure 3a of the paper: how often a prompt has k of its G rollouts right."""
+"""Figure 3a of the paper: how often k of a prompt's G rollouts are right."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,15 @@ SUITE, PROBE = "mastery", "histogram"
 TITLE = "Rollout accuracy of training prompts"
 ALL, FIRST, LAST = "all steps", "first step", "last quarter"
 NOTES = (
-    "Share of the prompts that were sampled with k of G rollouts right, before any filter; a prompt counts each time. "
-    "Bars: all steps, mean over seeds, with the lowest and the highest seed. The first step is the base policy's.",
-    "Uniform: what each bar would be if every number of right answers were as frequent.",
+    "Share of the sampled prompts with k of G right rollouts, before any filter; a prompt counts each time it is "
+    "sampled. Bars: all steps, mean over seeds, with the lowest and the highest seed. The base policy samples the "
+    "first step.",
+    "Uniform: height of each bar if all numbers of right rollouts were equally frequent.",
 )
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, part of training and accuracy: the share of its prompts."""
+    """One row per run, part of training and accuracy p: the share of sampled prompts with that accuracy."""
     runs = data[SUITE]
     columns = [*base.KEYS, "run_id", "part", "p", "share"]
     steps = runs.findings(PROBE, "steps", partial=True).reindex(columns=[*columns, "step"])
@@ -61,9 +62,9 @@ def _sentence(values: pd.DataFrame, frame: pd.DataFrame) -> str:
     parts = []
     for (model, arm), rows in values.groupby(["model", "arm"], sort=False):
         wrong, middle, right = (base.spread(100 * rows[name], " %") for name in ("at_0", "middle", "at_1"))
-        parts.append(f"{wrong} have p = 0, {right} p = 1 and {middle} 1/3 <= p <= 2/3 ({arm}, {model})")
-    even = f"if every p were as frequent, {100 / bins:.1f} % at each end and {100 * inner / bins:.1f} % in the middle"
-    return f"Of the sampled prompts {'; '.join(parts)}; {even}; {base.seeds(values)}."
+        parts.append(f"{wrong} have p = 0, {right} have p = 1 and {middle} have 1/3 <= p <= 2/3 ({arm}, {model})")
+    even = f"{100 / bins:.1f} %, {100 / bins:.1f} % and {100 * inner / bins:.1f} % if every p were equally frequent"
+    return f"Of the sampled prompts {'; '.join(parts)}; these would be {even}; {base.seeds(values)}."
 
 
 ARTIFACT = Artifact("fig3a", TITLE, "paper", (SUITE,), build, "Figure 3a")

@@ -1,4 +1,4 @@
-"""Gradient norms: of the whole update over training, and of single prompts by their class."""
+"""Gradient norms of the whole update over training, and of single prompts by their class."""
 
 from collections.abc import Mapping
 
@@ -18,11 +18,11 @@ METRIC, PROMPT = "train/grad_norm", "single prompts"
 UPDATE = "update"
 QUANTILES = {0.1: "decile_1", 0.25: "quartile_1", 0.5: "median", 0.75: "quartile_3", 0.9: "decile_9"}
 SPREAD = 0.7
-"""Of the distance from one class to the next, what its arms take."""
+"""Width of one class's arms as a share of the distance between classes."""
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """Rows of two kinds, by `panel`: a run's gradient norm at a step; quantiles over its prompts of one class."""
+    """Rows of two kinds (`panel`): gradient norm of a run at a step; quantiles over a run's prompts of one class."""
     runs = data[SUITE]
     steps = runs.steps().reindex(columns=[*base.KEYS, "run_id", "step", METRIC]).rename(columns={METRIC: "norm"})
     steps = steps.dropna(subset="norm").assign(panel=UPDATE)
@@ -34,12 +34,12 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _classes(rows: pd.DataFrame) -> pd.DataFrame:
-    """Quantiles of the norms of the prompts of a run and class, and how many `prompts` there are."""
+    """Quantiles of gradient norms over the prompts of each run and class, and the number of `prompts`."""
     rows = rows.assign(place=[CLASSES.index(class_of(p)) for p in rows["p"]])
     groups = rows.groupby([*base.KEYS, "run_id", "place"], sort=False)["norm"]
     quantiles = groups.quantile(np.array([*QUANTILES])).unstack().rename(columns=QUANTILES)
-    found = quantiles.assign(prompts=groups.size()).reset_index()
-    return found.assign(prompt_class=[CLASSES[place] for place in found.pop("place")])
+    table = quantiles.assign(prompts=groups.size()).reset_index()
+    return table.assign(prompt_class=[CLASSES[place] for place in table.pop("place")])
 
 
 def _draw(axes: Axes, here: pd.DataFrame) -> None:
@@ -56,7 +56,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 
 
 def _draw_classes(axes: Axes, here: pd.DataFrame) -> None:
-    """Per class and arm a line from the first to the last decile, a thick one over the middle half, the median."""
+    """Per class and arm: a line from the first to the last decile, a thick line over the middle half, the median."""
     classes = [name for name in CLASSES if name in set(here["prompt_class"])]
     looks = base.looks(here["arm"].unique().tolist())
     for number, (arm, look) in enumerate(looks.items()):
@@ -82,7 +82,7 @@ def _sentence(frame: pd.DataFrame) -> str:
             for name, rows in here.groupby("prompt_class", sort=False)
         ]
         parts.append(
-            f"{model} {', '.join(arms)}; median of the single prompts of a run {', '.join(classes) or 'not measured'}"
+            f"{model} {', '.join(arms)}; median over single prompts of a run: {', '.join(classes) or 'not measured'}"
         )
     return f"Gradient norm of the updates, mean over steps: {'; '.join(parts)} ({base.seeds(frame)})."
 
@@ -94,11 +94,11 @@ def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:
     classes = measured.groupby("prompt_class", sort=False)["prompts"].sum().astype(int)
     return [
         base.band_note(frame),
-        "Left: before clipping, mean over the gradient steps of a global step.",
-        "Right: marker: median; thick line: the middle half; thin line: from the first to the last decile; each of a "
-        "run's measured prompts, all steps together, mean over seeds. For prompts with 0 < p < 1 the gradient of their "
-        "own policy loss; for mastered ones that of their likelihood, which is no part of the loss.",
-        "Prompts that were measured: " + ", ".join(f"{count} {name}" for name, count in classes.items()) + ".",
+        "Left: norm before clipping, mean over the gradient steps of a global step.",
+        "Right: marker: median; thick line: middle half; thin line: first to last decile; over a run's measured "
+        "prompts of all steps, then mean over seeds. Prompts with 0 < p < 1: gradient of their own policy loss; "
+        "mastered prompts: gradient of their likelihood, which is not part of the loss.",
+        "Measured prompts: " + ", ".join(f"{count} {name}" for name, count in classes.items()) + ".",
         *base.left_out(measured, runs, "gradients of single prompts"),
     ]
 

@@ -1,4 +1,4 @@
-"""How the prompts that were hard at first are learned."""
+"""How fast the policy learns the prompts that were hard at first."""
 
 from collections.abc import Mapping
 
@@ -13,12 +13,12 @@ from mcpo_cli.probes.transitions import HARD
 SUITE = "table2"
 TITLE = "Learning of hard prompts"
 GROUPS = {"hard": f"at most {HARD:.0%} at the first roll", "all_wrong": "never right at the first roll"}
-"""By the columns of the probe's table."""
+"""Column of the probe's table -> label."""
 WHAT = "rolls of a panel with a hard prompt"
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, group of the panel's prompts, and roll: their mean accuracy."""
+    """One row per run, group of the panel's prompts and roll: their mean accuracy."""
     runs = data[SUITE]
     keys = [*base.KEYS, "run_id", "step"]
     rows = runs.findings("transitions", "learning", partial=True).reindex(columns=[*keys, *GROUPS])
@@ -30,8 +30,8 @@ def build(data: Mapping[str, Runs]) -> Product:
     every = runs.cells[0].spec.probe.panel_every
     notes = [
         base.band_note(frame),
-        f"Prompts of the panel, rolled again every {every} global steps. The first roll picked them, and is too low by "
-        "that: progress shows from the second one on.",
+        f"Prompts of the panel, rolled again every {every} global steps. The first roll selected them, so its accuracy "
+        "is biased low: progress shows from the second roll on.",
         *base.left_out(frame, runs, WHAT),
     ]
     sentence = _sentence(frame, runs.findings("transitions", partial=True))
@@ -53,7 +53,7 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
         gain = base.spread(100 * rows["hard_gain"])
         parts.append(f"{gain} points under {arm} ({model}, {rows['hard_prompts'].sum():.0f} prompts in all)")
     return (
-        "Accuracy at the panel's last roll minus that at its second, of prompts with at most "
+        "Gain in accuracy from the panel's second roll to its last, for prompts with at most "
         f"{100 * HARD:.0f} % at the first: {'; '.join(parts)} ({base.seeds(frame)})."
     )
 

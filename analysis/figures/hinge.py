@@ -1,4 +1,4 @@
-"""What the hinge feels: over training, and from one mini-batch of a global step to the next."""
+"""Activity of the hinge over training, and over the mini-batches of a global step."""
 
 from collections.abc import Mapping
 
@@ -13,17 +13,17 @@ SUITE = "table2"
 TITLE = "Activity of the hinge"
 WHAT = "activity of a hinge"
 QUANTITIES = {"prompts_felt": "prompts", "tokens_active": "tokens"}
-"""The columns of the probe's table, and of the steps' metrics below `hinge/`: what they are shares of."""
+"""Column of the probe's table (and metric of the steps, after `hinge/`) -> what it is a share of."""
 VALUES = ("prompts_felt", "switched_on", "switched_off", "variance_policy", "variance_added")
-"""Of the probe."""
+"""Values of the probe."""
 STEP, MINI_BATCH = "global step", "mini-batch"
 SPAN = {STEP: "in training", MINI_BATCH: "in a step"}
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, quantity and place: the share of mastered prompts, or of their tokens, outside the drift budget.
+    """One row per run, quantity and place: share of mastered prompts, or of their tokens, outside the drift budget.
 
-    The place is a global step, or a mini-batch within one (mean over the steps).
+    A place is a global step, or a mini-batch within a global step (mean over the steps).
     """
     runs = data[SUITE]
     values = runs.findings("hinge", partial=True)
@@ -60,23 +60,23 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
         share = {name: base.spread(100 * rows[name], " %") for name in VALUES}
         added = base.spread(100 * rows["variance_added"] / rows["variance_policy"], " %")
         parts.append(
-            f"under {arm} ({model}) {share['prompts_felt']} of the mastered prompts of a mini-batch, switching on in "
+            f"under {arm} ({model}) on {share['prompts_felt']} of the mastered prompts of a mini-batch, switches on in "
             f"{share['switched_on']} and off in {share['switched_off']} of the pairs of consecutive mini-batches, and "
-            f"changing the variance of the loss over the mini-batches of a step by {added}"
+            f"changes the variance of the loss over the mini-batches of a step by {added}"
         )
-    return f"The hinge feels {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"The hinge is active {'; '.join(parts)} ({base.seeds(frame)})."
 
 
 def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:
     notes = [
         base.band_note(frame),
-        "Prompts: mastered ones with a token outside the drift budget; tokens: those of mastered prompts that are. "
-        "Over a global step a prompt counts once, under the weights before the gradient step that it is part of.",
+        "Prompts: share of mastered prompts with a token outside the drift budget; tokens: share of mastered prompts' "
+        "tokens outside it. A prompt counts once per global step, under the weights before its gradient step.",
         *base.left_out(frame, runs, WHAT),
     ]
     first = frame[(frame["over"] == MINI_BATCH) & (frame["place"] == 1)]
     if len(first) and not first["share"].any():
-        notes.append("The first mini-batch of a step felt nothing: the policy still was the hinge's anchor.")
+        notes.append("The hinge is inactive in the first mini-batch of a step: the policy still equals its anchor.")
     return notes
 
 

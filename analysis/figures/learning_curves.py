@@ -1,4 +1,4 @@
-"""Held-out accuracy over training: pass@1 of each tier at every evaluation, all arms."""
+"""Held-out accuracy over training: pass@1 of each tier and arm at every evaluation."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ TITLE = "Learning curves"
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, tier and evaluation: the mean pass@1 of its problems."""
+    """One row per run, tier and evaluation: the mean pass@1 of its problems."""
     runs = data[SUITE]
     rows = runs.eval(step="all")
     rows = rows.assign(pass_at_1=stats.pass_at_k(rows["n"], rows["c"], 1))
@@ -24,7 +24,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         pass_at_1=("pass_at_1", "mean"), problems=("pass_at_1", "count")
     )
     figure = base.grid(frame, "tier", _draw, sharey=False)
-    notes = [base.band_note(frame), "Step 0 is the base policy, which all arms of a seed start from."]
+    notes = [base.band_note(frame), "Step 0 is the base policy; all arms of a seed start from it."]
     return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
 
 
@@ -36,7 +36,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 
 
 def _sentence(frame: pd.DataFrame) -> str:
-    """Of the mean over tiers, by model."""
+    """Mean pass@1 over tiers before and after training, by model."""
     mean = frame.groupby([*base.KEYS, "step"], sort=False)["pass_at_1"].mean().mul(100).reset_index()
     parts = []
     for model, here in mean.groupby("model", sort=False):

@@ -1,4 +1,4 @@
-"""Figures 2a, 5a, 5b, 6 and effective-sample: one metric of the global steps over training, an arm a curve."""
+"""Figures 2a, 5a, 5b, 6 and effective-sample: one metric of the global steps over training, one curve per arm."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,26 +11,29 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 
 LATE = 0.75
-"""The last quarter of training, where arms have had time to part."""
-SAMPLED = "Of the prompts that were sampled in a global step, before any filter."
+"""Start of the last quarter of training, by which arms have had time to diverge."""
+SAMPLED = "Shares refer to all prompts sampled in a global step, before any filter."
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of `Runs.steps()`. what: its name in a sentence. short: in the figure's data, and in its record.
-
-    unit: empty for a share, which is shown in percent. digits: after the point, with a unit.
-    """
+    """A metric and its names."""
 
     column: str
+    """Column of `Runs.steps()`."""
     short: str
+    """Name in the figure's data."""
     what: str
+    """Name in a sentence."""
     label: str
+    """Label of the y-axis."""
     unit: str = ""
+    """Empty for a share, which is shown in percent."""
     digits: int = 2
+    """Decimal places of a value with a unit."""
 
     def words(self, values: pd.Series) -> str:
-        """Mean and range of a value a seed."""
+        """Mean and range of one value per seed."""
         return (
             base.spread(values, f" {self.unit}", digits=self.digits) if self.unit else base.spread(100 * values, " %")
         )
@@ -46,7 +49,7 @@ def metric_figure(
     published: float | None = None,
     notes: Sequence[str] = (SAMPLED,),
 ) -> Artifact:
-    """The artifact that draws `metric` of the runs of `suite`. published: the paper's value, approximate."""
+    """The artifact that draws `metric` of the runs of `suite`. published: the paper's approximate value."""
 
     def build(data: Mapping[str, Runs]) -> Product:
         runs = data[suite]
@@ -71,12 +74,12 @@ def _draw(axes: Axes, frame: pd.DataFrame, metric: Metric, published: float | No
         base.percent(axes)
     base.whole(axes)
     axes.set(xlabel="global step", ylabel=metric.label)
-    # Without `auto` the next panel, which shares this axis, could not raise its top.
+    # `auto` lets the next panel, which shares this axis, raise the upper limit.
     axes.set_ylim(bottom=0, auto=True)
 
 
 def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
-    """From the first step to the mean over the last quarter of training."""
+    """Change from the first step to the mean over the last quarter of training."""
     steps = frame["step"]
     first, late = frame[steps == steps.min()], frame[steps > LATE * steps.max()]
     parts = []
@@ -95,16 +98,16 @@ MASTERED = Metric("mastery/mastered", "share", "the share of mastered prompts", 
 ALL_WRONG = Metric("mastery/all_wrong", "share", "the share of all-wrong prompts", "all-wrong prompts")
 ENTROPY = Metric("train/entropy", "entropy", "the policy's entropy", "entropy (nats a token)", "nats")
 ENTROPY_NOTES = (
-    "Mean over the tokens of a global step's rollouts; with backend=verl of the groups that enter the batch alone, "
-    "so that a method that filters is shown on other prompts than one that does not.",
-    "The paper shades an optimal zone and gives no bounds of it: it is not drawn.",
+    "Mean over the tokens of a global step's rollouts. backend=verl counts only the groups that enter the batch, so "
+    "that methods with and without a filter are shown on different prompts.",
+    "The paper shades an optimal zone without stating its bounds, so it is not drawn.",
 )
 KISH = Metric(
     "weight/effective_sample", "rollouts", "the effective sample size", "effective rollouts", "rollouts", digits=0
 )
 KISH_NOTES = (
-    "Kish's effective number of rollouts, (sum |A|)^2 / sum A^2 over the advantages A that a global step trains on. "
-    "Rollouts with the advantage 0 do not count.",
+    "Kish's effective number of rollouts: (sum |A|)^2 / sum A^2 over the advantages A of a global step. Rollouts with "
+    "advantage 0 do not count.",
 )
 RISES_TO: float = base.published("figure2a")["rises_to"]
 ARTIFACTS = (

@@ -1,4 +1,4 @@
-"""Figures 2b and 7: mastered prompts rolled again, under the next policy and, as the control, under the same one."""
+"""Figures 2b and 7: mastered prompts rolled again under the next policy and, as a control, under the same policy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,28 +14,30 @@ from mcpo_cli.analysis.product import Artifact, Product
 NEXT, SAME, GAP, ESTIMATE = "accuracy_lag_1", "same_policy", "gap_lag_1", "selection_estimate"
 PROBE = "mastery"
 NOTES = (
-    "Prompts with all rollouts right in the batch of a step, before any filter, are rolled again: under the policy "
-    "that they were picked under (the control) and under the next step's.",
-    "The control is below 100 % as prompts are picked for their score. What training changes is the gap: control minus "
-    "next policy, of the prompts that have both.",
-    "Bands are those of the next policy and of the gap. In the sentence each prompt counts once a cohort; in the "
-    "picture each step is the mean over its cohort.",
+    "Prompts whose rollouts in a step are all right, before any filter, are rolled again: under the policy of that "
+    "step (the control) and under the policy of the next step.",
+    "The control is below 100 % because prompts were selected by their score. Training changes the gap: control minus "
+    "next policy, for prompts that have both.",
+    "Bands belong to the next policy and to the gap. In the sentence each prompt counts once per step in which it was "
+    "mastered; in the figure each step is the mean over its prompts.",
 )
 ESTIMATED = (
-    "Selection estimate: P_G / (P_G + P_(G-1) / G) with the shares of groups with all and all but one of G rollouts "
-    "right: what the control should be, without rolling anything again."
+    "Selection estimate: P_G / (P_G + P_(G-1) / G), where P_G and P_(G-1) are the shares of groups with G and G-1 of G "
+    "rollouts right. It predicts the control without rolling prompts again."
 )
 
 
 @dataclass(frozen=True)
 class _Drawing:
-    """Which curves there are. published: the paper's value for the next policy."""
+    """Which curves to draw."""
 
     estimate: bool
+    """Whether to draw the selection estimate."""
     published: float | None
+    """The paper's value for the next policy."""
 
     def accuracy(self, axes: Axes, here: pd.DataFrame) -> None:
-        """Under both policies; dashes say which, colours and markers the arm."""
+        """Draw accuracy under both policies: line styles show the policy, colours and markers show the arm."""
         base.curves(axes, here, NEXT, linestyle="-")
         axes.plot([], [], color=base.GREY, label="next policy")
         thin: dict[str, Any] = {"marker": "", "linewidth": 1.1}
@@ -55,13 +57,13 @@ def _gap(axes: Axes, here: pd.DataFrame) -> None:
     base.curves(axes, here, GAP, linestyle="-")
     base.points(axes)
     base.whole(axes)
-    axes.set(xlabel="global step that they were mastered in", ylabel="same \N{MINUS SIGN} next (points)")
+    axes.set(xlabel="global step in which prompts were mastered", ylabel="same \N{MINUS SIGN} next (points)")
 
 
 def next_step_figure(
     name: str, title: str, suite: str, *, estimate: bool = False, published: float | None = None
 ) -> Artifact:
-    """The artifact of the runs of `suite`. estimate: draw what selection alone should do, too."""
+    """The artifact for the runs of `suite`. estimate: also draw the effect expected from selection alone."""
     drawing = _Drawing(estimate, published)
 
     def build(data: Mapping[str, Runs]) -> Product:
@@ -82,7 +84,7 @@ def next_step_figure(
 
 
 def _sentence(values: pd.DataFrame, estimate: bool) -> str:
-    """Of each arm: the two accuracies and what is between them."""
+    """The two accuracies of each arm and the gap between them."""
     bounds = [f"{GAP}_low", f"{GAP}_high"]
     values = values.reindex(columns=[*base.KEYS, SAME, NEXT, GAP, ESTIMATE, *bounds]).dropna(subset=SAME)
     parts = []
@@ -94,9 +96,9 @@ def _sentence(values: pd.DataFrame, estimate: bool) -> str:
             gap += f" (95 % interval over its steps {low:.2f} to {high:.2f})"
         expected = f" (selection estimate: {chance})" if estimate else ""
         parts.append(
-            f"{then} under the next policy and {same} under the same one{expected}, {gap} apart ({arm}, {model})"
+            f"{then} under the next policy and {same} under the same policy{expected}, {gap} apart ({arm}, {model})"
         )
-    return f"Rolled again, prompts that were just mastered score {'; '.join(parts)}; {base.seeds(values)}."
+    return f"Just mastered prompts that are rolled again score {'; '.join(parts)}; {base.seeds(values)}."
 
 
 FALLS_TO: float = base.published("figure2b")["falls_to"]

@@ -1,4 +1,4 @@
-"""pass@k against k after training: does an arm solve more problems, or the same ones more often?"""
+"""pass@k against k after training: shows whether an arm solves more problems or the same problems more often."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ TITLE = "pass@k after training"
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run, tier and k: the means over problems of pass@k (unbiased) and best@k (what the paper reports)."""
+    """One row per run, tier and k: means over problems of pass@k (unbiased) and best@k (which the paper reports)."""
     runs = data[SUITE]
     rows = runs.eval()
     fewest, most = int(rows["n"].min()), int(rows["n"].max())
@@ -26,11 +26,12 @@ def build(data: Mapping[str, Runs]) -> Product:
     figure = base.grid(frame, "tier", _draw, sharey=False)
     notes = [
         base.band_note(frame),
-        f"pass@k: the chance that k fresh samples hold a right one, unbiased from {most} samples a problem.",
+        f"pass@k: probability that k new samples include a right one, estimated without bias from {most} samples per "
+        "problem.",
         _best(frame, fewest),
     ]
     if fewest < most:
-        notes.append(f"Some problems have only {fewest} graded samples: k ends there.")
+        notes.append(f"k ends at {fewest} because some problems have only {fewest} graded samples.")
     return Product(base.titled(TITLE, runs), _sentence(frame, fewest), frame, notes=notes, figure=figure)
 
 
@@ -66,8 +67,8 @@ def _sentence(frame: pd.DataFrame, most: int) -> str:
 def _best(frame: pd.DataFrame, most: int) -> str:
     last = frame[frame["k"] == most][[*SCORES]].mean() * 100
     return (
-        f"best@k, which the paper calls pass@k, draws with replacement and lies lower: at k = {most}, mean over all "
-        f"runs and tiers, {last['best_at_k']:.1f} % for {last['pass_at_k']:.1f} %."
+        f"best@k, which the paper calls pass@k, draws with replacement and is therefore lower: at k = {most} it is "
+        f"{last['best_at_k']:.1f} % where pass@k is {last['pass_at_k']:.1f} %, mean over all runs and tiers."
     )
 
 

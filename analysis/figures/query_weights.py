@@ -1,4 +1,4 @@
-"""Figures 3b and 4: the weight of a prompt in the update by its accuracy, in theory and by its gradient."""
+"""Figures 3b and 4: weight of a prompt in the update by its accuracy, in theory and measured from its gradient."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,15 +22,15 @@ PLAIN = query_weight("grpo", GRID)
 COLUMNS = [*base.KEYS, "run_id", "source", "p", "weight", "weight_low", "weight_high", "prompts"]
 GRADIENTS = "gradients of single prompts"
 NOTES = (
-    "Line: W(p) of the method (Eq. 6, Eq. 14), 0 at p = 0 and p = 1. Points: v . u / |u|^2, with v the direction that "
-    "a prompt's loss wants the update to go and u the gradient of s+ - s- (Eq. 5), mean over prompts of one accuracy.",
-    "Points are means over all prompts of all seeds; bars are 95 % intervals that take what prompts of one seed share "
-    "into account (with one seed, what prompts of one step share).",
+    "Line: W(p) of the method (Eq. 6, Eq. 14), 0 at p = 0 and p = 1. Points: v . u / |u|^2, where v is the descent "
+    "direction of the prompt's loss and u the gradient of s+ - s- (Eq. 5), mean over prompts of equal accuracy.",
+    "Points: means over all prompts of all seeds. Bars: 95 % intervals that allow for the dependence of prompts of one "
+    "seed (with one seed, of prompts of one step).",
 )
 
 
 def weight_figure(name: str, title: str, *, reweighted: bool) -> Artifact:
-    """The artifact of the arms whose method weighs prompts as GRPO does, or of those that do not."""
+    """The artifact for the arms whose weights differ from GRPO's (`reweighted`), or for those with GRPO's weights."""
 
     def build(data: Mapping[str, Runs]) -> Product:
         runs = data[SUITE]
@@ -56,33 +56,33 @@ def _reweights(method: Method) -> bool:
 
 
 def _theory(cells: list[Cell]) -> pd.DataFrame:
-    """The curve of each arm and model."""
-    found = {(cell.spec.model.name, cell.arm): cell.spec.method for cell in cells}
+    """The theoretical curve of each arm and model."""
+    methods = {(cell.spec.model.name, cell.arm): cell.spec.method for cell in cells}
     blocks = [
         pd.DataFrame({"model": model, "arm": arm, "source": THEORY, "p": GRID, "weight": query_weight(method, GRID)})
-        for (model, arm), method in found.items()
+        for (model, arm), method in methods.items()
     ]
     return pd.concat(blocks, ignore_index=True).reindex(columns=COLUMNS).astype({"seed": "Int64", "prompts": "Int64"})
 
 
 def _measured(runs: Runs, arms: list[str]) -> pd.DataFrame:
-    """A row a run and accuracy that has a prompt whose gradient was measured."""
+    """One row per run and accuracy with measured gradients."""
     names = {"measured": "weight", "measured_low": "weight_low", "measured_high": "weight_high"}
-    found = runs.findings(PROBE, "curve", partial=True).rename(columns=names).assign(source=MEASURED)
-    found = found.reindex(columns=COLUMNS).astype({"seed": "Int64", "prompts": "Int64"})
-    return found[found["arm"].isin(arms)].dropna(subset="weight")
+    rows = runs.findings(PROBE, "curve", partial=True).rename(columns=names).assign(source=MEASURED)
+    rows = rows.reindex(columns=COLUMNS).astype({"seed": "Int64", "prompts": "Int64"})
+    return rows[rows["arm"].isin(arms)].dropna(subset="weight")
 
 
 def _pooled(rows: pd.DataFrame) -> pd.Series:
-    """One accuracy of one arm: the mean over prompts of all runs, and its bounds."""
+    """Mean weight and its interval over the prompts of all runs, for one arm and accuracy."""
     if len(rows) == 1:
         return rows.iloc[0][["weight", "weight_low", "weight_high"]].astype(float)
-    found = cluster_mean(rows["weight"], rows["prompts"].astype(float), rows["run_id"])
-    return pd.Series({"weight": found.mean, "weight_low": found.low, "weight_high": found.high})
+    mean = cluster_mean(rows["weight"], rows["prompts"].astype(float), rows["run_id"])
+    return pd.Series({"weight": mean.mean, "weight_low": mean.low, "weight_high": mean.high})
 
 
 def _points(measured: pd.DataFrame) -> pd.DataFrame:
-    """The points of one arm, by p."""
+    """The points of one arm, indexed by p."""
     return pd.DataFrame({p: _pooled(rows) for p, rows in measured.groupby("p")}).T
 
 
@@ -91,10 +91,10 @@ def _draw(axes: Axes, here: pd.DataFrame, reweighted: bool) -> None:
         axes.plot(GRID, PLAIN, color=base.GREY, linewidth=0.9, linestyle=":", label="GRPO, DAPO: theory")
     looks = base.looks(here["arm"].unique().tolist())
     _draw_theory(axes, here[here["source"] == THEORY], looks)
-    for place, (arm, found) in enumerate(here[here["source"] == MEASURED].groupby("arm", sort=False)):
-        points, look = _points(found), looks[str(arm)]
+    for place, (arm, rows) in enumerate(here[here["source"] == MEASURED].groupby("arm", sort=False)):
+        points, look = _points(rows), looks[str(arm)]
         reach = [points["weight"] - points["weight_low"], points["weight_high"] - points["weight"]]
-        # Points of several arms lie on each other: the first one's are wide and open, later ones' within them.
+        # Points of several arms overlap: the first arm's markers are large and open, the others' fit inside.
         marks: dict[str, Any] = {"color": look.color, "markersize": 6.5 / (1 + place)}
         marks["markerfacecolor"] = look.color if place else "none"
         axes.errorbar(points.index, points["weight"], reach, fmt=look.marker, label=f"{arm}: gradients", **marks)
@@ -104,7 +104,7 @@ def _draw(axes: Axes, here: pd.DataFrame, reweighted: bool) -> None:
 
 
 def _draw_theory(axes: Axes, theory: pd.DataFrame, looks: Mapping[str, base.Look]) -> None:
-    """Curves that are equal are one; at p = 1, where the weight jumps to 0, they end."""
+    """Draw the theory, equal curves once; curves end before p = 1, where the weight jumps to 0."""
     curves = theory[theory["p"] < 1].pivot(index="p", columns="arm", values="weight").round(9).T.drop_duplicates().T
     for arm, curve in curves.items():
         color, line = ("black", "-") if curves.shape[1] == 1 else (looks[str(arm)].color, looks[str(arm)].linestyle)
@@ -117,7 +117,7 @@ def _sentence(cells: list[Cell], measured: pd.DataFrame) -> str:
     for (model, arm), spec in {(cell.spec.model.name, cell.arm): cell.spec for cell in cells}.items():
         G = spec.train.rollouts
         top, half = (query_weight(spec.method, p) for p in (1 - 1 / G, 0.5))
-        weights = f"{top:.3f} with {G - 1} of {G} rollouts right and {half:.3f} with half of them"
+        weights = f"{top:.3f} with {G - 1} of {G} rollouts right and {half:.3f} with half of them right"
         here = measured[(measured["model"] == model) & (measured["arm"] == arm)]
         seen = f"no run recorded {GRADIENTS}"
         if len(here):
@@ -126,7 +126,7 @@ def _sentence(cells: list[Cell], measured: pd.DataFrame) -> str:
             differ = "less than 0.0001" if off < 1e-4 else f"up to {off:.4f}"
             seen = f"the gradients of {here['prompts'].sum()} prompts differ from theory by {differ} at any p"
         parts.append(f"{weights} under {arm} ({model}; {seen})")
-    return f"In theory a prompt weighs {', '.join(parts)}."
+    return f"In theory a prompt has the weight {', '.join(parts)}."
 
 
 ARTIFACTS = (

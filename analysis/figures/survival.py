@@ -1,4 +1,4 @@
-"""How long a prompt of the panel stays all right, beside what chance alone would leave: Kaplan-Meier curves."""
+"""Kaplan-Meier curves of how long a prompt of the panel stays mastered, compared with chance alone."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ COLUMNS = ("model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a model, arm and duration: the share that stays all right for longer, of all seeds' prompts together."""
+    """One row per model, arm and duration: share of prompts, pooled over seeds, that stay all right for longer."""
     runs = data[SUITE]
     table = runs.findings("transitions", "survival", partial=True)
     table = table.reindex(columns=[*base.KEYS, "run_id", "steps", "at_risk", "lost"])
@@ -36,10 +36,10 @@ def build(data: Mapping[str, Runs]) -> Product:
     figure = base.panels(frame, _draw)
     spells = frame[frame["steps"] == 0]
     notes = [
-        "From a prompt's first all-right roll to the first that is not; the end of the run censors. All seeds' prompts "
-        "together; band: 95 % interval (Greenwood), prompts taken as independent.",
-        "Dotted: what chance alone leaves of prompts that lose an all-right roll as often as mastered prompts do when "
-        "they are rolled again under the same policy; of unequally stable prompts it leaves more.",
+        "Duration: from a prompt's first all-right roll to its first later roll that is not; the end of the run "
+        "censors. Prompts of all seeds are pooled. Band: 95 % interval (Greenwood) for independent prompts.",
+        "Dotted: survival by chance alone, if every roll fails as often as mastered prompts do when they are rolled "
+        "again under the same policy; if prompts differ in stability, chance leaves more.",
         "Prompts: " + ", ".join(f"{one.at_risk} of {one.arm} ({one.model})" for one in spells.itertuples()) + ".",
         *base.left_out(table, runs, WHAT),
     ]
@@ -47,20 +47,20 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _pooled(table: pd.DataFrame, chance: pd.Series, every: int) -> Iterator[dict[str, Any]]:
-    """Kaplan-Meier's rows of several runs, from their own: one a roll of the panel, the first at 0 steps.
+    """Kaplan-Meier rows pooled over runs, one per roll of the panel, from 0 steps on.
 
-    chance: of each run, that an all-right roll is followed by one that is not under the same policy.
+    chance: per run, the probability that under the same policy the roll after an all-right roll is not all right.
     """
-    # Who is no longer at risk at the next duration was lost at this one, or censored.
+    # A prompt that is no longer at risk at the next duration was lost at this one or censored.
     gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
     durations = np.concatenate(
         [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], gone - table["lost"])]
     )
     observed = np.arange(len(durations)) < table["lost"].sum()
-    found = curves.survival(durations, observed)
+    curve = curves.survival(durations, observed)
     steps = np.arange(0, durations.max() + 1, every)
-    columns = {"survival": (1, found.share_T), "low": (np.nan, found.low_T), "high": (np.nan, found.high_T)}
-    for place, step in zip(np.searchsorted(found.time_T, steps, side="right"), steps, strict=True):
+    columns = {"survival": (1, curve.share_T), "low": (np.nan, curve.low_T), "high": (np.nan, curve.high_T)}
+    for place, step in zip(np.searchsorted(curve.time_T, steps, side="right"), steps, strict=True):
         yield {
             "steps": int(step),
             "at_risk": int((durations >= step).sum()),
@@ -93,7 +93,7 @@ def _sentence(frame: pd.DataFrame) -> str:
         parts.append(
             f"{share} % ({bounds}; by chance alone {alone}) after {last['steps']} global steps under {arm} ({model})"
         )
-    return f"Of the panel's prompts, once all right, at every roll since are: {'; '.join(parts)}."
+    return f"Share of the panel's prompts that stay all right after their first all-right roll: {'; '.join(parts)}."
 
 
 ARTIFACT = Artifact("survival", TITLE, "beyond", (SUITE,), build)

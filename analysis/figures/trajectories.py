@@ -1,4 +1,4 @@
-"""Every prompt of the panel over training: what is learned, kept and forgotten, prompt by prompt."""
+"""Accuracy of every prompt of the panel over training: shows which prompts are learned, kept and forgotten."""
 
 from collections.abc import Mapping
 
@@ -15,11 +15,11 @@ SUITE = "table2"
 TITLE = "Trajectories of prompts"
 COLORS = "cividis"
 PLACE = ["prompt", "copy"]
-"""Of the panel, which may hold a prompt twice."""
+"""Columns that identify a row of the panel, which may hold a prompt twice."""
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a roll of a prompt of the panel, of the first seed; `row`: where it is drawn, the same under every arm."""
+    """One row per roll of a prompt of the panel, first seed only; `row` is its place in the figure under all arms."""
     runs = data[SUITE]
     rows = runs.findings("transitions", "trajectories", partial=True)
     rows = rows.reindex(columns=[*base.KEYS, "run_id", "prompt", "step", "p"])
@@ -33,18 +33,18 @@ def build(data: Mapping[str, Runs]) -> Product:
         scale = ScalarMappable(Normalize(0, 1), COLORS)
         figure.colorbar(scale, ax=figure.axes, label="rollout accuracy", shrink=0.8)
     notes = [
-        "The panel: the first prompts of the training stream, rolled again every "
+        "The panel consists of the first prompts of the training stream, rolled again every "
         f"{runs.cells[0].spec.probe.panel_every} global steps.",
-        f"Seed {frame['seed'].iloc[0]} alone. A line is a prompt, in the same place under every arm of a model: sorted "
-        "by its accuracy at the first roll, then by its mean over all rolls and arms.",
-        "A prompt whose accuracy is a little below 1 is not all right at every roll by chance alone: see survival.",
+        f"Only seed {frame['seed'].iloc[0]} is shown. Each line is a prompt, in the same place under every arm of a "
+        "model; lines are sorted by accuracy at the first roll, then by mean accuracy over all rolls and arms.",
+        "Chance alone makes a prompt with a true accuracy slightly below 1 fail at some rolls: see survival.",
         *base.left_out(rows, runs, "rolls of a panel"),
     ]
     return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
 
 
 def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
-    """With the column `row`, which counts the prompts of a model from the one that is hardest at the first roll."""
+    """Add the column `row`, which numbers the prompts of a model from the hardest at the first roll."""
     first = frame[frame["step"] == frame.groupby("run_id")["step"].transform("min")]
     keys = ["model", *PLACE]
     order = pd.DataFrame({"first": first.groupby(keys)["p"].mean(), "mean": frame.groupby(keys)["p"].mean()})

@@ -1,4 +1,4 @@
-"""From one roll of the panel to the next: which class a prompt of each class is in then."""
+"""Transitions of prompts between classes from one roll of the panel to the next."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ NAMES = [name.removesuffix("_correct").replace("_", " ") for name in CLASSES]
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """A row a run and pair of classes: `share` of the `pairs` of rolls that begin in class `before`."""
+    """One row per run and pair of classes: `share` of the `pairs` of rolls that begin in class `before`."""
     runs = data[SUITE]
     keys = [*base.KEYS, "run_id", "before", "pairs"]
     rows = runs.findings("transitions", "transitions", partial=True).reindex(columns=[*keys, *CLASSES])
@@ -27,9 +27,9 @@ def build(data: Mapping[str, Runs]) -> Product:
     figure = base.grid(frame, "arm", _draw, height=2.1, widest=1.9)
     every = runs.cells[0].spec.probe.panel_every
     notes = [
-        f"From a roll of the panel to the next one, {every} global steps later, over the whole of training.",
-        "Shares of all seeds' pairs together; on the right how many pairs begin in the class. All wrong: p = 0; "
-        "minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
+        f"A pair is a roll of the panel and the next roll, {every} global steps later, over the whole of training.",
+        "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
+        "All wrong: p = 0; minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
         *base.left_out(frame, runs, "two rolls of a panel"),
     ]
     sentence = _sentence(frame, runs.findings("transitions", partial=True))
@@ -58,7 +58,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 
 
 def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
-    """How many mastered and all-wrong prompts stay what they are, and what chance leaves of the mastered ones."""
+    """Shares of mastered and all-wrong prompts that keep their class, and of mastered ones under the same policy."""
     stays = frame[frame["before"] == frame["after"]]
     values = values.reindex(columns=[*base.KEYS, "lost_by_chance"])
     parts = []
@@ -67,10 +67,10 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
         chance = values.loc[(values["model"] == model) & (values["arm"] == arm), "lost_by_chance"]
         again = base.spread(100 - 100 * chance, " %")
         parts.append(
-            f"{base.spread(kept, ' %')} of the mastered prompts (rolled again under the same policy {again}) and "
-            f"{base.spread(wrong, ' %')} of the all-wrong ones under {arm} ({model})"
+            f"{base.spread(kept, ' %')} of the mastered prompts (if rolled again under the same policy: {again}) and "
+            f"{base.spread(wrong, ' %')} of the all-wrong prompts under {arm} ({model})"
         )
-    return f"At the next roll of the panel the class is the same for {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"The class stays the same at the next roll of the panel for {'; '.join(parts)} ({base.seeds(frame)})."
 
 
 ARTIFACT = Artifact("transitions", TITLE, "beyond", (SUITE,), build)

@@ -1,4 +1,4 @@
-"""Audit of the published tables: what their numbers can be, and which of their differences noise alone can make."""
+"""Audit of the published tables: what their numbers can be, and which differences noise alone can explain."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,25 +14,26 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
 
 NOTES = (
-    "right: samples behind pass@1, of problems x samples. A pass@1 of one run is such a number, a mean over seeds only "
-    "by chance. cut: its digits are cut, where those of others are rounded.",
-    "x problems: pass@8 times the problems. The share of problems with a right answer among 8 makes it a whole number.",
-    "best@8: 8 of the 8 samples drawn with replacement, 1 - (1 - c/8)^8 for c right ones; nearest: what comes closest "
-    "to pass@8 among all counts per problem that give the pass@1. reachable: share of the four-digit numbers between "
-    "the least and the greatest that some counts give; where it is near 1, agreement says little. verl draws best@8 "
-    f"{DRAWS} times, which moves it: 'drawn' is agreement within two standard deviations of that.",
-    "Counts per problem are not published. Ranges are over all that give the cell's pass@1 and, within the drawing, "
-    "its pass@8. Half-widths are of 95% normal intervals around the difference.",
-    "binomial: as if all problems were equally hard, the most that other samples can change. sampling: other samples "
-    "of the same problems by the same checkpoints. problems: other problems of the kind, drawn for each arm by itself; "
-    "arms that find the same problems hard differ by less, at best by sampling alone. What another training seed "
-    "changes is in none of them: it can only add.",
-    "may suffice: inside the widest interval of the range, outside the narrowest.",
+    "right: right samples behind pass@1, out of problems x samples. The pass@1 of one run always has such a count; a "
+    "mean over seeds has one only by chance. digits: whether pass@1 is printed rounded or cut (truncated).",
+    "x problems: pass@8 times the number of problems; a whole number if pass@8 is the share of problems with a right "
+    "answer among 8 samples.",
+    "best@8: 8 draws with replacement from the 8 samples, 1 - (1 - c/8)^8 with c right samples. nearest best@8: the "
+    "value closest to pass@8 over all counts per problem that give the pass@1. reachable: share of the four-digit "
+    "numbers between the lowest and the highest such value that some counts give; near 1, agreement says little. verl "
+    f"estimates best@8 from {DRAWS} random draws; 'drawn' means agreement within two standard deviations of that.",
+    "Counts per problem are not published. Ranges cover all counts that give the cell's pass@1 and, within the noise "
+    "of verl's draws, its pass@8. Half-widths belong to 95% normal intervals around the difference.",
+    "binomial: noise if all problems were equally hard, the most that other samples can change. sampling: other "
+    "samples of the same problems and checkpoints. problems: other problems of the same kind, drawn separately "
+    "for each arm; arms that find the same problems hard differ by less, at best by sampling alone. None includes the "
+    "noise between training seeds, which can only add to it.",
+    "may suffice: the difference lies inside the widest interval of the range but outside the narrowest.",
 )
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """From `experiments/paper.yaml` alone."""
+    """Audit the numbers in `experiments/paper.yaml`; needs no runs."""
     paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
     audits = [published.audit(cell) for cell in published.cells(paper)]
     differences = published.differences(audits)
@@ -51,12 +52,12 @@ def _sentence(audits: Sequence[Audit], differences: Sequence[Difference]) -> str
     fewest = min(one.cell.problems for one in audits)
     errors = [error for one in audits if one.cell.problems == fewest for error in one.problem]
     return (
-        f"{whole} of {len(audits)} published pass@1 are whole numbers of samples of one run. {estimators['any of 8']} "
+        f"{whole} of {len(audits)} published pass@1 are a whole number of samples of one run. {estimators['any of 8']} "
         f"pass@8 are shares of problems, {estimators['best@8']} equal best@8 to the digit and "
-        f"{estimators['best@8, drawn']} within its draws. {inside} of {len(first)} differences in pass@1 are within "
-        f"what other samples of the same problems give, {outside} of all {len(differences)} exceed what other samples "
-        f"and other problems give; the choice of {fewest} problems alone is a standard error of {min(errors):.3f} to "
-        f"{max(errors):.3f} in each pass@1."
+        f"{estimators['best@8, drawn']} match it within the noise of its draws. Other samples of the same problems can "
+        f"explain {inside} of {len(first)} differences in pass@1; neither other samples nor other problems can explain "
+        f"{outside} of all {len(differences)} differences. The choice of {fewest} problems alone gives each pass@1 a "
+        f"standard error of {min(errors):.3f} to {max(errors):.3f}."
     )
 
 
@@ -104,18 +105,18 @@ def _differences(differences: Sequence[Difference]) -> Grid:
     return Grid(f"{METHOD} minus the other arms, and half-widths of 95% intervals", header, rows, labels=4)
 
 
-def _shown(found: Range) -> str:
-    return f"{found[0]:.3f} to {found[1]:.3f}"
+def _shown(bounds: Range) -> str:
+    return f"{bounds[0]:.3f} to {bounds[1]:.3f}"
 
 
 def _audit_row(one: Audit) -> dict[str, Any]:
     cell = one.cell
     about = {"block": "cell", "model": cell.model, "arm": cell.arm, "benchmark": cell.benchmark}
     numbers = {"pass_at_1": cell.pass_at_1, "pass_at_8": cell.pass_at_8, "right": one.right}
-    found = {"arrangements": one.arrangements, "nearest_best_at_8": one.nearest, "reachable": one.reachable}
+    derived = {"arrangements": one.arrangements, "nearest_best_at_8": one.nearest, "reachable": one.reachable}
     ranges = {"best_at_8": one.best, "sampling_se": one.sampling, "problem_se": one.problem}
     return (
-        about | numbers | found | _bounds(ranges | {"problem_at_8_se": one.problem_at_8}) | {"verdict": one.estimator}
+        about | numbers | derived | _bounds(ranges | {"problem_at_8_se": one.problem_at_8}) | {"verdict": one.estimator}
     )
 
 
@@ -129,8 +130,8 @@ def _difference_row(one: Difference) -> dict[str, Any]:
 def _bounds(ranges: Mapping[str, Range]) -> dict[str, float]:
     return {
         f"{name}_{end}": value
-        for name, found in ranges.items()
-        for end, value in zip(("low", "high"), found, strict=True)
+        for name, bounds in ranges.items()
+        for end, value in zip(("low", "high"), bounds, strict=True)
     }
 
 

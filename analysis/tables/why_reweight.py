@@ -1,4 +1,4 @@
-"""Why reweighting changes the speed of learning: the arms of the suite `why-reweight` side by side."""
+"""Why reweighting changes the speed of learning: compares the arms of the suite `why-reweight`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,19 +21,19 @@ MEANS = {
     "effective_sample": "weight/effective_sample",
     "signal_to_noise": "gradient/signal_to_noise",
 }
-"""Column -> metric; the mean over the steps that have it."""
+"""Column -> metric; the column is the mean over the steps that have the metric."""
 NOTES = (
-    "time factor: c such that the training accuracy of the arm at step t is about that of the baseline at c t; below 1 "
-    "it learns more slowly. Per seed, then a 95% t-interval over seeds in log c.",
-    "pass@1: average over the held-out tiers after the last step, minus the baseline's; seeds paired, 95% t-interval.",
+    "time factor: the arm's training accuracy at step t is about the baseline's at step (time factor) x t; below 1 the "
+    "arm learns more slowly. Computed per seed; 95% t-interval over seeds of its logarithm.",
+    "pass@1: mean over the held-out tiers after the last step, minus the baseline's, paired by seed; 95% t-interval.",
     "share minority: share of the batch's query weight on prompts with 0 < p <= .5. effective sample: (sum |A|)^2 / "
-    "sum A^2, in rollouts. signal to noise: of a mini-batch's gradient, from gradients of single prompts. Means over "
-    "steps and seeds; ± half of a 95% t-interval over seeds.",
+    "sum A^2, in rollouts. signal to noise: signal-to-noise ratio of a mini-batch's gradient, estimated from gradients "
+    "of single prompts. Means over steps and seeds with the 95% t-interval over seeds.",
 )
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """One row an arm of each model."""
+    """One row per model and arm."""
     runs = data[SUITE]
     rows = _rows(runs)
     spec = runs.cells[0].spec
@@ -42,8 +42,8 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    found = [f"{row['arm']} {_shown(row, 'time_factor')}" for row in rows if row["arm"] != BASELINE]
-    return f"Speed of learning as a multiple of {BASELINE}'s: {'; '.join(found)}."
+    factors = [f"{row['arm']} {_shown(row, 'time_factor')}" for row in rows if row["arm"] != BASELINE]
+    return f"Speed of learning as a multiple of {BASELINE}'s: {'; '.join(factors)}."
 
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
@@ -54,42 +54,42 @@ def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _rows(runs: Runs) -> list[dict[str, Any]]:
-    """One row an arm of each model; bounds are NaN where they are not defined."""
+    """One row per model and arm; undefined bounds are NaN."""
     steps, scores = runs.steps(), _scores(runs)
     rows = []
-    for (model, arm), found in steps.groupby(["model", "arm"], sort=False):
-        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": found["seed"].nunique()}
+    for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
+        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["seed"].nunique()}
         if arm == BASELINE:
             row |= _bounded("time_factor", 1.0, math.nan, math.nan)
             row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
         else:
             baseline = steps[(steps["model"] == model) & (steps["arm"] == BASELINE)]
-            times = np.arange(found["step"].nunique(), dtype=np.float64)
-            factor = time_factor(_curves(baseline), _curves(found), times)
+            times = np.arange(here["step"].nunique(), dtype=np.float64)
+            factor = time_factor(_curves(baseline), _curves(here), times)
             row |= _bounded("time_factor", factor.factor, factor.low, factor.high)
-            here = scores[scores["model"] == model].pivot(index="seed", columns="arm", values="share")
-            row |= _interval("pass_at_1_minus_baseline", stats.t_interval((here[arm] - here[BASELINE]).to_numpy()))
+            share = scores[scores["model"] == model].pivot(index="seed", columns="arm", values="share")
+            row |= _interval("pass_at_1_minus_baseline", stats.t_interval((share[arm] - share[BASELINE]).to_numpy()))
         for name, metric in MEANS.items():
-            row |= _interval(name, stats.t_interval(found.groupby("seed")[metric].mean().to_numpy()))
-        rows.append({**row, "run_ids": " ".join(found["run_id"].unique())})
+            row |= _interval(name, stats.t_interval(here.groupby("seed")[metric].mean().to_numpy()))
+        rows.append({**row, "run_ids": " ".join(here["run_id"].unique())})
     return rows
 
 
 def _scores(runs: Runs) -> pd.DataFrame:
-    """Average pass@1 over the tiers after the last step: model, arm, seed, share."""
+    """Columns model, arm, seed and share: mean pass@1 over the tiers after the last step."""
     frame = runs.eval()
     frame["share"] = frame["c"] / frame["n"]
     tiers = frame.groupby(["model", "arm", "seed", "tier"])["share"].mean()
     return tiers.groupby(["model", "arm", "seed"]).mean().reset_index()
 
 
-def _curves(found: pd.DataFrame) -> Floats:
-    """Training accuracy, a row a seed; the rollouts of the first step are the base policy's."""
-    return found.pivot(index="seed", columns="step", values="train/accuracy").to_numpy()
+def _curves(steps: pd.DataFrame) -> Floats:
+    """Training accuracy, seeds x steps; the base policy samples the rollouts of the first step."""
+    return steps.pivot(index="seed", columns="step", values="train/accuracy").to_numpy()
 
 
-def _interval(name: str, found: Interval) -> dict[str, float]:
-    return _bounded(name, found.mean, found.low, found.high)
+def _interval(name: str, interval: Interval) -> dict[str, float]:
+    return _bounded(name, interval.mean, interval.low, interval.high)
 
 
 def _bounded(name: str, value: float, low: float, high: float) -> dict[str, float]:

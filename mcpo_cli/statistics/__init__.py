@@ -1,1 +1,1 @@
-"""Pure numbers: estimates, intervals and curves from arrays. Nothing here reads a file or knows of a run."""
+"""Estimates, intervals and curves computed from arrays. Nothing here reads files or knows about runs."""

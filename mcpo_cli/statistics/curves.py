@@ -1,4 +1,4 @@
-"""Statistics of runs over time: means over dependent steps, how long something lasts, how fast one arm learns."""
+"""Statistics of runs over time: means over dependent steps, survival curves, and the speed of learning."""
 
 import math
 import warnings
@@ -14,31 +14,31 @@ from scipy import special
 from mcpo_cli.statistics.stats import Floats, Interval, t_interval
 
 SHIFTS = np.arange(-70, 71) * (math.log(4) / 70)
-"""The values of log c that are tried: c from 1/4 to 4, 1 among them."""
+"""Candidate values of log c: c runs from 1/4 to 4 and includes 1."""
 DEGREE = 3
-"""Of the polynomial that a learning curve is smoothed by."""
+"""Degree of the polynomial that smooths a learning curve."""
 FLAT = 1e-12
-"""Mean squared differences below this are rounding."""
+"""Mean squared differences below this are rounding errors."""
 TIMES = np.linspace(0, 1, 100)
-"""Where two curves are compared, as shares of the time for which both were observed."""
+"""Points at which two curves are compared, as shares of the time for which both were observed."""
 
 
 def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, level: float = 0.95) -> Interval:
     """Weighted mean of values that depend on each other within a cluster, such as the prompts of a global step.
 
-    The ratio estimator sum w v / sum w with the variance sum_c e_c^2 / (1 - h_c) / (sum w)^2, where e_c is the sum of
-    w (v - mean) in cluster c and h_c its share of the weight: the cluster-robust variance CR2 (Bell and McCaffrey
-    2002, Survey Methodology 28, 169-181) of a weighted regression on a constant. Student's t with K - 1 degrees of
-    freedom, K = 1 / sum_c h_c^2 being the number of clusters of equal weight that would say as much. Clusters of equal
-    weight give the t-interval over their means. Coverage, 95 % nominal, with 10, 20 and 40 clusters whose sizes are
-    uniform or geometric: 94 to 95 % (with C / (C - 1) for 1 / (1 - h_c), and C - 1 degrees: 90 to 95 %). Clusters are
-    taken for independent. Values of weight 0 do not count, nor do clusters that hold only such.
+    The estimate is sum w v / sum w. Its variance is sum_c e_c^2 / (1 - h_c) / (sum w)^2, where e_c is the sum of
+    w (v - mean) in cluster c and h_c the cluster's share of the weight: the cluster-robust variance CR2 (Bell and
+    McCaffrey 2002, Survey Methodology 28, 169-181) of a weighted regression on a constant. The interval uses Student's
+    t with K - 1 degrees of freedom, where K = 1 / sum_c h_c^2 is the effective number of clusters. Clusters of equal
+    weight give the t-interval over their means. Clusters are assumed independent; values of weight 0, and clusters that
+    hold only such values, do not count. Coverage, 95 % nominal, with 10, 20 and 40 clusters of uniform or geometric
+    sizes: 94 to 95 % (90 to 95 % with C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom).
 
     Returns:
         `Interval` with n = number of clusters; one cluster gives no interval (NaN half-width).
 
     Raises:
-        ValueError: lengths that differ, NaN, a weight below 0, or nothing of a weight above 0.
+        ValueError: lengths differ, a value or weight is NaN, a weight is below 0, or no weight is above 0.
     """
     value, weight, cluster = np.asarray(value_N, np.float64), np.asarray(weight_N, np.float64), np.asarray(cluster_N)
     if value.ndim != 1 or not value.shape == weight.shape == cluster.shape:
@@ -62,7 +62,7 @@ def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, 
 
 @dataclass(frozen=True)
 class Survival:
-    """How much is left after each time: the share, and its interval (NaN where the share is 0 or 1)."""
+    """Share that survives beyond each time, and its interval (NaN where the share is 0 or 1)."""
 
     time_T: Floats
     share_T: Floats
@@ -71,17 +71,17 @@ class Survival:
 
 
 def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) -> Survival:
-    """Kaplan-Meier's estimate of the share that lasts longer than t (`scipy.stats.ecdf`), at every t that occurs.
+    """Kaplan-Meier estimate of the share that lasts longer than t (`scipy.stats.ecdf`), at every t that occurs.
 
-    The interval is the exponential Greenwood one, which stays within 0..1. It takes the durations for independent:
-    where several are of the same prompt it is too narrow.
+    The interval is the exponential Greenwood interval, which stays within 0..1. It assumes independent durations and is
+    too narrow if several belong to the same prompt.
 
     Args:
-        duration_N: how long each was seen to last, such as global steps.
-        observed_N: whether its end was seen; False where observation stopped before.
+        duration_N: observed durations, for example in global steps.
+        observed_N: whether the end was observed; False if observation stopped first.
 
     Raises:
-        ValueError: no durations, lengths that differ, or a duration that is not finite.
+        ValueError: there are no durations, lengths differ, or a duration is not finite.
     """
     from scipy import stats
 
@@ -91,7 +91,7 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) 
     if not np.isfinite(duration).all():
         raise ValueError("durations must be finite")
     curve = stats.ecdf(stats.CensoredData.right_censored(duration, ~observed)).sf
-    # Without an interval where nothing or everything has ended: NaN, as promised, not a warning.
+    # Shares of 0 and 1 have no interval: scipy returns the documented NaN, but also warns.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         interval: Any = curve.confidence_interval(level, method="log-log")
@@ -101,7 +101,7 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) 
 
 @dataclass(frozen=True)
 class TimeFactor:
-    """How many times as fast an arm learns: geometric mean over seeds, its interval, and the factor of each seed."""
+    """Speed of learning relative to a baseline: geometric mean over seeds, its interval, and each seed's factor."""
 
     factor: float
     low: float
@@ -110,25 +110,25 @@ class TimeFactor:
 
 
 def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | Floats) -> TimeFactor:
-    """The c with which arm(t) is about baseline(c t), between 1/4 and 4: below 1 the arm learns more slowly.
+    """The c between 1/4 and 4 for which arm(t) is about baseline(c t); below 1 the arm learns more slowly.
 
-    For each seed c minimises the mean squared difference of arm(u / sqrt(c)) and baseline(u sqrt(c)) over the u at
-    which both were observed, each curve a cubic fitted to its points. Arms that train on the same prompts share much
-    of their noise from step to step: matched point by point, that noise fits best at c = 1 whatever the curves do
-    (coverage .13 to .25 at c = .8 and 1.3 with 20 points), and the cubics keep little of it (.91 to .96). Stretching
-    both curves alike makes c antisymmetric: exchanging the two gives 1/c. A t-interval over seeds in log c.
+    For each seed, c minimises the mean squared difference between arm(u / sqrt(c)) and baseline(u sqrt(c)) over the u
+    at which both were observed. Each curve is a cubic fitted to its points, because arms that train on the same prompts
+    share noise from step to step: matched point by point, that noise favours c = 1 whatever the curves do (coverage .13
+    to .25 at c = .8 and 1.3 with 20 points); cubics keep little of it (.91 to .96). Stretching both curves equally
+    makes c antisymmetric: exchanging them gives 1/c. The interval is a t-interval over seeds of log c.
 
     Args:
-        baseline_ST, arm_ST: a row a seed, the same seeds in the same order, a column a point of time.
-        step_T: time of each column, rising from 0, where both arms were one policy. A metric of the rollouts of
-            step s, which the policy after s - 1 steps drew, belongs to time s - 1.
+        baseline_ST, arm_ST: seeds x points of time, with the same seeds in the same order.
+        step_T: time of each column, rising from 0, where both arms share one policy. The policy after s - 1 steps
+            samples the rollouts of step s, so a metric of these rollouts belongs to time s - 1.
 
     Returns:
-        Factors; NaN for a seed (then also for all) whose curves do not determine one within the bounds, and NaN
-        bounds for one seed.
+        Factors. A seed whose curves determine no factor within the bounds gets NaN, and so does the mean; with one
+        seed the bounds are NaN.
 
     Raises:
-        ValueError: fewer than 4 points, times that do not rise from 0, shapes that do not fit, or NaN.
+        ValueError: there are fewer than 4 points, times do not rise from 0, shapes do not match, or values are NaN.
     """
     step = np.asarray(step_T, dtype=np.float64)
     if step.ndim != 1 or step.size < 4 or step[0] != 0 or not (np.diff(step) > 0).all():
@@ -144,13 +144,13 @@ def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | F
 
 
 def _log_factor(baseline_T: Floats, arm_T: Floats, step_T: Floats) -> float:
-    """log c of one seed: the best of SHIFTS, refined by a parabola; NaN if it is the first or the last."""
+    """log c of one seed: the best of SHIFTS, refined by a parabola; NaN if that is the first or the last."""
     up_H1, down_H1 = np.exp(SHIFTS / 2)[:, None], np.exp(-SHIFTS / 2)[:, None]
     time_HU = step_T[-1] * np.minimum(up_H1, down_H1) * TIMES
     baseline, arm = (Polynomial.fit(step_T, curve_T, DEGREE) for curve_T in (baseline_T, arm_T))
     error_H = ((arm(time_HU * down_H1) - baseline(time_HU * up_H1)) ** 2).mean(-1)
     best = int(error_H.argmin())
-    # Two flat curves agree at every c, up to rounding.
+    # Two flat curves agree at every c up to rounding, so they determine no factor.
     if best in (0, SHIFTS.size - 1) or error_H.max() < FLAT:
         return math.nan
     before, here, after = error_H[best - 1 : best + 2]

@@ -1,7 +1,8 @@
-"""What the inner products of single prompts' gradients say of the update: pure functions of `GradientRow`s of one step.
+"""Direction and noise of the update from inner products of single prompts' gradients: the `GradientRow`s of one step.
 
-With n prompts v_i of mean U, and the mastered ones of mean M, the rows hold |v_i|, v_i . U and v_i . M. So U . U, U . M
-and M . M are means of rows, and so is every such product after one prompt was left out.
+The rows hold |v|, v . U and v . M for the gradient v of each prompt, where U is the mean gradient of the prompts that
+the update comes from and M that of the mastered prompts. U . U, U . M and M . M are therefore means over rows, and the
+same products without one prompt follow from them.
 """
 
 import math
@@ -10,33 +11,33 @@ from collections.abc import Sequence
 from mcpo_cli.records import GradientRow
 
 Products = tuple[float, float, float]
-"""U . U, U . M and M . M."""
+"""The inner products U . U, U . M and M . M."""
 
 
 def mixed(rows: Sequence[GradientRow]) -> list[GradientRow]:
-    """The prompts with right and wrong rollouts: those that the update comes from."""
+    """The prompts with right and wrong rollouts, which the update comes from."""
     return [row for row in rows if row["p"] < 1]
 
 
 def mastered(rows: Sequence[GradientRow]) -> list[GradientRow]:
-    """The prompts all of whose rollouts were right."""
+    """The prompts whose rollouts were all right."""
     return [row for row in rows if row["p"] == 1]
 
 
 def cosine(rows: Sequence[GradientRow]) -> float:
-    """cos(U, M): below 0 the update lowers, to first order, the likelihood of the mastered prompts' answers.
+    """cos(U, M); if it is below 0, the update lowers the likelihood of mastered prompts' answers to first order.
 
-    The noise of n prompts makes both means longer and the cosine smaller in size; its sign stays unbiased, as U . M is
-    a product of independent means. NaN without prompts of both kinds, or without a gradient.
+    Noise lengthens both means and so shrinks the cosine towards 0, but U . M stays unbiased because the two means are
+    independent. NaN without prompts of both kinds, or without a gradient.
     """
     update, kept = mixed(rows), mastered(rows)
     return _cosine(_products(update, kept)) if update and kept else math.nan
 
 
 def cosine_error(rows: Sequence[GradientRow]) -> float:
-    """Standard error of `cosine` over the choice of prompts: the jackknife of two samples, a prompt left out at a time.
+    """Standard error of `cosine` over the choice of prompts: two-sample jackknife, leaving out one prompt at a time.
 
-    NaN with fewer than two prompts of either kind, or where leaving one out leaves no gradient.
+    NaN with fewer than two prompts of either kind, or if leaving one out leaves no gradient.
     """
     update, kept = mixed(rows), mastered(rows)
     if min(len(update), len(kept)) < 2:
@@ -54,11 +55,11 @@ def cosine_error(rows: Sequence[GradientRow]) -> float:
 
 
 def signal_to_noise(rows: Sequence[GradientRow], prompts: float) -> float:
-    """|E v|^2 over the variance of a mean of `prompts` gradients: what a mini-batch's gradient is worth.
+    """Signal-to-noise ratio of a mini-batch's gradient: |E v|^2 over the variance of a mean of `prompts` gradients.
 
-    With T = (sum |v_i|^2 - n U . U) / (n - 1), the trace of the gradients' covariance, that is
-    prompts (U . U - T / n) / T. The numerator is unbiased, so it can fall below 0 where there is little signal.
-    NaN with fewer than two prompts or without a spread.
+    It equals prompts (U . U - T / n) / T, where T = (sum |v_i|^2 - n U . U) / (n - 1) is the trace of the gradients'
+    covariance. The numerator is unbiased, so it can fall below 0 if there is little signal. NaN with fewer than two
+    prompts or without variance.
     """
     update = mixed(rows)
     n = len(update)
@@ -80,7 +81,7 @@ def _products(update: Sequence[GradientRow], kept: Sequence[GradientRow]) -> Pro
 def _leave_out(
     n: int, own: float, other: float, norm: float, along_own: float, along_other: float
 ) -> tuple[float, float]:
-    """X . X and X . Y for X without one vector v: `own` = X . X, `other` = X . Y, `along_own` = v . X and so on."""
+    """X . X and X . Y with one vector v left out of X, from own = X . X, other = X . Y, along_own = v . X, etc."""
     without = (n * n * own - 2 * n * along_own + norm**2) / (n - 1) ** 2
     return without, (n * other - along_other) / (n - 1)
 

@@ -1,8 +1,8 @@
-"""Arms over several tasks at once: mean, interquartile mean and probability of improvement, by stratified bootstrap.
+"""Mean, interquartile mean and probability of improvement over several tasks, with stratified bootstrap intervals.
 
-The quantities and their intervals are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable), with one
-difference: a stratum holds all tasks that the same runs were evaluated on. One training run is evaluated on every
-benchmark, so a draw takes whole runs; resampling each benchmark by itself would treat one run as several.
+Quantities and intervals follow Agarwal et al. 2021 (arXiv 2108.13264, the package rliable), with one difference: a
+stratum holds all tasks that the same runs were evaluated on. One training run is evaluated on every benchmark, so a
+draw takes whole runs; resampling each benchmark separately would treat one run as several.
 """
 
 import math
@@ -16,7 +16,7 @@ from mcpo_cli.statistics.stats import Floats
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value over tasks and its bootstrap interval; NaN bounds where a stratum has one run."""
+    """A value over tasks and its bootstrap interval; the bounds are NaN if a stratum has only one run."""
 
     value: float
     low: float
@@ -28,8 +28,8 @@ def mean(
 ) -> Estimate:
     """Mean over tasks of the mean over runs.
 
-    What the percentile interval covers with few seeds, measured on normal scores, 95 % nominal; tasks of one model
-    share their runs, models do not:
+    Measured coverage of the percentile interval for normal scores, 95 % nominal; tasks of one model share their runs,
+    models do not:
 
     | strata (models) of 3 tasks | 3 seeds | 5 seeds | 10 seeds |
     |----------------------------|---------|---------|----------|
@@ -37,15 +37,16 @@ def mean(
     | 2                          |    79 % |    87 % |     92 % |
     | 6                          |    86 % |    91 % |     93 % |
 
-    With 40 seeds it is 93 %. So read it as a range of what these runs show; `stats.t_interval` of the seeds' means
-    keeps its 95 %.
+    With 40 seeds it is 93 %. With few seeds read the interval as a description of these runs;
+    `stats.t_interval` of the seeds' means keeps its 95 %.
 
     Args:
-        strata: a matrix each, a row a run (seed), a column a task; such as one model's benchmarks.
-        generator: source of all randomness. draws: bootstrap resamples.
+        strata: one matrix of runs (seeds) x tasks per stratum, such as one model's benchmarks.
+        generator: source of all randomness.
+        draws: number of bootstrap resamples.
 
     Raises:
-        ValueError: no strata, an empty one, or NaN.
+        ValueError: there are no strata, one is empty, or one contains NaN.
     """
     return _estimate(_task_mean, strata, generator, draws, level)
 
@@ -53,9 +54,9 @@ def mean(
 def interquartile_mean(
     strata: Sequence[Floats], generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
 ) -> Estimate:
-    """Mean of the middle half of all scores, runs and tasks together: neither outlying runs nor tasks decide it.
+    """Mean of the middle half of all scores, pooled over runs and tasks; robust to outlying runs and tasks.
 
-    Arguments, errors and the caveat about few seeds as in `mean`.
+    Arguments, errors and the caveat about few seeds are those of `mean`.
     """
     return _estimate(_middle_half, strata, generator, draws, level)
 
@@ -68,12 +69,12 @@ def probability_of_improvement(
     draws: int = 10_000,
     level: float = 0.95,
 ) -> Estimate:
-    """P(X > Y) + P(X = Y) / 2 of a run X of the arm and a run Y of the baseline, averaged over the tasks.
+    """P(X > Y) + P(X = Y) / 2 for a run X of the arm and a run Y of the baseline, averaged over the tasks.
 
-    The share of all pairs of runs, whatever their seeds: how likely the next run of the arm beats the next one of the
-    baseline, not by how much. Both arms are resampled by themselves. The interval is 0..0 or 1..1 where no pair
-    overlaps, which few seeds often show by chance. Measured coverage on normal scores of 3 tasks that share their
-    runs, 95 % nominal:
+    It is a share of all pairs of runs, whatever their seeds: how likely a new run of the arm beats a new run of the
+    baseline, not by how much. The two arms are resampled separately. The interval is 0..0 or 1..1 if one arm wins all
+    pairs, which often happens by chance with few seeds. Measured coverage for normal scores of 3 tasks that share
+    their runs, 95 % nominal:
 
     | true probability | 3 seeds | 5 seeds | 10 seeds |
     |------------------|---------|---------|----------|
@@ -82,10 +83,10 @@ def probability_of_improvement(
     | .92              |    64 % |    84 % |     88 % |
 
     Args:
-        arm, baseline: strata as in `mean`, the same tasks in the same order; numbers of runs may differ.
+        arm, baseline: strata as in `mean`, with the same tasks in the same order; numbers of runs may differ.
 
     Raises:
-        ValueError: as `mean`, or strata or tasks that differ.
+        ValueError: as in `mean`, or strata or tasks differ.
     """
     if [x.shape[1:] for x in arm] != [y.shape[1:] for y in baseline]:
         raise ValueError("arm and baseline must have the same strata and tasks")
@@ -98,7 +99,7 @@ def probability_of_improvement(
     value = float(np.concatenate([win_SSN.mean(axis=(0, 1)) for win_SSN in win_MSSN]).mean())
     if any(len(score_SN) == 1 for score_SN in (*arm, *baseline)):
         return Estimate(value, math.nan, math.nan)
-    # How often a draw takes each run: a pair of runs is compared once, not once a draw.
+    # Each draw only weights the runs, so that a pair of runs is compared once and not once per draw.
     shares = ([_shares(len(score_SN), generator, draws) for score_SN in strata] for strata in (arm, baseline))
     won_BN = np.concatenate(
         [
@@ -117,9 +118,9 @@ def _estimate(
     draws: int,
     level: float,
 ) -> Estimate:
-    """`statistic` of the strata as they are, and the percentiles of what it is of their resamples.
+    """`statistic` of the strata, and its percentiles over their resamples.
 
-    statistic: of a list of draws x runs x tasks to one number a draw.
+    statistic: maps a list of arrays (draws x runs x tasks) to one number per draw.
     """
     _check(strata)
     value = float(statistic([score_SN[None] for score_SN in strata])[0])

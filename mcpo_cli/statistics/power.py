@@ -1,10 +1,10 @@
-"""What a number of seeds can show: power of the paired t-test, the effect it detects, the seeds an effect needs.
+"""Power of the paired t-test: its power, the smallest effect it detects, and the seeds that an effect needs.
 
-All of it is exact for differences that are normal over seeds: the test's statistic then has a noncentral t
-distribution with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
+Results are exact for differences that are normal over seeds: the test statistic then has a noncentral t distribution
+with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
-Written here, as Holm's procedure is in `stats.py`: statsmodels (a wheel of 12 MB) would replace ten lines of
-formulas. What would stay are the checks, the search for a whole number of seeds, and the values that are not defined.
+statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here and Holm's procedure in `stats.py`; the
+checks, the search for a whole number of seeds and the handling of undefined values would remain.
 """
 
 import math
@@ -13,27 +13,29 @@ import numpy as np
 from scipy import optimize, special
 
 MOST_SEEDS = 10_000
-"""Where the search for a number of seeds ends."""
+"""Largest number of seeds that `seeds_needed` tries."""
 
 
 def power(effect: float, sd: float, seeds: int, alpha: float = 0.05) -> float:
-    """Chance that a two-sided paired t-test over `seeds` finds a mean difference of `effect`, of either sign.
+    """Probability that a two-sided paired t-test over `seeds` detects a mean difference `effect`.
 
     Args:
-        effect: mean difference. sd: standard deviation of the paired difference over seeds, above 0.
-        seeds: pairs of runs, at least 2. alpha: level of the test.
+        effect: mean difference, of either sign.
+        sd: standard deviation of the paired difference over seeds, above 0.
+        seeds: number of pairs of runs, at least 2.
+        alpha: level of the test.
 
     Raises:
-        ValueError: fewer than 2 seeds, or sd not above 0.
+        ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
     return _power(abs(effect) / sd * math.sqrt(seeds), seeds, alpha)
 
 
 def detectable_effect(sd: float, seeds: int, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The smallest mean difference that a paired t-test over `seeds` finds with the chance `power`.
+    """The smallest mean difference that a paired t-test over `seeds` detects with probability `power`.
 
-    Arguments and errors as in the function `power`.
+    Other arguments and errors are those of the function `power`.
     """
     _check(sd, seeds)
     high = 1.0
@@ -44,13 +46,13 @@ def detectable_effect(sd: float, seeds: int, power: float = 0.8, alpha: float = 
 
 
 def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int | None:
-    """The fewest seeds with which a paired t-test finds `effect` with the chance `power`; None above MOST_SEEDS.
+    """The fewest seeds with which a paired t-test detects `effect` with probability `power`; None above MOST_SEEDS.
 
-    sd is taken as known: where it comes from few seeds, so does the answer's uncertainty (from 3 seeds the true
-    number lies between about a quarter and forty times this one, by the 95 % interval of a variance).
+    sd is treated as known. If it is estimated from few seeds, the result is uncertain: with 3 seeds the true number
+    lies between about a quarter of the result and forty times the result, by the 95 % interval of a variance.
 
     Raises:
-        ValueError: sd not above 0.
+        ValueError: sd is not above 0.
     """
     _check(sd)
     ratio = abs(effect) / sd
@@ -75,7 +77,7 @@ def _check(sd: float, seeds: int = 2) -> None:
 def _power(noncentrality: float, seeds: int, alpha: float) -> float:
     df = seeds - 1
     critical = float(special.stdtrit(df, 1 - alpha / 2))
-    # Both tails: a significant result of the wrong sign counts for the test, too. NaN is where a series underflows,
-    # at chances below 1e-9 in the tail of the wrong sign and far below that in the other.
+    # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
+    # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
     below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))
     return float(1 - below + wrong)

@@ -1,4 +1,4 @@
-"""The statistics behind every table: pure functions, explicit generators, the same inputs give the same digits."""
+"""The statistics behind every table: pure functions with explicit generators, so equal inputs give equal digits."""
 
 import math
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ Floats = NDArray[np.float64]
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
-    """Probability that k samples drawn WITHOUT replacement from n, of which c are right, hold a right one.
+    """Probability that k samples drawn WITHOUT replacement from n, of which c are right, include a right one.
 
-    1 - C(n-c, k) / C(n, k): unbiased for the chance that k fresh samples hold a right one (Chen et al. 2021,
-    arXiv 2107.03374, Eq. 1). NaN where n < k: fewer samples than k cannot estimate it.
+    1 - C(n-c, k) / C(n, k): unbiased for the probability that k new samples include a right one (Chen et al. 2021,
+    arXiv 2107.03374, Eq. 1). NaN where n < k: fewer than k samples cannot estimate it.
 
     Args:
         n, c, k: integers or integer arrays that broadcast; 0 <= c <= n, k >= 1.
@@ -24,10 +24,10 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
         A float for scalars, else an array of the broadcast shape.
 
     Raises:
-        ValueError: counts out of their range.
+        ValueError: counts are not integers or out of range.
     """
     n_, c_, k_ = _counts(n, c, k)
-    # The ratio of binomials as a product of k factors <= 1: neither overflows nor needs factorials.
+    # The ratio of binomials is a product of k factors <= 1, which needs no factorials and cannot overflow.
     wrong = np.ones(n_.shape)
     for i in range(int(k_.max(initial=0))):
         wrong *= np.where(i < k_, np.maximum(n_ - c_ - i, 0) / np.maximum(n_ - i, 1), 1.0)
@@ -35,10 +35,10 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
 
 
 def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
-    """Probability that k samples drawn WITH replacement from n, of which c are right, hold a right one.
+    """Probability that k samples drawn WITH replacement from n, of which c are right, include a right one.
 
-    1 - (1 - c/n)^k: the expectation of the bootstrap behind verl's `best@k/mean`, and what the paper
-    (arXiv 2604.16972) reports as pass@8: its values are no multiples of 1/30. Biased low for pass@k.
+    1 - (1 - c/n)^k: the expectation of the bootstrap behind verl's `best@k/mean`. The paper (arXiv 2604.16972) reports
+    it as pass@8: its values are not multiples of 1/30. Biased low as an estimate of pass@k.
     Arguments, result and errors as in `pass_at_k`; NaN only where n = 0.
     """
     n_, c_, k_ = _counts(n, c, k)
@@ -49,16 +49,17 @@ def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
 def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
     """Probability that the most frequent answer of k samples, drawn without replacement, is the right one.
 
-    maj@k (self-consistency, Wang et al. 2022, arXiv 2203.11171), exact over all subsets: answers that are
-    equally frequent share the vote, samples without an answer have none. NaN where there are fewer samples
-    than k.
+    maj@k (self-consistency, Wang et al. 2022, arXiv 2203.11171), exact over all subsets: equally frequent answers share
+    the win, and samples without an answer do not vote. NaN if there are fewer than k samples.
 
     Args:
-        correct: samples with the right answer. others: samples of each different wrong answer. blank:
-            samples without an answer.
+        correct: number of samples with the right answer.
+        others: number of samples with each distinct wrong answer.
+        blank: number of samples without an answer.
+        k: number of samples that vote.
 
     Raises:
-        ValueError: a count below 0, or k below 1.
+        ValueError: a count is below 0, or k is below 1.
     """
     if min(correct, blank, *others, k - 1) < 0:
         raise ValueError("counts must be at least 0 and k at least 1")
@@ -68,7 +69,7 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
     won = 0.0
     for votes in range(1, min(correct, k) + 1):
         rest = k - votes
-        # ways[t][s]: choices of s other samples in which t wrong answers have as many votes, and none has more.
+        # ways[t][s]: choices of s other samples in which t wrong answers get `votes` votes and no answer gets more.
         ways = [[math.comb(blank, s) for s in range(rest + 1)]]
         for size in others:
             ways = _add_answer(ways, size, votes)
@@ -78,14 +79,14 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
 
 
 def _add_answer(ways: list[list[int]], size: int, votes: int) -> list[list[int]]:
-    """`ways` with one more wrong answer, which `size` samples gave and at most `votes` are chosen of."""
-    found = [[0] * len(ways[0]) for _ in range(len(ways) + 1)]
+    """Extend `ways` by one wrong answer that `size` samples gave; at most `votes` of these are chosen."""
+    extended = [[0] * len(ways[0]) for _ in range(len(ways) + 1)]
     for ties, row in enumerate(ways):
         for chosen in range(min(size, votes) + 1):
-            factor, to = math.comb(size, chosen), found[ties + (chosen == votes)]
+            factor, to = math.comb(size, chosen), extended[ties + (chosen == votes)]
             for s in range(len(row) - chosen):
                 to[s + chosen] += factor * row[s]
-    return found
+    return extended
 
 
 def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]:
@@ -102,7 +103,7 @@ def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over `n` seeds and the half-width of its interval; NaN half-width for n = 1."""
+    """A mean over `n` seeds and the half-width of its interval (NaN for n = 1)."""
 
     mean: float
     half_width: float
@@ -120,13 +121,12 @@ class Interval:
 
 
 def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
-    """Student's t-interval for the mean of `values`, one value a seed.
+    """Student's t-interval for the mean of `values`, one value per seed.
 
-    Exact for normal values, whatever their number; one value gives no interval (NaN half-width), not a
-    width of zero.
+    Exact for any number of normal values; one value gives no interval (NaN half-width).
 
     Raises:
-        ValueError: no values.
+        ValueError: there are no values.
     """
     data = np.asarray(values, dtype=np.float64)
     if data.ndim != 1 or not data.size:
@@ -140,17 +140,18 @@ def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interva
 def share_interval(mean: float, variance: float, n: int, df: float, level: float = 0.95) -> tuple[float, float]:
     """Wilson's interval for a mean of shares that do not come from one binomial draw.
 
-    The number of trials is the effective one, mean (1 - mean) / variance (Korn and Graubard 1998, Survey
-    Methodology 24, 193-201; with t in place of z as in Dean and Pagano 2015, J. Surv. Stat. Methodol. 3,
-    484-503). Where everything was right or everything wrong, or no variance shows, it is `n`: such a result
-    is not known without error, so the interval never has the width zero.
+    The interval uses the effective number of trials, mean (1 - mean) / variance (Korn and Graubard 1998, Survey
+    Methodology 24, 193-201), and t in place of z (Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484-503). If the
+    mean is 0 or 1 or the variance is 0, it uses `n` trials, so that the interval never has width zero.
 
     Args:
-        mean: in 0..1. variance: of that mean, NaN where it cannot be estimated. n: trials behind the mean.
+        mean: in 0..1.
+        variance: variance of that mean; NaN if it cannot be estimated.
+        n: number of trials behind the mean.
         df: degrees of freedom of `variance`; infinite for the normal quantile.
 
     Returns:
-        Lower and upper bound in 0..1; NaN where the variance is.
+        Lower and upper bound in 0..1; NaN if the variance is NaN or df is below 1.
     """
     if math.isnan(variance) or df < 1:
         return math.nan, math.nan
@@ -163,7 +164,7 @@ def share_interval(mean: float, variance: float, n: int, df: float, level: float
 
 @dataclass(frozen=True)
 class Effect:
-    """A paired difference: its mean, its interval and its two-sided p; all but the mean NaN for one seed."""
+    """Mean, interval and two-sided p-value of a paired difference; for one seed all but the mean are NaN."""
 
     mean: float
     low: float
@@ -174,18 +175,18 @@ class Effect:
 def paired_bootstrap(
     diff_SQ: Floats, generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
 ) -> Effect:
-    """Interval and p-value for a difference of two methods, paired by seed and by problem.
+    """Interval and p-value for the difference between two methods, paired by seed and by problem.
 
-    Every draw resamples the seeds, and problems within them. All seeds are evaluated on the same problems, so
-    seeds and problems are crossed: a draw takes the same problems in each of its seeds (the pigeonhole
-    bootstrap, Owen 2007, doi 10.1214/07-AOAS122). Drawing other problems for each seed would treat the Q
-    problems as S*Q independent ones, and its intervals get worse as seeds are added where a difference sits
-    in some problems (coverage 76 %, 57 %, 49 % with 3, 5, 10 seeds instead of 93 to 94 %).
+    Each draw resamples seeds and problems. All seeds are evaluated on the same problems, so seeds and problems are
+    crossed: a draw takes the same problems in each of its seeds (pigeonhole bootstrap, Owen 2007,
+    doi 10.1214/07-AOAS122). Drawing different problems for each seed would treat the Q problems as S*Q independent
+    ones; if a difference is concentrated in some problems, its intervals then get worse as seeds are added (coverage
+    76 %, 57 %, 49 % with 3, 5, 10 seeds instead of 93 to 94 %).
 
-    The interval is the percentile one. p = 2 (1 + m) / (1 + draws), at most 1, with m the smaller count of
-    draws on one side of zero: it inverts the interval, and never is 0 (Davison & Hinkley 1997, 4.2).
+    The interval is the percentile interval. p = 2 (1 + m) / (1 + draws), at most 1, where m is the smaller count of
+    draws on one side of zero: p inverts the interval and is never 0 (Davison & Hinkley 1997, 4.2).
 
-    What few seeds mean, measured on normal differences with 60 problems, 95 % nominal:
+    Measured coverage for normal differences on 60 problems, 95 % nominal:
 
     | the difference varies over       | 3 seeds | 5 seeds | 10 seeds |
     |----------------------------------|---------|---------|----------|
@@ -194,18 +195,17 @@ def paired_bootstrap(
     | seeds and noise alike            |    97 % |    98 % |     98 % |
     | noise (seed x problem) alone     |    99 % |   100 % |    100 % |
 
-    So with 3 seeds that differ from each other by more than problems and samples explain, the interval is
-    too narrow (it cannot leave the range of the seeds: no resampling of 3 values can), and p falls below .05
-    in a quarter of the cases where nothing is there. The t-interval over the seeds' means holds its 95 % in
-    that case; read the two together.
+    If 3 seeds differ by more than problems and samples explain, the interval is too narrow (resampling cannot leave the
+    range of the 3 values), and p falls below .05 in a quarter of the cases without a true difference. The t-interval
+    over the seeds' means keeps its 95 % in that case; read the two together.
 
     Args:
-        diff_SQ: method minus baseline, a row a seed, a column a problem. Float, no NaN.
+        diff_SQ: method minus baseline, seeds x problems, float without NaN.
         generator: source of all randomness.
-        draws: bootstrap resamples.
+        draws: number of bootstrap resamples.
 
     Raises:
-        ValueError: not a matrix, empty, or NaN in it.
+        ValueError: `diff_SQ` is not a matrix, is empty, or contains NaN.
     """
     if diff_SQ.ndim != 2 or not diff_SQ.size or np.isnan(diff_SQ).any():
         raise ValueError("diff_SQ must be a non-empty matrix of seeds x problems without NaN")
@@ -214,18 +214,18 @@ def paired_bootstrap(
 
 
 Weights = tuple[Floats, Floats]
-"""weight_BS and weight_BQ: how often each draw takes each seed and each problem, as shares that sum to 1."""
+"""weight_BS and weight_BQ: shares, summing to 1, of each seed and of each problem in each bootstrap draw."""
 
 
 def resampled(seeds: int, problems: int, generator: np.random.Generator, draws: int) -> Weights:
-    """The draws of `paired_bootstrap`, for several differences of one shape: making them takes most of the time."""
+    """The draws of `paired_bootstrap`, reusable for differences of one shape: drawing takes most of the time."""
     weight_BS = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
     weight_BQ = generator.multinomial(problems, np.full(problems, 1 / problems), size=draws) / problems
     return weight_BS, weight_BQ
 
 
 def bootstrapped(diff_SQ: Floats, weights: Weights, level: float = 0.95) -> Effect:
-    """`paired_bootstrap` of a difference without NaN, by draws that are there."""
+    """`paired_bootstrap` of a difference without NaN, using precomputed draws."""
     mean = float(diff_SQ.mean())
     if len(diff_SQ) == 1:
         return Effect(mean, math.nan, math.nan, math.nan)
@@ -233,7 +233,7 @@ def bootstrapped(diff_SQ: Floats, weights: Weights, level: float = 0.95) -> Effe
     draws = len(weight_BS)
     means_B = np.einsum("bq,bq->b", weight_BS @ diff_SQ, weight_BQ)
     low, high = np.quantile(means_B, [0.5 - level / 2, 0.5 + level / 2])
-    # Sums that are zero but for rounding count on both sides, whatever the order of summation.
+    # Means that are zero up to rounding count on both sides, so that summation order does not matter.
     fewer = min(int((means_B <= 1e-12).sum()), int((means_B >= -1e-12).sum()))
     return Effect(mean, float(low), float(high), min(1.0, 2 * (1 + fewer) / (1 + draws)))
 
@@ -241,11 +241,11 @@ def bootstrapped(diff_SQ: Floats, weights: Weights, level: float = 0.95) -> Effe
 def holm(p_values: Sequence[float] | Floats) -> Floats:
     """Holm's step-down adjusted p-values, in the order given (Holm 1979, Scand. J. Statist. 6, 65-70).
 
-    Rejecting where the result is <= alpha keeps the chance of any false rejection in the family at alpha,
-    under any dependence. NaN (no test was possible) stays NaN and is not counted in the family.
+    Rejecting where the result is <= alpha limits the probability of any false rejection in the family to alpha, under
+    any dependence. NaN (no test was possible) stays NaN and does not count in the family.
 
     Raises:
-        ValueError: a p-value outside 0..1.
+        ValueError: a p-value is outside 0..1.
     """
     p = np.asarray(p_values, dtype=np.float64)
     if np.any((p < 0) | (p > 1)):

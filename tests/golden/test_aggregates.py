@@ -62,5 +62,5 @@ def test_one_seed_has_no_interval_and_no_power(mcpo_home: Path) -> None:
     row = next(row for row in built.to_json()["rows"] if row["arm"] == "MCPO")
     assert row["mean"] > 0
     assert [row[name] for name in ("mean_low", "better_high", "difference_low", "sd", "detectable")] == [None] * 5
-    assert "what 1 such seeds can find is not known" in built.record["sentence"]
+    assert "the difference that these seeds can detect is unknown" in built.record["sentence"]
     assert "n=1" in built.text()

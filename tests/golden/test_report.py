@@ -109,7 +109,7 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, 
         assert f"{piece.artifact.place}: {piece.artifact.title}" in page.text
         assert f'<a id="{piece.name}"></a>' in markdown
         if piece.built:
-            assert f"Again: {piece.command}" in page.text
+            assert f"Rebuild: {piece.command}" in page.text
             assert " ".join(piece.built.record["sentence"].split()) in page.text
             for file in piece.built.record["files"]:
                 assert file in page.attributes["href"]
@@ -123,7 +123,7 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, 
 def test_what_a_reader_must_know_stands_above_the_contents(page: Page, home: Path) -> None:
     dirty, other, *_ = (cell.spec.run_id for cell in plans()["table1"].cells)
     head, rest = page.text.split("Contents", maxsplit=1)
-    assert "A stand-in at scale smoke, not the paper's experiment: toy-s on arithmetic." in head
+    assert "This is a stand-in at scale smoke, not the paper's experiment: toy-s on arithmetic." in head
     assert f"1 of 4 runs: trained from a working tree with uncommitted changes ({dirty})" in head
     assert f"runs of several commits: {'0' * 12} (3), {'1' * 12} (1)" in head
     assert "not built: fig2a" in head
@@ -195,7 +195,7 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
         artifacts.registry(), "fig1", dataclasses.replace(artifacts.registry()["fig1"], build=lambda _: product)
     )
     (fig1,) = gathered(home, {}, ["fig1"], folder="killed").lacking
-    assert "a process that draws was killed" in fig1.why
+    assert "a helper process was killed" in fig1.why
     (home / "full").write_text("a file where the folder should be")
     (table1,) = gathered(home, plans(["table1"]), ["table1"], folder="full").lacking
     assert "cannot be written" in table1.why

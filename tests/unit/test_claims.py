@@ -181,7 +181,7 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
 def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump({"claims": [ENTRY, ENTRY]}))
-    with pytest.raises(ConfigError, match=r"claim 2 .* taken twice"):
+    with pytest.raises(ConfigError, match=r"claim 2 .* used twice"):
         claims.read(path)
 
 

@@ -223,7 +223,7 @@ def test_the_histogram_counts_every_group(home: Path) -> None:
         ends.append([100 * mean(row["p"] == p for row in groups) for p in (0, 1, 0.5)])
     wrong, right, middle = (_spread(values, " %", 1) for values in zip(*ends, strict=True))
     assert f"{wrong} have p = 0, {right} p = 1 and {middle} 1/3 <= p <= 2/3" in product.sentence
-    assert "if every p were as frequent, 20.0 % at each end and 20.0 % in the middle" in product.sentence
+    assert "these would be 20.0 %, 20.0 % and 20.0 % if every p were equally frequent" in product.sentence
 
 
 WEIGHTS = {

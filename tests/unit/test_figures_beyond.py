@@ -172,7 +172,7 @@ def test_gradient_norms_by_step_and_class(runs: Runs) -> None:
     for words in ("3.00 (3.00 to 3.00) under DAPO", "3.50 (3.00 to 4.00) for minority", "0.50 (0.50 to 0.50) for mast"):
         assert words in product.sentence
     assert "2 of 8 runs have no gradients of single prompts: DAPO." in product.notes
-    assert "Prompts that were measured: 30 minority, 6 mastered." in product.notes
+    assert "Measured prompts: 30 minority, 6 mastered." in product.notes
 
 
 def test_effective_sample_size_is_the_journals(runs: Runs) -> None:
@@ -217,8 +217,8 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
     assert shown[:12] == ["0", "50", "0", "50", "50", "0", "0", "50", "0", "33", "0", "67"]
     assert shown[12:] == ["2", "2", "0", "6"]
-    kept = "66.7 % (66.7 to 66.7) of the mastered prompts (rolled again under the same policy 62.5 % (50.0 to 75.0))"
-    assert f"{kept} and 0.0 % of the all-wrong ones under MCPO" in product.sentence
+    kept = "66.7 % (66.7 to 66.7) of the mastered prompts (if rolled again under the same policy: 62.5 % (50.0 to 75.0))"
+    assert f"{kept} and 0.0 % of the all-wrong prompts under MCPO" in product.sentence
 
 
 def test_survival_pools_the_prompts_of_all_seeds(runs: Runs) -> None:

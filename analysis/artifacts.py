@@ -1,8 +1,8 @@
-"""Builds tables and figures from runs by name, and writes each with a record.
+"""Tables and figures: found by their names, built from runs, written with a record.
 
-An artifact's files are `<name>.csv`, `.md` and `.tex` for tables, `.png` and `.pdf` for figures. Its record,
-`<name>.json`, says what it shows, which runs and which commit made it, and holds a hash of all inputs and checksums of
-the files. An artifact whose hash and checksums still match is not built again.
+Beside its files (`<name>.csv`, `.md` and `.tex` of tables, `.png` and `.pdf` of figures) each artifact has a record,
+`<name>.json`: what it shows, the runs it was made from, a hash of everything that went in, the commit of the code that
+made it, and checksums of the files. What still has the same hash and checksums is not built again.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ from mcpo_cli.runs.provenance import code_state
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
 SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
-"""Packages whose version can change a number or a picture."""
+"""Whose versions show in the digits or in the pictures."""
 DIGITS = 10
-"""Significant digits in CSV files; later ones vary with summation order."""
+"""Significant digits in CSV files; later ones vary with the order of summation."""
 ALL = "all"
 
 
@@ -54,19 +54,19 @@ def registry() -> dict[str, Artifact]:
 
 
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
-    """Sort key: section, then tables before figures, then name."""
+    """By section, tables before figures, by name."""
     name, artifact = item
     return SECTIONS.index(artifact.section), ".tables." not in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:
-    """Names of the artifacts that `wanted` selects: one name, a figure with its parts (`fig2`), `figures`, or `all`.
+    """The artifacts that `wanted` stands for: one of them, a figure with its parts (`fig2`), `figures`, or `all`.
 
     `all` leaves out those of the section `diagnostic`. A suite stands for what is made of its runs; a file, of a suite
     or of claims, for its table.
 
     Raises:
-        ConfigError: `wanted` selects nothing.
+        ConfigError: there is none.
     """
     known = registry()
     if wanted in own.suites() and (made := [name for name, artifact in known.items() if wanted in artifact.needs]):
@@ -117,18 +117,16 @@ def check_axes(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """An artifact on disk."""
+    """An artifact as it lies on the disk. record: the content of its JSON file. fresh: it was there already."""
 
     name: str
     folder: Path
     record: dict[str, Any]
-    """Content of its JSON file."""
     fresh: bool
-    """Whether it was up to date and did not have to be built."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Its files, without the record."""
+        """The files, without the record."""
         return tuple(self.folder / name for name in self.record["files"])
 
     @property
@@ -138,19 +136,19 @@ class Built:
 
     @property
     def page(self) -> render.Page:
-        """Its text and tables."""
+        """Its words and tables."""
         return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
     def path(self, suffix: str) -> Path | None:
-        """Its file with this suffix; None if there is none."""
+        """Its file with this suffix."""
         return next((path for path in self.paths if path.suffix == suffix), None)
 
     def text(self, width: int = 100) -> str:
-        """Text for a terminal of `width` columns."""
+        """For a terminal of `width` columns."""
         return render.text(self.page, width)
 
     def to_json(self) -> dict[str, Any]:
-        """The record and the rows of the CSV file; undefined numbers are None."""
+        """The record with the numbers behind it; undefined ones are None."""
         import pandas as pd
 
         rows = pd.read_csv(self.folder / f"{self.name}.csv")
@@ -159,19 +157,18 @@ class Built:
 
 @dataclass(frozen=True)
 class Draft:
-    """An artifact that is computed, but not yet drawn or written."""
+    """An artifact that is computed, and neither drawn nor written. record: all of it but its files."""
 
     name: str
     folder: Path
     product: Product
     record: dict[str, Any]
-    """The record without the checksums of the files."""
 
     def finish(self) -> Built:
-        """Write the files, then the record.
+        """Write the files, and after them the record.
 
         Raises:
-            RunFailed: the disk is full.
+            RunFailed: the disk takes no more.
         """
         files = dict(_files(self.name, self.product, self.record["notes"]))
         for file, content in files.items():
@@ -179,23 +176,20 @@ class Draft:
         path = self.folder / f"{self.name}.json"
         record = {**self.record, "files": {file: _sha256(content) for file, content in files.items()}}
         write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        # Reading the record back turns tuples into lists, so that it equals what a later process reads.
+        # As a later start reads it: tuples are lists there.
         return Built(self.name, self.folder, read_json(path), fresh=False)
 
 
 class Workshop:
-    """Builds the artifacts of one scale; reads the runs of each suite once."""
+    """Builds artifacts of one scale from the runs of their suites, which are read once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
-        """Check that runs of one plan differ only in arm, model and seed.
+        """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale.
 
-        Args:
-            plans: by suite, for all artifacts that will be built.
-            reports: the folder that holds one folder per scale.
-            overrides: the plans' overrides, repeated in the commands that rebuild artifacts.
+        overrides: those of the plans, for the commands that make things again.
 
         Raises:
-            ConfigError: two runs of a plan share arm, model and seed.
+            ConfigError: runs of a plan differ in more than arm, model and seed.
         """
         for planned in plans.values():
             check_axes(planned)
@@ -209,18 +203,18 @@ class Workshop:
         self._digests: dict[str, str] = {}
 
     def build(self, name: str) -> Built:
-        """The artifact `name`; it is rebuilt only if an input has changed.
+        """The artifact `name`, from the disk where nothing that it is made of has changed.
 
         Raises:
-            MissingCells: a run of its suites is not done; the message names the command that completes it.
+            MissingCells: a run of its suites is not done; the message names the command that fills it.
         """
         draft = self._draft(name)
         return draft.finish() if isinstance(draft, Draft) else draft
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
-        """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
+        """Several artifacts, in their order; in place of one that cannot be built what keeps it from that.
 
-        Helper processes draw and write artifacts while this process computes the next.
+        Helper processes draw and write them while this one computes the next.
         """
         with drawing_processes.helpers() as pool:
             begun = [drawing_processes.outcome(partial(self._begin, name, pool)) for name in names]
@@ -256,21 +250,21 @@ class Workshop:
         return Draft(artifact.name, self.folder, product, record)
 
     def command(self, name: str) -> str:
-        """The command that rebuilds the artifact `name` from scratch."""
+        """What makes the artifact `name` again, from nothing."""
         return shlex.join(["mcpo", "reproduce", name, *self._overrides])
 
     def runs(self, suite: str) -> Runs:
         """The runs of a suite.
 
         Raises:
-            MissingCells: a run is not done.
+            MissingCells: one of them is not done.
         """
         if error := self.missing(suite):
             raise error
         return self._runs[suite]
 
     def missing(self, suite: str) -> MissingCells | None:
-        """The error if runs of a suite are not done, else None; cached."""
+        """What keeps the runs of a suite from being read, if anything; looked up once."""
         if suite not in self._runs and suite not in self._missing:
             try:
                 self._runs[suite] = Runs(self.plans[suite], self._shelf)
@@ -323,7 +317,7 @@ def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
-    """The record at `path` if its inputs hash to `inputs` and its files match their checksums, else None."""
+    """The record at `path`, if it is of these inputs and its files are as they were written."""
     try:
         record: dict[str, Any] = read_json(path)
         same = record["inputs"] == inputs and all(
@@ -336,7 +330,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 
 @cache
 def _code() -> list[str]:
-    """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
+    """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions, plug-ins."""
     data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
@@ -344,13 +338,13 @@ def _code() -> list[str]:
 
 
 def code_files() -> list[Path]:
-    """The source files that declare and build artifacts, and all that they import."""
+    """The source files that decide how artifacts come out of their runs: what declares and builds them, and imports."""
     return reached([__name__, *(f"{package}.{name}" for package in PACKAGES for name in plugins.names(package))])
 
 
 @cache
 def commit() -> dict[str, Any]:
-    """The commit of the code that builds artifacts, and whether the working tree differs from it."""
+    """Of the code that builds: the commit, and whether the working tree differs from it."""
     state = code_state()
     return {"commit": state["commit"], "dirty": state["dirty"]}
 

@@ -20,16 +20,16 @@ from mcpo_cli.statistics import power
 
 HOLDS = " (Holm)"
 NOTES = (
-    "A test is one claim on one model, and on each tier if the paper claims it for every benchmark. value: mean over "
+    "A test is one claim on one model; on each tier, where the paper claims it of every benchmark. value: mean over "
     "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
     "p Holm: adjusted over all tests of this table.",
-    f"supported: p is at most {ALPHA:g} and the effect is on the claim's side; contradicted: it is on the other side;"
-    f"{HOLDS}: p Holm is at most {ALPHA:g}, too. Without any true effect, one test in {1 / ALPHA:.0f} is still called "
-    "supported or contradicted. unresolved: p is larger, which does not show that there is no effect. contradicted "
-    "refers to these runs, not to what the paper measured.",
-    f"seeds needed: seeds that detect the effect seen here, if it is the true one, with probability {POWER:g} at level "
-    f"{ALPHA:g}. This number is as uncertain as the standard deviation that it uses.",
-    "Claims with a margin (±) test both bounds (two one-sided tests), so a wide interval cannot support them.",
+    f"supported, contradicted: p is at most {ALPHA:g} and the effect is on the claim's side, or on the other;{HOLDS}: "
+    f"p Holm is, too. With nothing behind it, a test in {1 / ALPHA:.0f} gets a verdict without{HOLDS}. unresolved: "
+    "neither; that is no evidence that there is no effect. What is contradicted is the claim on these runs, not what "
+    "the paper measured.",
+    f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the level "
+    f"{ALPHA:g}. It is as uncertain as the standard deviation it is made from.",
+    "Within a margin, both bounds are tested (two one-sided tests): a wide interval supports nothing.",
 )
 
 
@@ -57,8 +57,8 @@ def claims_table(path: Path) -> Artifact:
 def _sentence(declared: Sequence[Claim], found: Sequence[Outcome]) -> str:
     models = dict.fromkeys(one.model for one in found)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
-    by_verdict = Counter(one.verdict for one in tests)
-    holding = Counter(one.verdict for one in tests if one.holds)
+    by_verdict = Counter(one.verdict for one in found)
+    holding = Counter(one.verdict for one in found if one.holds)
     parts = []
     for verdict in VERDICTS:
         held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
@@ -89,7 +89,7 @@ def _verdict(one: Outcome) -> str:
     return one.verdict + (HOLDS if one.holds else "")
 
 
-def _verdicts(tests: Iterable[Outcome]) -> Grid:
+def _verdicts(found: Iterable[Outcome]) -> Grid:
     header = ["claim", "model", "tier", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
     rows = [
         [
@@ -104,9 +104,9 @@ def _verdicts(tests: Iterable[Outcome]) -> Grid:
             _needed(one),
             "-" if math.isnan(one.beside) else f"{one.claim.beside} {one.beside:.3f}",
         ]
-        for one in tests
+        for one in found
     ]
-    return Grid("Verdicts of these runs", [*header, "seeds needed", "for comparison"], rows, labels=4)
+    return Grid("Verdicts of these runs", [*header, "seeds needed", "beside it"], rows, labels=4)
 
 
 def _claims(declared: Sequence[Claim]) -> Grid:
@@ -132,7 +132,7 @@ def _against(claim: Claim) -> str:
 
 
 def _number(value: float, claim: Claim) -> str:
-    """The value as text, with a sign if the claim compares two arms."""
+    """Signed where it is a difference."""
     if math.isnan(value):
         return "-"
     return f"{value:+.4f}" if claim.baseline else f"{value:.4f}"

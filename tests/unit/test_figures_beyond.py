@@ -217,7 +217,8 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
     assert shown[:12] == ["0", "50", "0", "50", "50", "0", "0", "50", "0", "33", "0", "67"]
     assert shown[12:] == ["2", "2", "0", "6"]
-    kept = "66.7 % (66.7 to 66.7) of the mastered prompts (if rolled again under the same policy: 62.5 % (50.0 to 75.0))"
+    kept = "66.7 % (66.7 to 66.7) of the mastered prompts "
+    kept += "(if rolled again under the same policy: 62.5 % (50.0 to 75.0))"
     assert f"{kept} and 0.0 % of the all-wrong prompts under MCPO" in product.sentence
 
 

@@ -21,7 +21,7 @@ REFUSALS = {"a/gated": (403, "GatedRepo"), "a/gone": (404, "RepoNotFound"), "a/b
 SCRIPT = """
 import json, sys
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation.model import resolve
+from mcpo_cli.model_facts import resolve
 for model, revision in json.loads(sys.argv[1]):
     try:
         facts = resolve(model, revision)

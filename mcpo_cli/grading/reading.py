@@ -58,7 +58,7 @@ Value = list[Any]
 LONGEST_SPELLING = 2000
 """Texts with more characters are not rewritten."""
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
-"""Decimals at which floats are compared; small numbers at enough more (MOST_DECIMALS at most) for SIGNIFICANT digits."""
+"""Decimals at which floats are compared; small numbers at enough more (at most MOST_DECIMALS) for SIGNIFICANT ones."""
 CLEAR_DIFFERENCE = 1e-3  # more than any rounding
 LARGEST_POLYNOMIAL, LARGEST_POWER = 100, 8
 """Polynomials with more parts, or with higher powers, are left to math-verify."""

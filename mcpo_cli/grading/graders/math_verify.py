@@ -21,12 +21,12 @@ The caller decides whether unevaluated answers count (`pool.Pool`): a training r
 default accepts them, as published graders do.
 
 Multiple choice: if the gold is one letter (A to J, with or without parentheses), the answer's first letter counts, if
-a bracket, point, colon or the end follows it: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`, `Option B`, in either case.
+a bracket, point, colon or the end follows it: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`, `Option B`, `b`.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
-must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression is
-searched for one as math-verify does, so it may be a whole sentence.
+must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression
+is searched for one as math-verify does, so it may be a whole sentence.
 """
 
 import re

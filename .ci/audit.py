@@ -1,7 +1,7 @@
-"""The pinned dependencies against the advisories of OSV (osv.dev): exit 1 where one has an advisory.
+"""Looks up the pinned dependencies in OSV's advisories (osv.dev); exit 1 if one has an advisory.
 
-Where no database answers, it says so and ends with 0: a check must not depend on a network. OSV_URL names another
-address. What stands behind the file of pins goes to pip-audit: `--ignore-vuln ID` for an advisory that was looked at.
+If no database answers, it says so and exits with 0, because a check must not depend on a network. OSV_URL sets another
+address. Further options go to pip-audit, such as `--ignore-vuln ID` for a reviewed advisory.
 
 Usage: audit.py CONSTRAINTS [OPTION OF PIP-AUDIT]...
 """
@@ -23,35 +23,35 @@ def main(pins: str, *options: str) -> int:
     if why := unreachable(url):
         return skipped(url, why)
     command = [sys.executable, "-m", "pip_audit", "--vulnerability-service", "osv", "--osv-url", url]
-    # Only the pins are asked about: nothing is resolved, installed or looked up in a package index.
+    # Check only the pins: resolve and install nothing, and query no package index.
     command += ["--requirement", pins, "--no-deps", "--disable-pip", "--progress-spinner", "off", "--format", "json"]
     try:
         done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=AUDIT_SECONDS, check=False)
-        found = json.loads(done.stdout)["dependencies"]
+        pinned = json.loads(done.stdout)["dependencies"]
     except subprocess.TimeoutExpired:
-        return skipped(url, f"no end after {AUDIT_SECONDS:.0f} seconds")
+        return skipped(url, f"timed out after {AUDIT_SECONDS:.0f} seconds")
     except ValueError:
         return skipped(url, (done.stderr.strip() or "no answer").splitlines()[-1])
-    left = [one["name"] for one in found if "skip_reason" in one]
-    advisories = [(one, advisory) for one in found for advisory in one.get("vulns", [])]
+    left = [one["name"] for one in pinned if "skip_reason" in one]
+    advisories = [(one, advisory) for one in pinned for advisory in one.get("vulns", [])]
     for one, advisory in advisories:
-        mended = ", ".join(advisory["fix_versions"]) or "no version yet"
-        print(f"audit: {one['name']} {one['version']}: {advisory['id']}, mended in {mended}")
-    print(f"audit: {len(found) - len(left)} pins against {url}, {len(advisories)} advisories")
+        fixed = ", ".join(advisory["fix_versions"]) or "no version yet"
+        print(f"audit: {one['name']} {one['version']}: {advisory['id']}, fixed in {fixed}")
+    print(f"audit: {len(pinned) - len(left)} pins checked with {url}, {len(advisories)} advisories")
     if left:
-        print(f"audit: not known there: {', '.join(left)}")
+        print(f"audit: unknown to the database: {', '.join(left)}")
     return 1 if advisories else 0
 
 
 def unreachable(url: str) -> str:
-    """Why the database does not answer; empty where it does."""
+    """Why the database does not answer; empty if it does."""
     request = urllib.request.Request(url, json.dumps(PROBE).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=PROBE_SECONDS) as response:
             answer = json.load(response)
     except (OSError, ValueError) as error:
         return str(error) or type(error).__name__
-    return "" if isinstance(answer, dict) else "it answers, but not as OSV does"
+    return "" if isinstance(answer, dict) else "its answer is not in OSV's format"
 
 
 def skipped(url: str, why: str) -> int:

@@ -80,7 +80,7 @@ def evaluate(
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
     except KeyboardInterrupt as error:
-        raise Interrupted("stopped; all samples so far are kept", fix="rerun the same command to continue") from error
+        raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
     publish(run.folder(plan.eval_id))
     if as_json:
         console.print_json(results)

@@ -1,4 +1,4 @@
-"""The part of latex2sympy2_extended that is subclassed."""
+"""Types for the class of latex2sympy2_extended that we subclass."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-# What we subclass and decorate with of verl, which ships no types; the rest of it is Any.
+# Types for the parts of verl that we subclass or decorate with; verl ships no types, so the rest is Any.

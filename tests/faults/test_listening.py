@@ -55,7 +55,7 @@ def test_the_ui_lets_others_in_only_where_it_is_told_to(
     assert running.stderr
     said = running.stderr.read()
     running.stderr.close()
-    assert ("warning: --host 0.0.0.0 lets everybody" in said) == bool(options)
+    assert ("warning: --host 0.0.0.0 lets everyone" in said) == bool(options)
 
 
 def settings(*words: str) -> tuple[RunSpec, overrides.Table]:

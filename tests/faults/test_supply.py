@@ -122,7 +122,7 @@ def test_an_audit_counts_what_it_asked(tmp_path: Path) -> None:
         done = audit(url, tmp_path)
     assert done.returncode == 0
     assert {"filelock", "rich"} <= set(asked)
-    assert "audit: 2 pins against" in done.stdout
+    assert "audit: 2 pins checked with" in done.stdout
     assert "0 advisories" in done.stdout
 
 

@@ -108,9 +108,9 @@ def check_axes(plan: Plan) -> None:
         if key in seen:
             arm, model, seed = key
             raise ConfigError(
-                f"{plan.suite}: {arm}, {model}, seed {seed} stands for two runs, {seen[key]} and {cell.spec.run_id}; "
+                f"{plan.suite}: {arm}, {model}, seed {seed} matches two runs, {seen[key]} and {cell.spec.run_id}; "
                 "only model and seed can be swept",
-                fix="one value for every other setting, a table for each",
+                fix="give every other setting one value; build one table per value",
             )
         seen[key] = cell.spec.run_id
 

@@ -189,12 +189,12 @@ class Runs:
         Raises:
             RunFailed: a run lacks the rows that the probe reads, and `partial` is False.
         """
-        found = []
+        rows: list[dict[str, Any]] = []
         for cell in self.recorded(probe) if partial else self.cells:
             finding = self.finding(probe, cell)
-            rows = [finding.values] if table is None else finding.tables.get(table, ())
-            found += [{**_about(cell), **row} for row in rows]
-        return pd.DataFrame(found).astype(RUN) if found else pd.DataFrame(columns=list(RUN)).astype(RUN)
+            results = [finding.values] if table is None else finding.tables.get(table, ())
+            rows += [{**_about(cell), **row} for row in results]
+        return pd.DataFrame(rows).astype(RUN) if rows else pd.DataFrame(columns=list(RUN)).astype(RUN)
 
     def trees(self) -> dict[str, Tree]:
         """State of the working tree that each run was trained from, by run id."""

@@ -96,7 +96,7 @@ def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
 
 MASTERED = Metric("mastery/mastered", "share", "the share of mastered prompts", "mastered prompts")
 ALL_WRONG = Metric("mastery/all_wrong", "share", "the share of all-wrong prompts", "all-wrong prompts")
-ENTROPY = Metric("train/entropy", "entropy", "the policy's entropy", "entropy (nats a token)", "nats")
+ENTROPY = Metric("train/entropy", "entropy", "the policy's entropy", "entropy (nats per token)", "nats")
 ENTROPY_NOTES = (
     "Mean over the tokens of a global step's rollouts. backend=verl counts only the groups that enter the batch, so "
     "that methods with and without a filter are shown on different prompts.",

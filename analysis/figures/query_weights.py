@@ -117,7 +117,7 @@ def _sentence(cells: list[Cell], measured: pd.DataFrame) -> str:
     for (model, arm), spec in {(cell.spec.model.name, cell.arm): cell.spec for cell in cells}.items():
         G = spec.train.rollouts
         top, half = (query_weight(spec.method, p) for p in (1 - 1 / G, 0.5))
-        weights = f"{top:.3f} with {G - 1} of {G} rollouts right and {half:.3f} with half of them right"
+        weights = f"{top:.3f} with {G - 1} of {G} rollouts right and {half:.3f} with half of them"
         here = measured[(measured["model"] == model) & (measured["arm"] == arm)]
         seen = f"no run recorded {GRADIENTS}"
         if len(here):

@@ -44,7 +44,7 @@ def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, 
     if value.ndim != 1 or not value.shape == weight.shape == cluster.shape:
         raise ValueError("values, weights and clusters must be lists of one length")
     if np.isnan(weight).any() or (weight < 0).any() or not weight.any():
-        raise ValueError("weights must be at least 0, and one of them above it")
+        raise ValueError("weights must be at least 0, and at least one above 0")
     counts = weight > 0
     value, weight = value[counts], weight[counts]
     if np.isnan(value).any():
@@ -87,7 +87,7 @@ def survival(duration_N: ArrayLike, observed_N: ArrayLike, level: float = 0.95) 
 
     duration, observed = np.asarray(duration_N, np.float64), np.asarray(observed_N, bool)
     if duration.ndim != 1 or duration.shape != observed.shape or not duration.size:
-        raise ValueError("durations must be a non-empty list, with one mark each")
+        raise ValueError("durations must be a non-empty list, with one value of observed_N each")
     if not np.isfinite(duration).all():
         raise ValueError("durations must be finite")
     curve = stats.ecdf(stats.CensoredData.right_censored(duration, ~observed)).sf
@@ -136,7 +136,7 @@ def time_factor(baseline_ST: Floats, arm_ST: Floats, step_T: Sequence[float] | F
     if baseline_ST.ndim != 2 or baseline_ST.shape != arm_ST.shape or baseline_ST.shape[1] != step.size:
         raise ValueError("curves must be matrices of seeds x points of time, of one shape")
     if not baseline_ST.size or np.isnan(baseline_ST).any() or np.isnan(arm_ST).any():
-        raise ValueError("curves must have a seed and no NaN")
+        raise ValueError("curves must have at least one seed and no NaN")
     log_S = np.array([_log_factor(*pair, step) for pair in zip(baseline_ST, arm_ST, strict=True)])
     interval = t_interval(log_S)
     factor, low, high = (math.exp(value) for value in (interval.mean, interval.low, interval.high))

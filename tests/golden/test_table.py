@@ -158,7 +158,7 @@ def test_text_fits_100_columns_and_cuts_no_number_on_narrow_terminals(table: tup
     assert "…" not in built.text(width=40)
     for tier in TIERS:
         assert tier in built.text()
-    assert "3 seeds x 6 problems a tier x 8 samples" in built.text()
+    assert "3 seeds x 6 problems per tier x 8 samples" in built.text()
 
 
 def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Built]) -> None:

@@ -222,7 +222,7 @@ def test_the_histogram_counts_every_group(home: Path) -> None:
             assert rows["share"].tolist() == pytest.approx([here.count(p) / len(here) for p in bins])
         ends.append([100 * mean(row["p"] == p for row in groups) for p in (0, 1, 0.5)])
     wrong, right, middle = (_spread(values, " %", 1) for values in zip(*ends, strict=True))
-    assert f"{wrong} have p = 0, {right} p = 1 and {middle} 1/3 <= p <= 2/3" in product.sentence
+    assert f"{wrong} have p = 0, {right} have p = 1 and {middle} have 1/3 <= p <= 2/3" in product.sentence
     assert "these would be 20.0 %, 20.0 % and 20.0 % if every p were equally frequent" in product.sentence
 
 
@@ -276,7 +276,7 @@ def test_the_schematic_has_the_methods_own_weights() -> None:
     assert rows.loc[("MCPO", 1.0), "what"] == "drift beyond 0.01 nats penalised (hinge-KL)"
     assert rows.loc[("MCPO", 0.0), "what"] == "kept in the batch, no gradient"
     assert rows.loc[("MCPO", 0.9375), "what"] == "weight stays at 0.5"
-    assert "weighs 0.24 under DAPO and 0.50 under MCPO" in product.sentence
+    assert "has the weight 0.24 under DAPO and 0.50 under MCPO" in product.sentence
 
 
 @pytest.mark.parametrize(

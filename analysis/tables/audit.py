@@ -55,9 +55,9 @@ def _sentence(audits: Sequence[Audit], differences: Sequence[Difference]) -> str
         f"{whole} of {len(audits)} published pass@1 are a whole number of samples of one run. {estimators['any of 8']} "
         f"pass@8 are shares of problems, {estimators['best@8']} equal best@8 to the digit and "
         f"{estimators['best@8, drawn']} match it within the noise of its draws. Other samples of the same problems can "
-        f"explain {inside} of {len(first)} differences in pass@1; neither other samples nor other problems can explain "
-        f"{outside} of all {len(differences)} differences. The choice of {fewest} problems alone gives each pass@1 a "
-        f"standard error of {min(errors):.3f} to {max(errors):.3f}."
+        f"explain {inside} of {len(first)} differences in pass@1; {outside} of all {len(differences)} differences "
+        f"exceed what other samples and other problems can explain. The choice of {fewest} problems alone gives "
+        f"each pass@1 a standard error of {min(errors):.3f} to {max(errors):.3f}."
     )
 
 

@@ -146,7 +146,7 @@ def test_ranges_hold_what_made_the_cell() -> None:
 def test_the_artifact_says_it_in_a_sentence_and_a_row_each() -> None:
     product = artifacts.registry()["audit"].build({})
     assert product.sentence.startswith("18 of 18 published pass@1")
-    assert "0 pass@8 are shares of problems, 17 equal best@8 to the digit and 1 within its draws" in product.sentence
-    assert "0 of all 24 exceed" in product.sentence
+    assert "0 pass@8 are shares of problems, 17 equal best@8 to the digit and 1 match it" in product.sentence
+    assert "0 of all 24 differences exceed" in product.sentence
     assert product.data["block"].value_counts().to_dict() == {"difference": 24, "cell": 18}
     assert [len(grid.rows) for grid in product.grids] == [18, 24]

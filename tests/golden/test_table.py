@@ -237,7 +237,7 @@ def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_ho
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "eval.samples=4")
     assert [row["metric"] for row in built.to_json()["rows"][:9:3]] == ["pass@1", "best@4", "pass@4"]
-    assert "k = 4, not 8" in built.text()
+    assert "k = 4 in place of 8" in built.text()
 
 
 def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:

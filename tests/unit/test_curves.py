@@ -210,7 +210,7 @@ def test_one_seed_has_a_factor_but_no_interval() -> None:
         ((2, 4), (2, 4), [0, 2, 2, 3], "rising"),
         ((2, 4), (3, 4), [0, 1, 2, 3], "one shape"),
         ((2, 5), (2, 5), [0, 1, 2, 3], "one shape"),
-        ((0, 4), (0, 4), [0, 1, 2, 3], "a seed"),
+        ((0, 4), (0, 4), [0, 1, 2, 3], "one seed"),
     ],
 )
 def test_time_factor_refuses_what_it_cannot_compare(

@@ -17,7 +17,6 @@ from mcpo_cli.runs.journal import Journal
 pytestmark = pytest.mark.slow
 QUICK = (
     "scale=smoke",
-    "warmup.target_accuracy=0.3",
     "train.steps=5",
     "train.lr=1e-3",
     "eval.every=5",

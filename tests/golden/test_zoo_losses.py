@@ -211,6 +211,6 @@ EXACT_SCALE = sorted(set(registry()) - {"copo", "disco", "drpo", "clip_cov", "kl
 @pytest.mark.parametrize("name", EXACT_SCALE)
 def test_the_policy_term_is_homogeneous_in_the_advantage(name: str) -> None:
     method = get(name)
-    columns = {"mastered": [0.0] * 4} if "mastered" in method.columns else None
+    columns = {column: [0.0] * 4 for column in method.columns}
     once, twice = (loss(method, f2(advantage=[k * A for A in ADVANTAGE], columns=columns)) for k in (1, 2))
     assert twice == near([2 * value for value in once])

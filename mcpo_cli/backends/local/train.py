@@ -18,7 +18,7 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
-from mcpo_cli.backends.local.update import GradedBatch, Updater
+from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
@@ -64,9 +64,14 @@ class Sampled:
             logp_PG=rollouts.logp_PGT.sum(-1) if self.temperature == 1 else None,
         )
 
+    @cached_property
+    def batch(self) -> Rollouts:
+        """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
+        return crop(self.rollouts.select(self.batch_index))
+
     def for_method(self, needs: Collection[Need], limit: int, tokenizer: PreTrainedTokenizerFast) -> Step:
         """The groups that are trained on, as methods see them."""
-        chosen, rollouts = self.batch_index, self.rollouts.select(self.batch_index)
+        chosen, rollouts = self.batch_index, self.batch
         problems, answer_PG = [self.problems[index] for index in chosen], None
         if "answers" in needs:
             texts = decoded(rollouts, tokenizer)
@@ -207,7 +212,7 @@ class Trainer:
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
         signals, state = method.signals(step, self.method_state)
-        return GradedBatch(sampled.rollouts.select(chosen), step.correct_PG, signals, torch.arange(len(chosen))), state
+        return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
         """A group of rollouts of each problem from stream `seed`, and correct_PG."""

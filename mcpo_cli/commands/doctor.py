@@ -4,7 +4,7 @@ from mcpo_cli.commands.options import Debug, Json
 
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
-    """Check Python, packages, GPUs, verl, the MLflow store, the hub, disk, limits; exit 1 where mcpo cannot train."""
+    """Check Python, packages, GPUs, verl, store, hub, disk, limits, plug-ins; exit 1 where mcpo cannot train."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
@@ -18,7 +18,9 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
         console.print_table(["", "for", "state", "found", "mended by"], rows)
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        console.print_text(f"\nbackend=verl or the hub lack: {lacking}" if lacking else "\nnothing is missing")
+        console.print_text(
+            f"\nbackend=verl, the hub or plug-ins lack: {lacking}" if lacking else "\nnothing is missing"
+        )
     elif not broken:
         console.print_json(document)
     if broken:

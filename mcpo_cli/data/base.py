@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from mcpo_cli.data.prompt import Template
@@ -34,6 +35,7 @@ class Problem:
 class Dataset:
     """A data set as published: where it lies, what its columns mean, how many problems it has.
 
+    repo: on the hub; empty where `file` is a path on this machine, as of a file beside a plug-in.
     revision: full commit hash on the hub, so that nobody ever gets other data under the same name.
     file: path inside the repository, at that revision.
     problem, answer: its columns.
@@ -41,6 +43,7 @@ class Dataset:
     integer: golds are integers; anything else is an error.
     size: problems that differ, as published; None where the publisher does not say.
     rows: rows as published, where a problem has several.
+    grader: judges answers when a model is evaluated on it.
     """
 
     name: str
@@ -56,6 +59,12 @@ class Dataset:
     rows: int | None = None
     integer: bool = False
     gold: Callable[[str], str] = str.strip
+    grader: str = "math_verify"
+
+    @property
+    def origin(self) -> str:
+        """`hub:REPO@REVISION`, or the file's name."""
+        return f"hub:{self.repo}@{self.revision}" if self.repo else Path(self.file).name
 
 
 @dataclass(frozen=True)

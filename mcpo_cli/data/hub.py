@@ -1,13 +1,16 @@
-"""One file of a repository on the hub, at a pinned revision, from the hub or from its local cache."""
+"""The file of a data set: one of a repository on the hub, at a pinned revision, from there or from the cache."""
 
 from pathlib import Path
 
+from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset
 from mcpo_cli.errors import ConfigError
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The file of `dataset`, if an earlier download left it in the cache."""
+    """The file of `dataset`, if an earlier download left it in the cache; it need not be on the hub at all."""
+    if not dataset.repo:
+        return files.locate(Path(dataset.file), dataset.name)
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean, stdev
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -246,11 +245,7 @@ def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:
         build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
 
 
-def test_artifacts_are_found_by_scanning_and_names_are_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_artifacts_are_found_by_scanning() -> None:
     assert {"table1", "table2"} <= artifacts.registry().keys()
     with pytest.raises(ConfigError, match=r"unknown artifact 'tabel1': did you mean 'table1'\?"):
         artifacts.names("tabel1")
-    twice = [SimpleNamespace(ARTIFACT=artifacts.registry()["table1"], __name__=name) for name in ("a", "b")]
-    monkeypatch.setattr("mcpo_cli.scan.modules", lambda _: twice)
-    with pytest.raises(TypeError, match="'table1' is taken twice"):
-        artifacts.registry.__wrapped__()

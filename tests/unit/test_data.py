@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -267,13 +266,6 @@ def test_declarations_are_complete() -> None:
         assert dataset.file.endswith((".parquet", ".jsonl"))
     with pytest.raises(ConfigError, match="unknown data set 'aime42': did you mean 'aime2"):
         data.get("aime42")
-
-
-def test_two_data_sets_of_one_name_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    twice = [SimpleNamespace(DATASET=data.get("aime24"), __name__=name) for name in ("one", "two")]
-    monkeypatch.setattr("mcpo_cli.scan.modules", lambda package: twice)
-    with pytest.raises(TypeError, match="'aime24' is taken twice, the second time in two"):
-        data.registry.__wrapped__()
 
 
 def test_a_problem_is_known_by_its_text() -> None:

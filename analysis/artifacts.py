@@ -26,6 +26,7 @@ from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
 from mcpo_cli.home import run_dir
+from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 
@@ -39,17 +40,24 @@ ALL = "all"
 
 
 @cache
-def registry() -> dict[str, Artifact]:
-    """All artifacts by name: the `ARTIFACT` of each module, and of plug-ins. ConfigError when two share a name."""
-    declared = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
-    for name, artifact in list(declared.items()):
+def declared() -> Found[Artifact]:
+    """The `ARTIFACT` of each module, and of plug-ins, by name. Raises ConfigError when two share a name."""
+    found = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
+    for name, artifact in list(found.items()):
         if unknown := set(artifact.needs) - plan.suites().keys():
             plugins.note(
                 f"artifact '{name}' needs suites that do not exist: {', '.join(sorted(unknown))}; it is left out"
             )
-            del declared[name]
+            del found[name]
+            found.plugins.pop(name, None)
+    return found
+
+
+@cache
+def registry() -> dict[str, Artifact]:
+    """All artifacts by name. Raises ConfigError when two share a name."""
     # A suite may have a table of its own in the place of the usual one.
-    found = {**own.artifacts(), **declared}
+    found = {**own.artifacts(), **declared()}
     return dict(sorted(found.items(), key=_place_in_report))
 
 

@@ -1,8 +1,13 @@
 """Fixtures that every folder of tests shares."""
 
+import importlib
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from mcpo_cli import plugin_files, plugins
 
 
 @pytest.fixture
@@ -10,3 +15,28 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty MCPO_HOME."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture
+def plugin_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """An empty folder of MCPO_PLUGINS, for this process and those that it starts."""
+    folder = tmp_path / "plug-ins"
+    folder.mkdir()
+    monkeypatch.setenv(plugin_files.VARIABLE, str(folder))
+    monkeypatch.setattr(plugin_files, "__path__", [str(folder)])
+    forget_plugins()
+    yield folder
+    forget_plugins()
+
+
+def forget_plugins() -> None:
+    """Have everything that is found by its name looked for again, as a new process does."""
+    importlib.invalidate_caches()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{plugin_files.__name__}."):
+            del sys.modules[name]
+        elif name.startswith("mcpo_cli"):
+            for value in list(vars(module).values()):
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+    plugins._problems.clear()

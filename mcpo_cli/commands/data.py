@@ -51,7 +51,7 @@ def list_data(as_json: Json = False, debug: Debug = False) -> None:
             "role": dataset.role,
             "problems": dataset.size,
             "licence": dataset.licence,
-            "source": f"{dataset.repo}@{dataset.revision}",
+            "source": dataset.origin.removeprefix("hub:"),
             "title": dataset.title,
         }
         for dataset in data.registry().values()

@@ -4,7 +4,7 @@ from mcpo_cli.commands.options import Debug, Json
 
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
-    """Check Python, packages, GPUs, verl, MLflow store, hub, disk and limits; exit 1 if mcpo cannot train here."""
+    """Check Python, packages, GPUs, verl, MLflow store, hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
@@ -18,7 +18,8 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
         console.print_table(["", "for", "state", "found", "fix"], rows)
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        console.print_text(f"\nmissing for backend=verl or the hub: {lacking}" if lacking else "\nnothing is missing")
+        where = "backend=verl, the hub or plug-ins"
+        console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)
     if broken:

@@ -31,7 +31,8 @@ Settings = Annotated[
 Benchmarks = Annotated[
     str,
     typer.Option(
-        help="Names separated by commas: see mcpo data list; arithmetic means that task's held-out tiers.",
+        metavar="NAME|NAME=FILE,...",
+        help="Benchmarks (mcpo data list), files of your own, or a generated task: arithmetic, its held-out tiers.",
         autocompletion=_complete_benchmarks,
     ),
 ]

@@ -4,19 +4,22 @@ import os
 import platform
 import resource
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import machine
+from mcpo_cli import data, machine, methods, plugins, probes, tasks
 from mcpo_cli.backends.verl import pins
+from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.grading import graders
 from mcpo_cli.home import location
+from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
 from mcpo_cli.store.address import OFFLINE
 
@@ -39,8 +42,8 @@ class Line:
     """The result of one check."""
 
     name: str
-    needed_by: Literal["local", "verl", "hub"]
-    """`local` is needed for everything; `verl` and `hub` only for those features."""
+    needed_by: Literal["local", "verl", "hub", "plug-in"]
+    """`local` is needed for everything; the others only for those features."""
     state: State
     found: str
     fix: str = ""
@@ -49,7 +52,7 @@ class Line:
 def examine() -> list[Line]:
     """All checks, in the order in which to fix them."""
     gpus = machine.gpus()
-    return [*_python(), *_cuda(gpus), *_stack(gpus), *_store(), *_hub(), *_room(), *_limits()]
+    return [*_python(), *_cuda(gpus), *_stack(gpus), *_store(), *_hub(), *_room(), *_limits(), *_plugins()]
 
 
 def _python() -> Iterator[Line]:
@@ -171,6 +174,37 @@ def _limits() -> Iterator[Line]:
         found = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft}; wanted: {least}"
         fix = "" if is_enough else f"ulimit -{letter} {least}"
         yield Line(f"limit of {name}", "verl", "ok" if is_enough else "wrong", found, fix)
+
+
+def _plugins() -> Iterator[Line]:
+    """What plug-ins provide, and what is wrong with them."""
+    from mcpo_cli.analysis import artifacts
+
+    registries: dict[str, Callable[[], Found[Any]]] = {
+        "method": methods.registry,
+        "task": tasks.registry,
+        "dataset": data.registry,
+        "grader": graders,
+        "probe": probes.registry,
+        "artifact": artifacts.declared,
+    }
+    provided: dict[Plugin, list[str]] = {plugin: [] for plugin in plugins.present()}
+    for what, registry in registries.items():
+        try:
+            for name, plugin in registry().plugins.items():
+                provided[plugin].append(f"{what} {name}")
+        except ConfigError as error:
+            yield Line(f"{what}s", "plug-in", "wrong", error.message, error.fix or "")
+    try:
+        load.groups()
+        artifacts.registry()
+    except ConfigError as error:
+        yield Line("presets and suites", "plug-in", "wrong", error.message, error.fix or "")
+    for plugin, named in provided.items():
+        is_void = plugin.name.endswith(".py") and not named
+        found = ", ".join([*(["declares nothing"] if is_void else named), f"sha256 {plugin.sha256[:12]}"])
+        yield Line(f"{plugin.name} {plugin.version}".strip(), "plug-in", "wrong" if is_void else "ok", found)
+    yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 
 def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, wanted: str, fix: str) -> Line:

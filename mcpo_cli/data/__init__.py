@@ -49,7 +49,7 @@ def read(dataset: Dataset, path: Path | None = None) -> Reading:
         ConfigError: the hub or the file cannot be read, or the file has an unknown schema.
     """
     if path is None:
-        return files.read(hub.fetch(dataset), dataset, f"hub:{dataset.repo}@{dataset.revision}")
+        return files.read(hub.fetch(dataset), dataset, dataset.origin)
     file = files.locate(path, dataset.name)
     return files.read(file, dataset, file.name)
 
@@ -76,7 +76,15 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     problems = reading.agreed
     if not problems:
         raise ConfigError(f"{reading.source}: no usable problem is left", fix=audit)
-    return Loaded(declared.name, problems, digest(problems), reading.source, reading.rows, _notes(declared, reading))
+    return Loaded(
+        declared.name,
+        problems,
+        digest(problems),
+        reading.source,
+        reading.rows,
+        _notes(declared, reading),
+        declared.grader,
+    )
 
 
 def _notes(dataset: Dataset, reading: Reading) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from mcpo_cli.data.prompt import Template
@@ -56,6 +57,13 @@ class Dataset:
     """Whether every gold must be an integer."""
     gold: Callable[[str], str] = str.strip
     """Turns the text of the answer column into the gold answer."""
+    grader: str = "math_verify"
+    """Judges answers when a model is evaluated on the data set."""
+
+    @property
+    def origin(self) -> str:
+        """`hub:REPO@REVISION`, or the file's name."""
+        return f"hub:{self.repo}@{self.revision}" if self.repo else Path(self.file).name
 
 
 @dataclass(frozen=True)

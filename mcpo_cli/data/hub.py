@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset
 from mcpo_cli.errors import ConfigError
 
 
 def cached(dataset: Dataset) -> Path | None:
-    """The file of `dataset` in the local cache; None if it was never downloaded."""
+    """The file of `dataset` in the local cache, None if it was never downloaded; or its file on this machine."""
+    if not dataset.repo:
+        return files.locate(Path(dataset.file), dataset.name)
     from huggingface_hub import try_to_load_from_cache
 
     path = try_to_load_from_cache(dataset.repo, dataset.file, repo_type="dataset", revision=dataset.revision)

@@ -1,5 +1,6 @@
 """Resolves what to evaluate (a run's policy, a folder or a hub model) and on which benchmarks or task tiers."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.grading import graders
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
@@ -72,6 +74,7 @@ def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int
     """The benchmarks and task tiers of `names`, each cut to its first `limit` problems.
 
     Args:
+        names: `NAME=FILE` reads a benchmark, declared or not, from a file.
         path: a file or a folder to read benchmarks from instead of the hub.
         trained: the task that the model was trained on; its tiers follow its options, those of other tasks the
             defaults.
@@ -80,19 +83,31 @@ def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int
         ConfigError: an unknown name, a name given twice, a training set, or data that cannot be read.
     """
     generated, loaded = tasks.closed_registry(), list[Loaded]()
-    for name in names:
-        if name in generated:
+    for name, _, file in (given.partition("=") for given in names):
+        if name in generated and not file:
             own = trained if isinstance(trained, generated[name]) else generated[name]()
             loaded += _tiers(own, limit)
             continue
-        if name not in known():
-            why = "is a training set" if name in data.names("train") else "is not a benchmark"
-            raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix="mcpo data list")
-        whole = data.load(name, Path(path).expanduser() if path else None)
+        whole = _published(name, file, path)
         loaded.append(_cut(whole, limit) if limit else whole)
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
         raise ConfigError(f"--benchmarks {','.join(names)}: a benchmark is named twice")
     return loaded
+
+
+def _published(name: str, file: str, path: str) -> Loaded:
+    """The benchmark `name`, from the hub, from `file`, or else from `path`; one that is not declared needs a `file`."""
+    declared = name in data.names("benchmark")
+    is_taken = name in data.names() or name in tasks.registry()
+    if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
+        why = "is a training set" if name in data.names("train") else "is no benchmark"
+        fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
+        raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix=fix)
+    source = Path(file or path).expanduser() if file or path else None
+    whole = data.load(name if declared else data.unnamed(name), source)
+    if whole.grader not in graders():
+        raise ConfigError(f"{name}: no grader '{whole.grader}': {nearest(whole.grader, graders())}", fix="mcpo doctor")
+    return whole
 
 
 def _cut(whole: Loaded, limit: int) -> Loaded:

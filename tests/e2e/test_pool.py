@@ -198,23 +198,16 @@ Made = Callable[[str], str]
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def made(tmp_path: Path, plugin_folder: Path) -> Made:
     """Adds a grader whose `grade` has the given body, and returns its name."""
 
     def make(body: str) -> str:
-        import mcpo_cli.grading.graders as package
-
         lines = "".join(f"    {line}\n" for line in body.splitlines())
-        (tmp_path / "made.py").write_text(
+        (plugin_folder / "made.py").write_text(
             "import os, pathlib, signal, time\nfrom mcpo_cli.grading.base import Verdict\nINTEGERS = False\n"
             f"MARK = pathlib.Path({str(tmp_path / 'mark')!r})\ndef version(): return 'made 1'\n"
             f"def grade(gold, response, extracted):\n    if 'box' in response: return\n{lines}"
         )
-        (tmp_path / "sitecustomize.py").write_text(
-            f"import mcpo_cli.grading.graders as package\npackage.__path__.append({str(tmp_path)!r})\n"
-        )
-        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
         return "made"
 
     return make

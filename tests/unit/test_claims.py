@@ -25,7 +25,7 @@ from mcpo_cli.statistics import power
 from tests import fakes
 from tests.fakes import TIERS, write_runs
 
-GREATER = Claim("id", "", "", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
+GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
 LESS = dataclasses.replace(GREATER, relation="less")
 WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 

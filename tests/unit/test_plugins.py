@@ -1,0 +1,335 @@
+"""Plug-ins in a folder: found, named in records, and harmless where they are broken."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import data, methods, plugins, probes, tasks
+from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis.artifacts import Workshop
+from mcpo_cli.config import load, plan
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.grading import Pool, Verdict, graders
+from mcpo_cli.home import run_dir
+from mcpo_cli.plugins import Plugin
+from mcpo_cli.runs import provenance
+from mcpo_cli.runs.journal import Journal
+from tests import fakes
+from tests.conftest import forget_plugins
+
+SOFT = """\
+from dataclasses import dataclass
+
+from mcpo_cli.methods.grpo import Grpo
+
+
+@dataclass(frozen=True)
+class Soft(Grpo):
+    name = "soft"
+    strength: float = 0.5
+"""
+PROBE = """\
+from mcpo_cli.probes.base import Finding, Probe
+
+PROBE = Probe("length", "How long?", ("groups",), ("length",), lambda spec, journal: Finding({"length": 1.0}))
+"""
+FIGURE = """\
+import pandas as pd
+
+from mcpo_cli.analysis.product import Artifact, Product
+
+ARTIFACT = Artifact(
+    "arms", "Arms", "beyond", ("mine",), lambda runs: Product("Arms", "Here.", pd.DataFrame({"arm": ["A", "B"]}))
+)
+"""
+MINE = """\
+title: Mine against plain
+arms:
+  A: [method=dapo]
+  B: [method=mcpo]
+sweep:
+  seed: [0, 1]
+"""
+CLAIMS = """\
+claims:
+  - {id: b, claim: B is better, suite: mine, statistic: pass@1, arm: B, baseline: A, relation: greater}
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_what_a_folder_declares_is_found(plugin_folder: Path) -> None:
+    soft, probe = write(plugin_folder / "soft.py", SOFT), write(plugin_folder / "length.py", PROBE)
+    assert methods.get("soft", strength=2).label == "soft"
+    assert load.load(["method.strength=3", "method=soft"])[0].identity()["method"]["strength"] == 3.0
+    assert probes.get("length").question == "How long?"
+    assert methods.registry().plugins == {"soft": Plugin("soft.py", "", sha256(soft))}
+    assert probes.registry().plugins == {"length": Plugin("length.py", "", sha256(probe))}
+    assert tasks.registry().plugins == data.registry().plugins == graders().plugins == {}
+
+
+def test_nothing_of_mcpo_itself_is_a_plug_in() -> None:
+    found = [methods.registry(), tasks.registry(), data.registry(), graders(), probes.registry(), artifacts.declared()]
+    assert all(found)
+    assert [one.plugins for one in found] == [{}] * len(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "said"),
+    [
+        ("import os\nimport nothing_of_that_name", 2, "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
+        ("x = (", 1, r"SyntaxError: '\(' was never closed"),
+        ("import sys\n\nsys.exit('bye')", 3, "SystemExit: bye"),
+        ("\ndef fails():\n    return {}['key']\n\nfails()", 3, "KeyError: 'key'"),
+    ],
+)
+def test_a_broken_file_is_one_message_and_stops_nothing_else(
+    plugin_folder: Path, capsys: pytest.CaptureFixture[str], source: str, line: int, said: str
+) -> None:
+    broken = write(plugin_folder / "broken.py", source)
+    write(plugin_folder / "soft.py", SOFT)
+    assert {"soft", "mcpo"} <= methods.registry().keys()
+    assert "mastery" in probes.registry()
+    assert "arithmetic" in tasks.registry()
+    told = capsys.readouterr().err
+    assert re.fullmatch(rf"warning: plug-in {re.escape(str(broken))}:{line}: {said}.*; it is left out\n", told)
+    assert plugins.problems() == [told.removeprefix("warning: ").rstrip()]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (SOFT.replace("strength: float = 0.5", "strength: float"), "missing 1 required|non-default argument"),
+        (SOFT.replace("0.5", "object()"), "not JSON serializable"),
+        (SOFT.replace("methods.grpo import Grpo", "methods import Method").replace("(Grpo)", "(Method)"), "abstract"),
+        ("PROBE = 3", "PROBE must be a Probe, not int"),
+        ("from .soft import Soft", "cannot import another"),
+        ("import mcpo_cli.plugin_files.soft", "cannot import another"),
+        (FIGURE.replace('"beyond"', '"above"'), "section='above'"),
+        (FIGURE.replace('"mine"', '"nothing"'), "needs suites that do not exist: nothing"),
+    ],
+)
+def test_what_cannot_be_used_is_left_out_with_the_reason(plugin_folder: Path, source: str, said: str) -> None:
+    write(plugin_folder / "made.py", source)
+    write(plugin_folder / "suites" / "mine.yaml", MINE)
+    found = [methods.registry(), probes.registry(), artifacts.registry()]
+    assert not {"soft", "arms"} & {name for one in found for name in one}
+    (problem,) = plugins.problems()
+    assert re.search(said, problem)
+
+
+def test_a_secret_in_an_error_is_not_shown(
+    plugin_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "abcdefgh12345678")
+    write(plugin_folder / "leak.py", "import os\nraise ValueError(os.environ['HF_TOKEN'])")
+    methods.registry()
+    told = capsys.readouterr().err
+    assert "ValueError" in told
+    assert "abcdefgh12345678" not in told
+
+
+def test_a_name_that_is_taken_twice_names_both_files(plugin_folder: Path) -> None:
+    mine = write(plugin_folder / "mine.py", SOFT.replace('"soft"', '"grpo"'))
+    with pytest.raises(ConfigError, match="the method 'grpo' is declared twice") as error:
+        methods.registry()
+    assert str(mine) in error.value.message
+    assert "methods/grpo.py" in error.value.message
+    mine.unlink()
+    write(plugin_folder / "a.py", SOFT)
+    write(plugin_folder / "b.py", SOFT)
+    forget_plugins()
+    with pytest.raises(ConfigError, match=r"'soft' is declared twice: .*a\.py and .*b\.py"):
+        methods.registry()
+
+
+def test_two_folders_with_a_file_of_one_name(plugin_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, other = write(plugin_folder / "soft.py", SOFT), plugin_folder.with_name("other")
+    write(other / "soft.py", SOFT.replace('"soft"', '"softer"'))
+    monkeypatch.setattr("mcpo_cli.plugin_files.__path__", [str(plugin_folder), str(other), "/nowhere/at/all"])
+    assert "soft" in methods.registry()
+    assert "softer" not in methods.registry()
+    assert plugins.problems() == [
+        "MCPO_PLUGINS: there is no folder /nowhere/at/all",
+        f"plug-in {other / 'soft.py'}: ImportError: {first} has the same name; it is left out",
+    ]
+
+
+def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: Path) -> None:
+    soft = write(plugin_folder / "soft.py", SOFT)
+    write(plugin_folder / "length.py", PROBE)
+    (spec,), (plain,) = load.load(["method=soft"]), load.load(["method=grpo"])
+    first = {"name": "soft.py", "version": "", "sha256": sha256(soft)}
+    assert spec.identity()["plugins"] == {"method soft": first}
+    assert "plugins" not in plain.identity()
+    assert "plugins" not in plain.to_dict()
+    assert load.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
+    assert spec.base_id == plain.base_id, "the base policy does not depend on the method"
+    write(soft, f"{SOFT}\n# changed\n")
+    forget_plugins()
+    (changed,), (same,) = load.load(["method=soft"]), load.load(["method=grpo"])
+    assert (changed.run_id != spec.run_id, same.run_id) == (True, plain.run_id)
+    assert load.from_dict(spec.to_dict()).run_id == spec.run_id, "records of the old one can still be read"
+    with pytest.raises(ConfigError, match="unknown key 'plugins'"):
+        load.load(["plugins=1"])
+
+
+def test_a_task_and_its_grader_decide_the_base_policy_or_the_run(plugin_folder: Path) -> None:
+    task = "from mcpo_cli.tasks.arithmetic import Arithmetic\n\n\nclass Sums(Arithmetic):\n    name = 'sums'\n"
+    write(plugin_folder / "sums.py", f"{task}    grader = 'strict'\n")
+    write(plugin_folder / "strict.py", "INTEGERS = False\n\ndef version(): return '1'\n\ndef grade(*_): return None\n")
+    (spec,) = load.load(["task=sums"])
+    assert spec.plugins.keys() == {"task sums", "grader strict"}
+    before = spec.base_id
+    write(plugin_folder / "sums.py", f"{task}    grader = 'strict'\n    # another file\n")
+    forget_plugins()
+    (spec,) = load.load(["task=sums"])
+    assert spec.base_id != before
+
+
+def test_a_worker_refuses_a_plug_in_that_was_changed_after_the_plan(plugin_folder: Path, mcpo_home: Path) -> None:
+    soft = write(plugin_folder / "soft.py", SOFT)
+    (spec,) = load.load(["method=soft", "scale=smoke"])
+    write(mcpo_home / "runs" / spec.run_id / "spec.json", json.dumps(spec.to_dict()))
+    write(soft, f"{SOFT}\n# changed\n")
+    command = [sys.executable, "-m", "mcpo_cli.scheduling.worker", spec.run_id]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "method soft: the plug-in is no longer what this run was planned with" in done.stderr
+
+
+def test_provenance_lists_all_plug_ins(plugin_folder: Path, tmp_path: Path) -> None:
+    soft, suite = write(plugin_folder / "soft.py", SOFT), write(plugin_folder / "suites" / "mine.yaml", MINE)
+    provenance.write(tmp_path / "attempt", ["mcpo"])
+    record = json.loads((tmp_path / "attempt" / "provenance.json").read_text())
+    assert record["plugins"] == [
+        {"name": "soft.py", "version": "", "sha256": sha256(soft)},
+        {"name": "suites/mine.yaml", "version": "", "sha256": sha256(suite)},
+    ]
+    assert record["environment"]["MCPO_PLUGINS"] == str(plugin_folder)
+
+
+def test_relative_folders_reach_processes_in_other_folders(tmp_path: Path) -> None:
+    write(tmp_path / "mine" / "soft.py", SOFT)
+    inner = "import os; os.chdir('/'); from mcpo_cli.methods import registry; print('soft' in registry())"
+    code = f"import subprocess, sys, mcpo_cli.plugins; subprocess.run([sys.executable, '-c', {inner!r}], check=True)"
+    env = {**os.environ, "MCPO_PLUGINS": "mine"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n"
+
+
+def test_a_suite_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> None:
+    write(plugin_folder / "suites" / "mine.yaml", MINE)
+    path = write(tmp_path / "yours.yaml", MINE)
+    named, given = plan.from_suite("mine", ["scale=one-gpu"], ""), plan.from_suite(str(path), ["scale=one-gpu"], "")
+    assert [(cell.arm, cell.spec.seed) for cell in named.cells] == [("A", 0), ("A", 1), ("B", 0), ("B", 1)]
+    assert (named.suite, given.suite, given.plan_id) == ("mine", "yours", named.plan_id)
+    taken = write(tmp_path / "table1.yaml", MINE)
+    with pytest.raises(ConfigError, match="the suite 'table1' is declared twice") as error:
+        plan.from_suite(str(taken), [], "")
+    assert str(taken) in error.value.message
+    with pytest.raises(ConfigError, match=r"missing\.yaml cannot be read: No such file"):
+        plan.from_suite(str(tmp_path / "missing.yaml"), [], "")
+
+
+def test_a_preset_by_name_and_by_path(plugin_folder: Path, tmp_path: Path) -> None:
+    content = "# @package _global_\nregime: odd\ntrain: {lr: 1e-5}\n"
+    write(plugin_folder / "conf" / "regime" / "odd.yaml", content)
+    model = write(tmp_path / "wide.yaml", "name: wide\nhidden: 128\n")
+    (named,) = load.load(["regime=odd"])
+    assert (named.regime, named.train.lr) == ("odd", 1e-5)
+    both = load.load([f"model=toy-s,{model}", f"regime={plugin_folder / 'conf/regime/odd.yaml'}"])
+    assert [(spec.model.name, spec.model.hidden, spec.train.lr) for spec in both] == [
+        ("toy-s", 64, 1e-5),
+        ("wide", 128, 1e-5),
+    ]
+    clash = write(plugin_folder / "conf" / "regime" / "drift.yaml", content)
+    forget_plugins()
+    with pytest.raises(ConfigError, match=r"conf/regime/drift\.yaml is declared twice") as error:
+        load.groups()
+    assert str(clash) in error.value.message
+
+
+def test_a_suite_of_ones_own_stands_for_everything_that_is_made_of_it(plugin_folder: Path, tmp_path: Path) -> None:
+    write(plugin_folder / "arms.py", FIGURE)
+    suite = write(plugin_folder / "suites" / "mine.yaml", MINE)
+    write(plugin_folder / "suites" / "wide.yaml", f"{MINE}  train.lr: [1, 2]\n")
+    write(plugin_folder / "claims" / "verdicts.yaml", CLAIMS)
+    assert set(artifacts.names("mine")) == {"mine", "arms", "verdicts"}
+    assert {"mine", "arms", "verdicts"} <= set(artifacts.names("all"))
+    assert "wide" not in artifacts.registry(), "a table has no place for learning rates"
+    assert artifacts.names(str(suite)) == [str(suite)]
+    assert artifacts.names("forgetting") == ["forgetting"]
+    assert artifacts.names("table1") == ["table1"]
+    with pytest.raises(ConfigError, match="unknown artifact 'min': did you mean 'mine'"):
+        artifacts.names("min")
+
+
+def test_the_table_of_a_suite_has_the_means_of_its_runs(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) -> None:
+    path = str(write(tmp_path / "yours.yaml", MINE))
+    planned = plan.from_suite(path, ["scale=smoke"], "")
+    fakes.write_runs(planned)
+    built = Workshop({path: planned}, mcpo_home / "reports", "smoke").build(path)
+    assert built.record["title"].startswith("yours: Mine against plain (scale smoke")
+    assert "Average pass@1 minus that of A" in built.record["sentence"]
+    rows = built.to_json()["rows"]
+    assert {row["block"] for row in rows} == {"measured", "difference"}
+    last = planned.cells[0].spec.train.steps
+    for arm in ("A", "B"):
+        shares = [
+            row["c"] / row["n"]
+            for cell in planned.cells
+            if cell.arm == arm
+            for row in Journal(run_dir(cell.spec.run_id)).eval()
+            if row["step"] == last and row["tier"] == "k2-3"
+        ]
+        (shown,) = [
+            row["mean"]
+            for row in rows
+            if (row["block"], row["arm"], row["tier"], row["metric"]) == ("measured", arm, "k2-3", "pass@1")
+        ]
+        assert shown == pytest.approx(sum(shares) / len(shares))
+
+
+def test_claims_by_path(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) -> None:
+    write(plugin_folder / "suites" / "mine.yaml", MINE)
+    path = str(write(tmp_path / "verdicts.yaml", CLAIMS))
+    planned = plan.from_suite("mine", ["scale=smoke"], "")
+    fakes.write_runs(planned)
+    shop = Workshop({"mine": planned}, mcpo_home / "reports", "smoke")
+    first = shop.build(path)
+    assert first.record["title"].startswith("Claims of verdicts.yaml")
+    assert [row["claim"] for row in first.to_json()["rows"]] == ["b"]
+    assert shop.build(path).fresh
+    write(Path(path), CLAIMS.replace("greater", "less"))
+    again = shop.build(path)
+    assert not again.fresh
+    assert again.to_json()["rows"][0]["value"] == first.to_json()["rows"][0]["value"]
+
+
+def test_a_grader_of_a_folder_grades_in_its_own_processes(plugin_folder: Path) -> None:
+    write(
+        plugin_folder / "lower.py",
+        "from mcpo_cli.grading.base import Verdict\n\nINTEGERS = False\n\n\ndef version():\n    return 'lower 1'\n\n\n"
+        "def grade(gold, response, extracted):\n"
+        "    return Verdict('correct' if gold == response.lower() else 'wrong')\n",
+    )
+    with Pool("lower", workers=1) as pool:
+        assert pool.version == "lower 1"
+        assert pool.grade([("yes", "YES"), ("yes", "no")]) == [Verdict("correct"), Verdict("wrong")]

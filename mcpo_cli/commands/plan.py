@@ -5,15 +5,12 @@ from mcpo_cli.commands.options import Debug, Json, SuiteOverrides
 
 def plan(overrides: SuiteOverrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Show the runs of a suite, or of a train command: ids, states, estimated time. Starts no run."""
-    from mcpo_cli import plugins
     from mcpo_cli.commands.start_runs import show_plan
     from mcpo_cli.config import plan as plans
 
     suite, rest = plans.split_suite(overrides or [])
     if suite:
-        # Compares file names, because importing a table imports pandas.
-        tables = [name.replace("_", "-") for name in plugins.names("mcpo_cli.analysis.tables")]
-        verb = "reproduce" if suite in tables else "ablate"
+        verb = "reproduce" if plans.read(suite).table else "ablate"
         show_plan(plans.from_suite(suite, rest, f"mcpo {verb} {suite}"), as_json=as_json)
     else:
         show_plan(plans.from_overrides(rest), as_json=as_json)

@@ -45,6 +45,8 @@ class Suite:
     """The overrides of each arm, by the arm's name."""
     title: str = ""
     question: str = ""
+    table: bool = False
+    """Whether a table of the suite's name shows its result: `mcpo reproduce` prints it."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)

@@ -45,7 +45,7 @@ ENVIRONMENT = {
 
 
 @cache
-def graders() -> Found[str]:
+def registry() -> Found[str]:
     """The module of each grader, by the grader's name; imports none but the files of plug-in folders."""
 
     def declared(place: Place) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", graders()[grader], str(memory_mib)]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", registry()[grader], str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0
@@ -250,7 +250,7 @@ def _milliseconds(deadline: float) -> int:
 class Pool:
     """Grades answers in processes of its own; a context manager, and safe to use from any thread or process kind.
 
-    grader: one of `graders()`; ConfigError for another. workers: processes, 0 for one a core.
+    grader: one of `registry()`; ConfigError for another. workers: processes, 0 for one a core.
     timeout: seconds that one item may take, from its start on. memory_mib: cap of one worker, its supervisor included.
     RunFailed: the workers cannot start.
     """
@@ -258,9 +258,9 @@ class Pool:
     def __init__(
         self, grader: str = "math_verify", *, workers: int = 0, timeout: float = 5.0, memory_mib: int = 1024
     ) -> None:
-        if grader not in graders():
-            hint = nearest(grader, graders())
-            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, graders())}")
+        if grader not in registry():
+            hint = nearest(grader, registry())
+            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}")
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:

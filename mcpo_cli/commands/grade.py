@@ -10,10 +10,10 @@ from mcpo_cli.commands.options import Debug, Json
 
 
 def _complete_graders(incomplete: str) -> list[str]:
-    from mcpo_cli.grading import graders
+    from mcpo_cli import grading
 
     done, _, begun = incomplete.rpartition(",")
-    return [(f"{done}," if done else "") + name for name in graders() if name.startswith(begun)]
+    return [(f"{done}," if done else "") + name for name in grading.registry() if name.startswith(begun)]
 
 
 def _complete_targets(incomplete: str) -> list[str]:

@@ -13,11 +13,10 @@ from typing import Any, Literal
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, machine, methods, plugins, probes, tasks
+from mcpo_cli import data, grading, machine, methods, plugins, probes, tasks
 from mcpo_cli.backends.verl import pins
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.grading import graders
 from mcpo_cli.home import location
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
@@ -184,7 +183,7 @@ def _plugins() -> Iterator[Line]:
         "method": methods.registry,
         "task": tasks.registry,
         "dataset": data.registry,
-        "grader": graders,
+        "grader": grading.registry,
         "probe": probes.registry,
         "artifact": artifacts.declared,
     }

@@ -16,12 +16,11 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import methods, plugins, tasks
+from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, first_line, nearest
-from mcpo_cli.grading import graders
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import plain
@@ -50,7 +49,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     uses: list[tuple[str, Found[Any], Sequence[str]]] = [
         ("method", methods.registry(), [spec.method.name]),
         ("task", tasks.registry(), [task.name]),
-        ("grader", graders(), [task.grader]),
+        ("grader", grading.registry(), [task.grader]),
         ("dataset", datasets.registry(), task.published),
     ]
     return {

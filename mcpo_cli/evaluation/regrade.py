@@ -7,13 +7,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from mcpo_cli import grading
 from mcpo_cli.data.files import objects
 from mcpo_cli.errors import ConfigError, RunFailed, nearest
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.run import Progress, record
 from mcpo_cli.evaluation.samples import Drawn, Samples
-from mcpo_cli.grading import Status, Verdict, graders
+from mcpo_cli.grading import Status, Verdict
 from mcpo_cli.home import location
 from mcpo_cli.records import Results
 from mcpo_cli.runs.attempts import owned
@@ -184,5 +185,5 @@ def known(names: Sequence[str]) -> None:
         ConfigError: one is not.
     """
     for name in names:
-        if name not in graders():
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, graders())}")
+        if name not in grading.registry():
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, grading.registry())}")

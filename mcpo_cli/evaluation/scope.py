@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcpo_cli import data, tasks
+from mcpo_cli import data, grading, tasks
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.grading import graders
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
@@ -105,8 +104,10 @@ def _published(name: str, file: str, path: str) -> Loaded:
         raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix=fix)
     source = Path(file or path).expanduser() if file or path else None
     whole = data.load(name if declared else data.unnamed(name), source)
-    if whole.grader not in graders():
-        raise ConfigError(f"{name}: no grader '{whole.grader}': {nearest(whole.grader, graders())}", fix="mcpo doctor")
+    if whole.grader not in grading.registry():
+        raise ConfigError(
+            f"{name}: no grader '{whole.grader}': {nearest(whole.grader, grading.registry())}", fix="mcpo doctor"
+        )
     return whole
 
 

@@ -45,7 +45,7 @@ ENVIRONMENT = {
 
 
 @cache
-def graders() -> Found[str]:
+def registry() -> Found[str]:
     """The module of each grader by name; imports only files of plug-in folders."""
 
     def declared(place: Place) -> list[tuple[str, str]]:
@@ -71,7 +71,7 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", graders()[grader], str(memory_mib)]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", registry()[grader], str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0
@@ -249,7 +249,7 @@ class Pool:
     r"""Grades answers in worker processes; a context manager, safe to use from any thread or kind of process.
 
     Args:
-        grader: one of `graders()`. workers: number of processes, 0 for one per core.
+        grader: one of `registry()`. workers: number of processes, 0 for one per core.
         timeout: seconds per item, from the start of its grading. memory_mib: cap per worker, supervisor included.
         refuse_unevaluated: call an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) `unevaluated`, for
             training rewards; otherwise it is `correct`, as benchmarks are graded.
@@ -267,9 +267,9 @@ class Pool:
         memory_mib: int = 1024,
         refuse_unevaluated: bool = False,
     ) -> None:
-        if grader not in graders():
-            hint = nearest(grader, graders())
-            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, graders())}")
+        if grader not in registry():
+            hint = nearest(grader, registry())
+            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}")
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:

@@ -142,3 +142,24 @@ def test_pins_for_gpus_are_not_asked_of_a_machine_without(monkeypatch: pytest.Mo
     assert found["GPUs"].state == "missing"
     assert "torch" not in found
     assert not home.exists()
+
+
+def test_plug_ins_and_what_is_wrong_with_them(cli: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    (folder / "suites").mkdir(parents=True)
+    (folder / "suites" / "arms.yaml").write_text("arms: {A: [method=grpo]}\n")
+    (folder / "broken.py").write_text("import nothing_of_that_name\n")
+    (folder / "softer.py").write_text(
+        "from mcpo_cli.methods.grpo import Grpo\n\n\nclass Softer(Grpo):\n    name = 'softer'\n"
+    )
+    result = cli("doctor", "--json", MCPO_PLUGINS=str(folder), **NO_HUB)
+    assert result.returncode == 0, "mcpo itself can train"
+    found = [line for line in json.loads(result.stdout)["lines"] if line["needed_by"] == "plug-in"]
+    assert [(line["name"], line["state"], line["found"].partition(", sha256")[0]) for line in found[:3]] == [
+        ("broken.py", "wrong", "declares nothing"),
+        ("softer.py", "ok", "method softer"),
+        ("suites/arms.yaml", "ok", found[2]["found"]),
+    ]
+    (problem,) = found[3:]
+    assert problem["found"].startswith(f"plug-in {folder / 'broken.py'}:1: ModuleNotFoundError")
+    assert result.stderr.count(str(folder / "broken.py")) == 1

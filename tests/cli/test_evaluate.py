@@ -197,3 +197,22 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     unknown = here("grade", str(path), "--workers", "1", "--compare", "exat")
     assert unknown.returncode == 2
     assert "did you mean 'exact'?" in unknown.stderr
+
+
+def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess, model: str, tmp_path: Path) -> None:
+    (tmp_path / "any.jsonl").write_text(
+        '{"problem": "1 + 1 ?", "answer": "2"}\n{"problem": "2 * 3 ?", "answer": "6"}\n'
+    )
+    file = tmp_path / "any.jsonl"
+    results = here.json("evaluate", model, "--benchmarks", f"sums={file}", *QUICK)
+    found = results["benchmarks"]["sums"]
+    assert (found["problems"], found["source"]) == (2, "any.jsonl")
+    assert found["grader"].startswith("math_verify")
+    # The declaration of a known one holds for its copies: AMC23 has integers only.
+    (tmp_path / "any.jsonl").write_text('{"problem": "1 + 1 ?", "answer": "two"}\n')
+    refused = here("evaluate", model, "--benchmarks", f"amc23={file}", *QUICK)
+    assert refused.returncode == 2
+    assert "any.jsonl, row 1: non-integer gold" in refused.stderr
+    for name in ("dapo_math_17k", "arithmetic", "math", "../sums"):
+        refused = here("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
+        assert (refused.returncode, "--benchmarks NAME=FILE" in refused.stderr) == (2, True)

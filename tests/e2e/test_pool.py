@@ -14,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mcpo_cli import grading
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.grading import Pool, Verdict, graders
+from mcpo_cli.grading import Pool, Verdict
 from tests import hostile
 
 PAIRS = [(r"\frac{1}{2}", r"so \boxed{0.5}"), ("42", r"\boxed{41}"), (r"2\sqrt{3}", "Answer: $\\sqrt{12}$"), ("1", "?")]
@@ -168,7 +169,7 @@ def test_nothing_outlives_a_killed_caller(tmp_path: Path) -> None:
 
 
 def test_unknown_grader() -> None:
-    assert list(graders()) == ["exact", "math_dapo", "math_verify"]
+    assert list(grading.registry()) == ["exact", "math_dapo", "math_verify"]
     with pytest.raises(ConfigError, match="did you mean 'math_verify'"):
         Pool("math_verfy")
 

@@ -164,7 +164,7 @@ ENTRY = {
         ({"relation": "grater"}, "did you mean 'greater'?"),
         ({"marign": 0.1}, "unknown key 'marign': did you mean 'margin'?"),
         ({"margin": "wide"}, "margin"),
-        ({"quote": None}, "quote must be given"),
+        ({"relation": None}, "relation must be given"),
     ],
 )
 def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], part: str) -> None:

@@ -13,6 +13,7 @@ from mcpo_cli import methods, tasks
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, RUNTIME
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
@@ -43,6 +44,8 @@ def other(hint: Any, value: Any) -> Any:
         return value + 1
     if isinstance(value, str):
         return f"{value}x"
+    if isinstance(value, dict):
+        return {"method mine": Plugin("mine.py", "", "0")}
     return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value)
 
 

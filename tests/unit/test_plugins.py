@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, methods, plugins, probes, tasks
+from mcpo_cli import data, grading, methods, plugins, probes, tasks
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.config import load, plan
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.grading import Pool, Verdict, graders
+from mcpo_cli.grading import Pool, Verdict
 from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.runs import provenance
@@ -79,11 +79,18 @@ def test_what_a_folder_declares_is_found(plugin_folder: Path) -> None:
     assert probes.get("length").question == "How long?"
     assert methods.registry().plugins == {"soft": Plugin("soft.py", "", sha256(soft))}
     assert probes.registry().plugins == {"length": Plugin("length.py", "", sha256(probe))}
-    assert tasks.registry().plugins == data.registry().plugins == graders().plugins == {}
+    assert tasks.registry().plugins == data.registry().plugins == grading.registry().plugins == {}
 
 
 def test_nothing_of_mcpo_itself_is_a_plug_in() -> None:
-    found = [methods.registry(), tasks.registry(), data.registry(), graders(), probes.registry(), artifacts.declared()]
+    found = [
+        methods.registry(),
+        tasks.registry(),
+        data.registry(),
+        grading.registry(),
+        probes.registry(),
+        artifacts.declared(),
+    ]
     assert all(found)
     assert [one.plugins for one in found] == [{}] * len(found)
 

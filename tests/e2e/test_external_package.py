@@ -1,0 +1,317 @@
+"""A package of somebody else's adds a method, a task, a benchmark, a grader, a probe, a figure, a suite and claims.
+
+It is built and installed by pip, without mcpo knowing of it, and used by the verbs in processes of their own.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import models
+
+pytestmark = pytest.mark.slow
+VERSION = "1.2.3"
+FILES = {
+    "pyproject.toml": f"""\
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "their-rl"
+version = "{VERSION}"
+
+[project.entry-points."mcpo.methods"]
+halved = "their_rl.method"
+[project.entry-points."mcpo.tasks"]
+echo = "their_rl.task"
+[project.entry-points."mcpo.datasets"]
+parity = "their_rl.benchmark"
+[project.entry-points."mcpo.graders"]
+any_case = "their_rl.grader"
+[project.entry-points."mcpo.probes"]
+lengths = "their_rl.probe"
+broken = "their_rl.broken"
+[project.entry-points."mcpo.artifacts"]
+their-figure = "their_rl.figure"
+[project.entry-points."mcpo.experiments"]
+their = "their_rl.experiments"
+
+[tool.setuptools]
+packages = ["their_rl", "their_rl.experiments"]
+
+[tool.setuptools.package-data]
+"*" = ["*.jsonl", "**/*.yaml"]
+""",
+    "their_rl/__init__.py": "",
+    "their_rl/experiments/__init__.py": "",
+    "their_rl/method.py": '''\
+"""GRPO with advantages of another size."""
+
+from dataclasses import dataclass, replace
+
+from mcpo_cli.methods.grpo import Grpo
+
+
+@dataclass(frozen=True)
+class Halved(Grpo):
+    name = "halved"
+
+    factor: float = 0.5
+
+    def signals(self, step, state):
+        signals, state = super().signals(step, state)
+        return replace(signals, advantage=self.factor * signals.advantage), state
+''',
+    "their_rl/task.py": '''\
+"""Letters, to be said again."""
+
+import random
+from dataclasses import dataclass
+
+from mcpo_cli.data.base import Problem
+from mcpo_cli.seeds import stream
+from mcpo_cli.settings import identity
+from mcpo_cli.tasks.base import ClosedTask, held_out
+
+
+@dataclass(frozen=True)
+class Echo(ClosedTask):
+    name = "echo"
+    words = ("=", *"abcdef")
+    title = "letters again"
+    tier_names = ("echo-all",)
+
+    length: int = identity(2, ge=1)
+
+    @property
+    def prompt_length(self):
+        return self.length + 1
+
+    @property
+    def answer_length(self):
+        return self.length + 1
+
+    def training(self, seed, start, count):
+        return [self._draw(random.Random(stream(seed, "data", i)), False) for i in range(start, start + count)]
+
+    def demonstrations(self, seed, step, count):
+        rng = random.Random(stream(seed, "warmup", step))
+        return [self._draw(rng, False) for _ in range(count)]
+
+    def tiers(self, count):
+        rng = random.Random(0)
+        return {"echo-all": [self._draw(rng, True) for _ in range(count)]}
+
+    def _draw(self, rng, wanted):
+        while True:
+            letters = " ".join(rng.choices("abcdef", k=self.length))
+            problem = Problem(f"{letters} =", letters)
+            if held_out(problem) == wanted:
+                return problem
+''',
+    "their_rl/benchmark.py": '''\
+"""Two problems, in a file beside this one."""
+
+from pathlib import Path
+
+from mcpo_cli.data.base import Dataset
+
+DATASET = Dataset(
+    "parity", "Odd or even", "benchmark", "", "", str(Path(__file__).with_name("parity.jsonl")), "problem", "answer",
+    "CC0", 2, grader="any_case",
+)
+''',
+    "their_rl/parity.jsonl": '{"problem": "Is 1 odd?", "answer": "yes"}\n{"problem": "Is 2 odd?", "answer": "no"}\n',
+    "their_rl/grader.py": '''\
+"""Text, whatever its case."""
+
+from mcpo_cli.grading.base import Verdict
+
+INTEGERS = False
+
+
+def version():
+    return "any_case 7"
+
+
+def grade(gold, response, extracted):
+    return Verdict("correct" if gold.lower() in response.lower() else "wrong", response)
+''',
+    "their_rl/probe.py": '''\
+"""How often all rollouts of a prompt agree."""
+
+from mcpo_cli.probes.base import Finding, Probe
+
+
+def measure(spec, journal):
+    rows = list(journal.rows("groups"))
+    return Finding({"groups": float(len(rows))})
+
+
+PROBE = Probe("lengths", "How many groups were rolled?", ("groups",), ("groups",), measure)
+''',
+    "their_rl/broken.py": "import a_library_that_is_not_there\n",
+    "their_rl/figure.py": '''\
+"""Accuracy in training, an arm a curve; the figure holds a function of this module."""
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.product import Artifact, Product
+
+
+def label(value, place):
+    return f"{value:.3f}"
+
+
+def build(data):
+    runs = data["theirs"]
+    frame = runs.steps()[[*base.KEYS, "step", "train/accuracy"]].rename(columns={"train/accuracy": "accuracy"})
+
+    def draw(axes, here):
+        base.curves(axes, here, "accuracy")
+        axes.yaxis.set_major_formatter(label)
+
+    return Product("Their accuracy", f"{len(frame)} global steps.", frame, figure=base.panels(frame, draw))
+
+
+ARTIFACT = Artifact("their-figure", "Their accuracy", "beyond", ("theirs",), build)
+''',
+    "their_rl/experiments/suites/theirs.yaml": """\
+title: Halved against plain
+arms:
+  halved: [method=halved, task=echo]
+  plain: [method=grpo, task=echo]
+sweep:
+  seed: [0, 1]
+""",
+    "their_rl/experiments/conf/regime/their-regime.yaml": """\
+# @package _global_
+regime: their-regime
+train: {lr: 1e-4}
+""",
+    "their_rl/experiments/claims/their-claims.yaml": """\
+claims:
+  - {id: half, claim: halving helps, suite: theirs, statistic: pass@1, arm: halved, baseline: plain, relation: greater}
+""",
+}
+BRIEF = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=2", "eval.problems=3", "compute.tracking_uri=offline")
+
+
+class Mcpo:
+    """`mcpo` where the package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder, folder / "home"
+        project, self.site = folder / "project", folder / "site"
+        for name, text in FILES.items():
+            (project / name).parent.mkdir(parents=True, exist_ok=True)
+            (project / name).write_text(text, encoding="utf-8")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+        subprocess.run([*pip, "--target", str(self.site), str(project)], check=True, capture_output=True)
+        path = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH")]))
+        self.env = {**os.environ, "PYTHONPATH": path, "MCPO_HOME": str(self.home), "MLFLOW_TRACKING_URI": "offline"}
+
+    def __call__(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "mcpo_cli.main", *words]
+        return subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def json(self, *words: str) -> Any:
+        done = self(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def mcpo(tmp_path_factory: pytest.TempPathFactory) -> Mcpo:
+    return Mcpo(tmp_path_factory.mktemp("external"))
+
+
+@pytest.fixture(scope="module")
+def reproduced(mcpo: Mcpo) -> Mapping[str, Any]:
+    """The document of `mcpo reproduce theirs`."""
+    document: Mapping[str, Any] = mcpo.json("reproduce", "theirs", *BRIEF)
+    return document
+
+
+def test_the_verbs_see_it(mcpo: Mcpo) -> None:
+    planned = mcpo("plan", "theirs", "regime=their-regime", *BRIEF, "--json")
+    assert planned.stderr.count("warning") == planned.stderr.count("their_rl/broken.py:1: ModuleNotFoundError") <= 1
+    specs = [run["spec"] for run in json.loads(planned.stdout)["runs"]]
+    assert {(spec["method"]["name"], spec["task"]["name"], spec["train"]["lr"]) for spec in specs} == {
+        ("halved", "echo", 1e-4),
+        ("grpo", "echo", 1e-4),
+    }
+    lines = [line for line in mcpo.json("doctor")["lines"] if line["needed_by"] == "plug-in"]
+    about, problem = lines
+    assert (about["name"], about["state"]) == (f"their-rl {VERSION}", "ok")
+    for name in ("method halved", "task echo", "dataset parity", "grader any_case", "probe lengths", "their-figure"):
+        assert name in about["found"]
+    assert "their_rl/broken.py:1: ModuleNotFoundError: No module named 'a_library" in problem["found"]
+    listed = {row["name"]: row["source"] for row in mcpo.json("data", "list")["datasets"]}
+    assert listed["parity"] == "parity.jsonl"
+
+
+def test_train_writes_down_which_plug_in_it_was(mcpo: Mcpo) -> None:
+    (run,) = mcpo.json("train", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
+    folder = mcpo.home / "runs" / run["run_id"]
+    used = json.loads((folder / "spec.json").read_text())["plugins"]
+    assert used.keys() == {"method halved", "task echo"}
+    (record,) = json.loads((folder / "attempt_1" / "provenance.json").read_text())["plugins"]
+    assert record == used["method halved"] == used["task echo"]
+    assert (record["name"], record["version"], len(record["sha256"])) == ("their-rl", VERSION, 64)
+    # Another file of the package is another plug-in: the same command is another run.
+    method = mcpo.site / "their_rl" / "method.py"
+    before = method.read_text()
+    method.write_text(f"{before}# changed\n")
+    (other,) = mcpo.json("plan", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
+    method.write_text(before)
+    (same,) = mcpo.json("plan", "method=halved", "method.factor=0.25", "task=echo", *BRIEF)["runs"]
+    assert (other["state"], other["run_id"] != run["run_id"]) == ("planned", True)
+    assert (same["state"], same["run_id"]) == ("done", run["run_id"])
+
+
+def test_reproduce_trains_the_suite_and_builds_what_needs_it(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+    (suite,) = reproduced["suites"]
+    assert [run["state"] for run in suite["runs"]] == ["done"] * 4
+    assert reproduced["artifacts"].keys() == {"theirs", "their-figure", "their-claims"}
+    folder = mcpo.home / "reports" / "smoke"
+    assert (folder / "their-figure.png").stat().st_size > 1000
+    assert reproduced["artifacts"]["their-figure"]["sentence"] == "8 global steps."
+    measured = [row for row in reproduced["artifacts"]["theirs"]["rows"] if row["block"] == "measured"]
+    assert {row["arm"] for row in measured} == {"halved", "plain"}
+    assert [row["claim"] for row in reproduced["artifacts"]["their-claims"]["rows"]] == ["half"]
+
+
+def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+    done = mcpo("report", *BRIEF)
+    assert done.returncode == 3, "the paper's own runs are not there"
+    page = (mcpo.home / "reports" / "smoke" / "report.md").read_text()
+    assert "(their-figure.png)" in page
+    assert "theirs: Halved against plain" in page
+    assert "Claims of their-claims.yaml" in page
+    assert "Of 1 tests of 1 claims" in page
+
+
+def test_probe_reads_its_runs(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+    document = mcpo.json("probe", "lengths", "theirs", *BRIEF)
+    assert {run["values"]["groups"] for run in document["runs"]} == {16.0}, "8 prompts, 2 steps"
+
+
+def test_evaluate_and_grade_use_its_benchmark_and_grader(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
+    model = str(models.untrained(mcpo.folder / "tiny"))
+    results = mcpo.json("evaluate", model, "--benchmarks", "parity", "n=2", "max_tokens=4", "grading.workers=1")
+    found = results["benchmarks"]["parity"]
+    assert (found["problems"], found["grader"], found["source"]) == (2, "any_case 7", "parity.jsonl")
+    run_id = reproduced["suites"][0]["runs"][0]["run_id"]
+    tiers = mcpo.json("evaluate", run_id, "--benchmarks", "echo", "--limit", "3", "n=2", "max_tokens=4")
+    assert tiers["benchmarks"].keys() == {"echo-all"}
+    answers = mcpo.folder / "answers.jsonl"
+    answers.write_text('{"answer": "yes", "response": "YES"}\n')
+    graded = mcpo.json("grade", str(answers), "--grader", "any_case", "--workers", "1")
+    assert graded["totals"] == {"correct": 1}

@@ -1,8 +1,8 @@
-"""Tables and figures: found by their names, built from runs, written with a record.
+"""Builds tables and figures from runs by name, and writes each with a record.
 
-Beside its files (`<name>.csv`, `.md` and `.tex` of tables, `.png` and `.pdf` of figures) each artifact has a record,
-`<name>.json`: what it shows, the runs it was made from, a hash of everything that went in, the commit of the code that
-made it, and checksums of the files. What still has the same hash and checksums is not built again.
+An artifact's files are `<name>.csv`, `.md` and `.tex` for tables, `.png` and `.pdf` for figures. Its record,
+`<name>.json`, says what it shows, which runs and which commit made it, and holds a hash of all inputs and checksums of
+the files. An artifact whose hash and checksums still match is not built again.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ from mcpo_cli.runs.provenance import code_state
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
 SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
-"""Whose versions show in the digits or in the pictures."""
+"""Packages whose version can change a number or a picture."""
 DIGITS = 10
-"""Significant digits in CSV files; later ones vary with the order of summation."""
+"""Significant digits in CSV files; later ones vary with summation order."""
 ALL = "all"
 
 
@@ -62,19 +62,19 @@ def registry() -> dict[str, Artifact]:
 
 
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
-    """By section, tables before figures, by name."""
+    """Sort key: section, then tables before figures, then name."""
     name, artifact = item
     return SECTIONS.index(artifact.section), ".tables." not in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:
-    """The artifacts that `wanted` stands for: one of them, a figure with its parts (`fig2`), `figures`, or `all`.
+    """Names of the artifacts that `wanted` selects: one name, a figure with its parts (`fig2`), `figures`, or `all`.
 
     `all` leaves out those of the section `diagnostic`. A suite stands for what is made of its runs; a file, of a suite
     or of claims, for its table.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: `wanted` selects nothing.
     """
     known = registry()
     if wanted in own.suites() and (made := [name for name, artifact in known.items() if wanted in artifact.needs]):
@@ -104,7 +104,7 @@ def get(name: str) -> Artifact:
 
 
 def suites(chosen: Sequence[str]) -> list[str]:
-    """The suites whose runs the artifacts `chosen` are made from."""
+    """The suites whose runs the artifacts `chosen` need."""
     return list(dict.fromkeys(suite for name in chosen for suite in get(name).needs))
 
 
@@ -125,16 +125,17 @@ def check_axes(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Built:
-    """An artifact as it lies on the disk. record: the content of its JSON file. fresh: it was there already."""
+    """An artifact on disk."""
 
     name: str
     folder: Path
     record: dict[str, Any]
     fresh: bool
+    """Whether it was up to date and did not have to be built."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """The files, without the record."""
+        """Its files, without the record."""
         return tuple(self.folder / name for name in self.record["files"])
 
     @property
@@ -144,19 +145,19 @@ class Built:
 
     @property
     def page(self) -> render.Page:
-        """Its words and tables."""
+        """Its text and tables."""
         return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
     def path(self, suffix: str) -> Path | None:
-        """Its file with this suffix."""
+        """Its file with this suffix; None if there is none."""
         return next((path for path in self.paths if path.suffix == suffix), None)
 
     def text(self, width: int = 100) -> str:
-        """For a terminal of `width` columns."""
+        """Text for a terminal of `width` columns."""
         return render.text(self.page, width)
 
     def to_json(self) -> dict[str, Any]:
-        """The record with the numbers behind it; undefined ones are None."""
+        """The record and the rows of the CSV file; undefined numbers are None."""
         import pandas as pd
 
         rows = pd.read_csv(self.folder / f"{self.name}.csv")
@@ -165,18 +166,19 @@ class Built:
 
 @dataclass(frozen=True)
 class Draft:
-    """An artifact that is computed, and neither drawn nor written. record: all of it but its files."""
+    """An artifact that is computed, but not yet drawn or written."""
 
     name: str
     folder: Path
     product: Product
     record: dict[str, Any]
+    """The record without the checksums of the files."""
 
     def finish(self) -> Built:
-        """Write the files, and after them the record.
+        """Write the files, then the record.
 
         Raises:
-            RunFailed: the disk takes no more.
+            RunFailed: the disk is full.
         """
         files = dict(_files(self.name, self.product, self.record["notes"]))
         for file, content in files.items():
@@ -184,20 +186,23 @@ class Draft:
         path = self.folder / f"{self.name}.json"
         record = {**self.record, "files": {file: _sha256(content) for file, content in files.items()}}
         write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        # As a later start reads it: tuples are lists there.
+        # Reading the record back turns tuples into lists, so that it equals what a later process reads.
         return Built(self.name, self.folder, read_json(path), fresh=False)
 
 
 class Workshop:
-    """Builds artifacts of one scale from the runs of their suites, which are read once."""
+    """Builds the artifacts of one scale; reads the runs of each suite once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
-        """plans: by suite, for all artifacts that will be built. reports: the folder that has one a scale.
+        """Check that runs of one plan differ only in arm, model and seed.
 
-        overrides: those of the plans, for the commands that make things again.
+        Args:
+            plans: by suite, for all artifacts that will be built.
+            reports: the folder that holds one folder per scale.
+            overrides: the plans' overrides, repeated in the commands that rebuild artifacts.
 
         Raises:
-            ConfigError: runs of a plan differ in more than arm, model and seed.
+            ConfigError: two runs of a plan share arm, model and seed.
         """
         for planned in plans.values():
             check_axes(planned)
@@ -211,18 +216,18 @@ class Workshop:
         self._digests: dict[str, str] = {}
 
     def build(self, name: str) -> Built:
-        """The artifact `name`, from the disk where nothing that it is made of has changed.
+        """The artifact `name`; it is rebuilt only if an input has changed.
 
         Raises:
-            MissingCells: a run of its suites is not done; the message names the command that fills it.
+            MissingCells: a run of its suites is not done; the message names the command that completes it.
         """
         draft = self._draft(name)
         return draft.finish() if isinstance(draft, Draft) else draft
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
-        """Several artifacts, in their order; in place of one that cannot be built what keeps it from that.
+        """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
 
-        Helper processes draw and write them while this one computes the next.
+        Helper processes draw and write artifacts while this process computes the next.
         """
         with drawing_processes.helpers() as pool:
             begun = [drawing_processes.outcome(partial(self._begin, name, pool)) for name in names]
@@ -233,7 +238,7 @@ class Workshop:
         return pool.submit(draft.finish) if isinstance(draft, Draft) else draft
 
     def _draft(self, name: str) -> Draft | Built:
-        """The artifact `name` as it lies on the disk, or else as it comes out of its runs."""
+        """The artifact `name`: from disk if it is up to date, else computed from its runs."""
         artifact = get(name)
         runs = {suite: self.runs(suite) for suite in artifact.needs}
         inputs = self._hash(name, artifact)
@@ -258,21 +263,21 @@ class Workshop:
         return Draft(artifact.name, self.folder, product, record)
 
     def command(self, name: str) -> str:
-        """What makes the artifact `name` again, from nothing."""
+        """The command that rebuilds the artifact `name` from scratch."""
         return shlex.join(["mcpo", "reproduce", name, *self._overrides])
 
     def runs(self, suite: str) -> Runs:
         """The runs of a suite.
 
         Raises:
-            MissingCells: one of them is not done.
+            MissingCells: a run is not done.
         """
         if error := self.missing(suite):
             raise error
         return self._runs[suite]
 
     def missing(self, suite: str) -> MissingCells | None:
-        """What keeps the runs of a suite from being read, if anything; looked up once."""
+        """The error if runs of a suite are not done, else None; cached."""
         if suite not in self._runs and suite not in self._missing:
             try:
                 self._runs[suite] = Runs(self.plans[suite], self._shelf)
@@ -283,7 +288,7 @@ class Workshop:
     def _provenance(self, name: str, runs: Mapping[str, Runs]) -> Iterator[str]:
         yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
         plans = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
-        yield f"Made by: {self.command(name)}" + (f" (runs of {plans})" if plans else "")
+        yield f"Built by: {self.command(name)}" + (f" (runs of {plans})" if plans else "")
 
     def _hash(self, name: str, artifact: Artifact) -> str:
         journals = {
@@ -325,7 +330,7 @@ def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
-    """The record at `path`, if it is of these inputs and its files are as they were written."""
+    """The record at `path` if its inputs hash to `inputs` and its files match their checksums, else None."""
     try:
         record: dict[str, Any] = read_json(path)
         same = record["inputs"] == inputs and all(
@@ -338,7 +343,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 
 @cache
 def _code() -> list[str]:
-    """What decides how an artifact comes out, besides its runs: code, published numbers, claims, versions, plug-ins."""
+    """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
     data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
@@ -346,13 +351,13 @@ def _code() -> list[str]:
 
 
 def code_files() -> list[Path]:
-    """The source files that decide how artifacts come out of their runs: what declares and builds them, and imports."""
+    """The source files that declare and build artifacts, and all that they import."""
     return reached([__name__, *(f"{package}.{name}" for package in PACKAGES for name in plugins.names(package))])
 
 
 @cache
 def commit() -> dict[str, Any]:
-    """Of the code that builds: the commit, and whether the working tree differs from it."""
+    """The commit of the code that builds artifacts, and whether the working tree differs from it."""
     state = code_state()
     return {"commit": state["commit"], "dirty": state["dirty"]}
 

@@ -1,8 +1,8 @@
-"""The claims of the paper (`experiments/claims.yaml`) against runs: an effect, its interval, a verdict for each test.
+"""Tests the claims of the paper (`experiments/claims.yaml`) on runs: effect, interval and verdict of each test.
 
-A test is one claim on one model (and one tier, where its statistic is by tier): a number a seed, against a reference.
-Seeds are the sample; the test is Student's t, two-sided. A verdict is at the nominal level, so that it says what the
-95 % interval beside it shows; whether it holds for all tests together (Holm's method) is said with it.
+A test is one claim on one model (and on one tier, if its statistic is by tier). It compares one number per seed with a
+reference by a two-sided Student's t-test. Verdicts use the nominal level, so that they agree with the 95% interval next
+to them; each also says whether it holds for all tests together (Holm's method).
 """
 
 import math
@@ -32,7 +32,7 @@ VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry of `claims.yaml`, which says what its keys mean."""
+    """An entry of `claims.yaml`; the head of that file explains the keys."""
 
     id: str
     claim: str
@@ -59,53 +59,56 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the runs of one model say to one claim.
-
-    part: the tier, empty for the whole run. effect: mean over seeds and t-interval, NaN without a number. sd: over the
-    seeds. favours: it lies on the claim's side. p: two-sided; NaN where no test is possible, and `why` says why not.
-    beside: mean of the claim's `beside`, NaN without. p_holm: adjusted over the family. seeds: how many find this
-    effect with a chance of POWER, None above `power.MOST_SEEDS`; given where it is unresolved.
-    """
+    """Result of one test: one claim on the runs of one model."""
 
     claim: Claim
     model: str
     part: str
+    """The tier; empty for the whole run."""
     effect: Interval
+    """Mean over seeds and its t-interval; NaN if there are no numbers."""
     sd: float
+    """Standard deviation over the seeds."""
     favours: bool
+    """Whether the effect lies on the claim's side."""
     p: float
+    """Two-sided p-value; NaN if no test is possible."""
     why: str = ""
+    """Why no test is possible."""
     beside: float = math.nan
+    """Mean of the claim's companion statistic `beside`; NaN if it has none."""
     p_holm: float = math.nan
+    """p adjusted over all tests."""
     verdict: Verdict = "not testable"
     seeds: int | None = None
+    """Seeds that find this effect with probability POWER if unresolved; None above `power.MOST_SEEDS`."""
 
     @property
     def holds(self) -> bool:
-        """Whether the verdict stands when all tests of the family are taken together."""
+        """Whether the verdict also holds for all tests together."""
         return self.p_holm <= ALPHA
 
 
 def read(path: Path = PATH) -> list[Claim]:
-    """The claims, checked.
+    """Read and check the claims.
 
     Raises:
-        ConfigError: a key, suite, arm or statistic that does not exist, a key that lacks, or an id that is taken twice.
+        ConfigError: a key, suite, arm or statistic is unknown, a key is missing, or an id is used twice.
     """
-    found: list[Claim] = []
+    claims: list[Claim] = []
     entries = load.read_yaml(path).get("claims")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):
         try:
             claim = _claim(entry)
-            if claim.id in {one.id for one in found}:
-                raise ConfigError("the id is taken twice")
+            if claim.id in {one.id for one in claims}:
+                raise ConfigError("the id is used twice")
         except ConfigError as error:
             where = f"{path.name}, claim {number} ({entry.get('id', 'without id')})"
             raise ConfigError(f"{where}: {error.message}", fix=error.fix or f"edit {path}") from error
-        found.append(claim)
-    return found
+        claims.append(claim)
+    return claims
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:
@@ -127,12 +130,12 @@ def _known(what: str, name: str, choices: Mapping[str, Any]) -> None:
 
 
 def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
-    """Every claim on every model of its suite, in their order, with verdicts. data: the runs by suite."""
+    """Test every claim on every model of its suite, in order. data: the runs by suite."""
     return verdicts([test for claim in claims for test in _tests(claim, data[claim.suite])])
 
 
 def verdicts(tests: Sequence[Outcome]) -> list[Outcome]:
-    """The tests as one family: verdicts, p-values adjusted, and the seeds that would settle what is unresolved."""
+    """Judge the tests as one family: adjusted p-values, verdicts, and seeds needed by unresolved tests."""
     adjusted = stats.holm([test.p for test in tests])
     return [_judged(test, float(p_holm)) for test, p_holm in zip(tests, adjusted, strict=True)]
 
@@ -146,7 +149,7 @@ def _judged(test: Outcome, p_holm: float) -> Outcome:
 
 
 def _seeds(test: Outcome) -> int | None:
-    """To the nearest bound: with a margin, that is the one between inside and outside."""
+    """Seeds needed to separate the mean from the nearest bound: reference, or reference plus or minus margin."""
     claim = test.claim
     distance = abs(abs(test.effect.mean - claim.reference) - claim.margin)
     return power.seeds_needed(distance, test.sd, POWER, ALPHA) if test.sd > 0 else None
@@ -164,12 +167,12 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
                 if part in arm[seed] and (not claim.baseline or part in baseline.get(seed, {}))
             ]
             shown = [value for seed in mine for value in beside.get(seed, {}).values()]
-            found = outcome(claim, model, part, [one - other for one, other in pairs])
-            yield replace(found, beside=float(np.mean(shown))) if shown else found
+            test = outcome(claim, model, part, [one - other for one, other in pairs])
+            yield replace(test, beside=float(np.mean(shown))) if shown else test
 
 
 def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, int], Numbers]:
-    """By model and seed, of the runs of one arm."""
+    """The statistic of each run of one arm, by model and seed."""
 
     def measured(cell: Cell) -> Numbers:
         return STATISTICS[statistic].measure(runs, cell)
@@ -180,10 +183,10 @@ def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, int], Numb
 
 
 def outcome(claim: Claim, model: str, part: str, values: Sequence[float]) -> Outcome:
-    """One test, before its family. values: one a seed.
+    """One test, not yet adjusted for the others. values: one per seed.
 
-    p is twice the smaller of two one-sided p-values, that for the claim and that against it. Within a margin both
-    bounds must be rejected from inside (Schuirmann 1987, doi 10.1007/BF01068419), or one of them from outside.
+    p is twice the smaller of two one-sided p-values, one for the claim and one against it. With a margin, the claim
+    needs both bounds rejected (two one-sided tests, Schuirmann 1987, doi 10.1007/BF01068419); its opposite needs one.
     """
     if len(values) < 2:
         why = "one seed" if values else "no such records"
@@ -199,7 +202,7 @@ def outcome(claim: Claim, model: str, part: str, values: Sequence[float]) -> Out
 
 
 def _p_over(distance: float, sd: float, n: int) -> float:
-    """One-sided p-value for a true mean above a bound, `distance` below the mean of `n` values."""
+    """One-sided p-value for a true mean above a bound that lies `distance` below the mean of `n` values."""
     if sd == 0:
         return 0.5 if distance == 0 else float(distance < 0)
     return float(special.stdtr(n - 1, -distance / sd * math.sqrt(n)))

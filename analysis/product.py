@@ -1,4 +1,4 @@
-"""An artifact: a declaration, and what its `build` returns. Files, records and printing are `artifacts.py`'s."""
+"""The declaration of an artifact, and what its `build` returns. `artifacts.py` handles files, records and printing."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ if TYPE_CHECKING:
     from mcpo_cli.analysis.frames import Runs
 
 Section = Literal["claims", "paper", "beyond", "audit", "diagnostic"]
-"""Where an artifact stands in the report; `diagnostic` ones are built when asked for by name, not by `all`."""
+"""Section of the report; `diagnostic` artifacts are built only by name, not by `all`."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """What was computed. The same runs give an equal one.
-
-    title: what it is, with the scale and the regime of the runs. sentence: one sentence of what it shows, made from the
-    numbers. grids: tables to print. notes: how to read it. data: the numbers behind it, tidy; undefined ones are NaN.
-    figure: to be saved.
-    """
+    """What `build` computes; the same runs give an equal product."""
 
     title: str
     sentence: str
+    """One sentence, made from the numbers, on what it shows."""
     data: pd.DataFrame
+    """The numbers as tidy rows; undefined numbers are NaN."""
     grids: Sequence[Grid] = ()
+    """Tables to print."""
     notes: Sequence[str] = ()
+    """How to read it."""
     figure: Figure | None = None
 
 
@@ -46,11 +45,14 @@ class Artifact:
     """
 
     name: str
+    """Name for `mcpo reproduce NAME`."""
     title: str
     section: Section
     needs: tuple[str, ...]
+    """Names of the suites whose runs `build` receives; empty if it needs no runs."""
     build: Callable[[Mapping[str, Runs]], Product]
     place: str = ""
+    """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
     source: Path | None = None
     """A file besides code that it is made from; where that changes it is built again."""
 

@@ -1,4 +1,4 @@
-"""Tables 1 and 2 of the paper: arms against a baseline, from the runs of a suite to a printed table."""
+"""Tables 1 and 2 of the paper: compare the arms of a suite with a baseline and format the result."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,12 +23,10 @@ MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
 
 @dataclass(frozen=True)
 class Row:
-    """One number of the table with all that belongs to it; None where it is not defined.
-
-    block: measured (mean, t-interval), difference (arm minus baseline) or the label of the published block.
-    """
+    """One number of the table with its uncertainty and provenance; undefined fields are None."""
 
     block: str
+    """`measured` (mean and t-interval), `difference` (arm minus baseline) or the label of the published numbers."""
     model: str
     arm: str
     tier: str
@@ -50,7 +48,7 @@ class Row:
 
 
 def comparison_table(name: str, title: str, baseline: str) -> Artifact:
-    """The artifact of a table of the paper: the arms of the suite `name` against the arm `baseline`."""
+    """The artifact of a table of the paper: compares the arms of the suite `name` with the arm `baseline`."""
 
     def build(data: Mapping[str, Runs]) -> Product:
         paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
@@ -79,10 +77,12 @@ class _Table:
     """
 
     name: str
+    """Its name, also that of its counterpart in `paper`."""
     title: str
     comparison: Comparison
     paper: dict[str, Any] | None
     sampled: Sequence[str]
+    """A note on the prompts sampled, if that differs between arms."""
 
     def product(self) -> Product:
         rows = pd.DataFrame([asdict(row) for row in self._rows()], columns=list(Row.__dataclass_fields__))
@@ -100,10 +100,10 @@ class _Table:
         for model in comparison.models:
             for arm in comparison.arms:
                 if arm != comparison.baseline:
-                    found = comparison.average(model, arm, "pass@1")
-                    spread = "n=1" if found.n == 1 else f"± {found.half_width:.3f}"
-                    parts.append(f"{arm} {found.mean:+.3f} {spread} ({model})")
-        head = f"Average pass@1 minus that of {comparison.baseline}, 95% t-interval over seeds"
+                    average = comparison.average(model, arm, "pass@1")
+                    spread = "n=1" if average.n == 1 else f"± {average.half_width:.3f}"
+                    parts.append(f"{arm} {average.mean:+.3f} {spread} ({model})")
+        head = f"Average pass@1 minus that of {comparison.baseline}, with 95% t-interval over seeds"
         return f"{head}: {', '.join(parts)}."
 
     def _title(self) -> str:
@@ -178,7 +178,7 @@ class _Table:
     def _model_title(self, model: str) -> str:
         spec = self.comparison.spec
         sizes = [str(self.comparison.sizes[tier]) for tier in self.comparison.tiers]
-        problems = f"{sizes[0]} problems a tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
+        problems = f"{sizes[0]} problems per tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         seeds = len({run.seed for run in self.comparison.runs if run.model == model})
         stands = f" (stands where the paper has {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
         return f"{model}{stands}: {seeds} seeds x {problems} x {spec.eval.samples} samples"
@@ -191,24 +191,24 @@ class _Table:
         comparison = self.comparison
         header = ["tier", "metric", "difference", "95% bootstrap", "95% t", "p", "p Holm", "seeds >0"]
         for arm in comparison.arms:
-            found = [result for result in comparison.differences if (result.model, result.arm) == (model, arm)]
-            if found:
+            results = [result for result in comparison.differences if (result.model, result.arm) == (model, arm)]
+            if results:
                 title = f"{model}: {arm} minus {comparison.baseline}, paired by problem and seed"
-                yield Grid(title, header, [_difference_row(result) for result in found], labels=2)
+                yield Grid(title, header, [_difference_row(result) for result in results], labels=2)
 
     def _runs_grid(self) -> Grid:
         header = ["model", "arm", "seed", "run", "tree"]
         rows = [
             [run.model, run.arm, str(run.seed), run.run_id, run.tree + MARKS[run.tree]] for run in self.comparison.runs
         ]
-        return Grid("Runs and the working tree each was trained from", header, rows, labels=len(header))
+        return Grid("Runs and the state of their working trees", header, rows, labels=len(header))
 
     def _about_published(self) -> str:
         if self.comparison.spec.scale == "paper":
-            return "The published numbers are of one run each, without error bars"
+            return "The published numbers come from one run each, without error bars"
         return (
             "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "
-            "no error bars) and are no target for the rows measured here"
+            "no error bars); the rows measured here are not expected to match them"
         )
 
     def _notes(self) -> list[str]:
@@ -216,21 +216,21 @@ class _Table:
         k, ungraded = comparison.k, comparison.ungraded
         trees = {run.tree for run in comparison.runs}
         return [
-            *([f"k = {k}, not {K}: not every problem has more graded samples."] if k < K else []),
+            *([f"k = {k} in place of {K}: some problem has only {k} graded samples."] if k < K else []),
             *self.sampled,
-            *([f"{ungraded} samples could not be graded and count nowhere."] if ungraded else []),
-            "Scores: mean over seeds ± half-width of the 95% Student t-interval; one seed gives none (n=1).",
-            f"best@{k} = 1 - (1 - c/n)^{k}: {k} of the n samples with replacement, the expectation of verl's "
-            f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are no multiples of 1/30.",
+            *([f"{ungraded} samples could not be graded and are excluded."] if ungraded else []),
+            "Scores: mean over seeds ± half-width of the 95% Student t-interval; one seed gives no interval (n=1).",
+            f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, the expectation of verl's "
+            f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30.",
             f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021).",
             f"Differences: 95% percentile interval and two-sided p of {DRAWS} bootstrap draws of seeds and problems "
             f"(numpy seed {BOOTSTRAP_SEED}); p Holm: adjusted over the {len(comparison.differences)} differences of "
             "this table; seeds >0: seeds in which the difference is positive.",
-            "With few seeds the bootstrap is too narrow where seeds differ more than problems and samples explain: it "
-            "then covers 75% with 3 seeds, 84% with 5, 90% with 10. The t-interval over seeds keeps its 95% there; "
-            "a difference that only one of the two separates from 0 is not settled.",
-            *(["* trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
-            *(["? the state of the working tree was not recorded."] if "unknown" in trees else []),
+            "With few seeds the bootstrap interval is too narrow if seeds differ more than problems and samples "
+            "explain: it then covers 75% with 3 seeds, 84% with 5, 90% with 10. The t-interval over seeds keeps its "
+            "95% there. A difference is unsettled if only one of the two intervals excludes 0.",
+            *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
+            *(["?: the state of the working tree was not recorded."] if "unknown" in trees else []),
             *([f"{self._about_published()}: {self.paper['source']['url']}."] if self.paper else []),
         ]
 
@@ -249,7 +249,7 @@ def _published_label(paper: dict[str, Any], table: str) -> str:
 
 
 def _sampled(runs: Runs) -> list[str]:
-    """A note where some arms sampled more prompts a global step than others, as with DAPO's filter."""
+    """A note if some arms sampled more prompts per global step than others, as with DAPO's filter."""
     steps = runs.steps()
     if SAMPLED not in steps:
         return []
@@ -257,11 +257,11 @@ def _sampled(runs: Runs) -> list[str]:
     means = {f"{arm} {{:.0f}} ({model})": float(prompts.mean()) for (model, arm), prompts in groups}
     if len(set(means.values())) < 2:
         return []
-    found = ", ".join(words.format(prompts) for words, prompts in means.items())
+    counts = ", ".join(words.format(prompts) for words, prompts in means.items())
     rollouts = runs.cells[0].spec.train.rollouts
     return [
-        f"Prompts sampled a global step, {rollouts} rollouts each: {found}. An arm that filters draws again until its "
-        "batch is full of prompts with 0 < p < 1: at the same step it has seen more rollouts, as in the paper."
+        f"Prompts sampled per global step, {rollouts} rollouts each: {counts}. An arm with a filter samples until its "
+        "batch is full of prompts with 0 < p < 1, so at the same step it has seen more rollouts, as in the paper."
     ]
 
 
@@ -277,7 +277,7 @@ def _bounds(interval: Effect | Interval) -> str:
 
 
 def _mean(interval: Interval) -> str:
-    """`0.412 ± 0.031`, or the mean with n=1."""
+    """`0.412 ± 0.031`, or `0.412 n=1` for one seed."""
     spread = "n=1" if interval.n == 1 else f"± {interval.half_width:.3f}"
     return f"{interval.mean:.3f} {spread}"
 

@@ -20,16 +20,16 @@ from mcpo_cli.statistics import power
 
 HOLDS = " (Holm)"
 NOTES = (
-    "A test is one claim on one model; on each tier, where the paper claims it of every benchmark. value: mean over "
+    "A test is one claim on one model, and on each tier if the paper claims it for every benchmark. value: mean over "
     "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
     "p Holm: adjusted over all tests of this table.",
-    f"supported, contradicted: p is at most {ALPHA:g} and the effect is on the claim's side, or on the other;{HOLDS}: "
-    f"p Holm is, too. With nothing behind it, a test in {1 / ALPHA:.0f} gets a verdict without{HOLDS}. unresolved: "
-    "neither; that is no evidence that there is no effect. What is contradicted is the claim on these runs, not what "
-    "the paper measured.",
-    f"seeds needed: to find the effect seen here, if it is the true one, with a chance of {POWER:g} at the level "
-    f"{ALPHA:g}. It is as uncertain as the standard deviation it is made from.",
-    "Within a margin, both bounds are tested (two one-sided tests): a wide interval supports nothing.",
+    f"supported: p is at most {ALPHA:g} and the effect is on the claim's side; contradicted: it is on the other side;"
+    f"{HOLDS}: p Holm is at most {ALPHA:g}, too. Without any true effect, one test in {1 / ALPHA:.0f} is still called "
+    "supported or contradicted. unresolved: p is larger, which does not show that there is no effect. contradicted "
+    "refers to these runs, not to what the paper measured.",
+    f"seeds needed: seeds that detect the effect seen here, if it is the true one, with probability {POWER:g} at level "
+    f"{ALPHA:g}. This number is as uncertain as the standard deviation that it uses.",
+    "Claims with a margin (±) test both bounds (two one-sided tests), so a wide interval cannot support them.",
 )
 
 
@@ -54,25 +54,25 @@ def claims_table(path: Path) -> Artifact:
     return Artifact(path.stem, title, "claims", suites, build, source=path)
 
 
-def _sentence(declared: Sequence[Claim], found: Sequence[Outcome]) -> str:
-    models = dict.fromkeys(one.model for one in found)
+def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
+    models = dict.fromkeys(one.model for one in tests)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
-    by_verdict = Counter(one.verdict for one in found)
-    holding = Counter(one.verdict for one in found if one.holds)
+    by_verdict = Counter(one.verdict for one in tests)
+    holding = Counter(one.verdict for one in tests if one.holds)
     parts = []
     for verdict in VERDICTS:
         held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
         parts.append(f"{by_verdict[verdict]} {verdict}{held}")
-    return f"Of {len(found)} tests of {len(declared)} claims on {on}: {'; '.join(parts)}."
+    return f"Of {len(tests)} tests of {len(declared)} claims on {on}: {'; '.join(parts)}."
 
 
-def _glance(declared: Sequence[Claim], found: Sequence[Outcome]) -> Grid:
-    """A row a claim, a column a model: its verdict, or how many of its tests have which."""
-    models = list(dict.fromkeys(one.model for one in found))
+def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
+    """One row per claim and one column per model: the verdict, or the number of tests with each verdict."""
+    models = list(dict.fromkeys(one.model for one in tests))
     rows = []
     for claim in declared:
-        tests = [[one for one in found if one.claim is claim and one.model == model] for model in models]
-        rows.append([claim.claim, claim.where, *map(_together, tests)])
+        by_model = [[one for one in tests if one.claim is claim and one.model == model] for model in models]
+        rows.append([claim.claim, claim.where, *map(_together, by_model)])
     return Grid("At a glance", ["claim", "where", *models], rows, labels=2 + len(models))
 
 
@@ -89,7 +89,7 @@ def _verdict(one: Outcome) -> str:
     return one.verdict + (HOLDS if one.holds else "")
 
 
-def _verdicts(found: Iterable[Outcome]) -> Grid:
+def _verdicts(tests: Iterable[Outcome]) -> Grid:
     header = ["claim", "model", "tier", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
     rows = [
         [
@@ -104,9 +104,9 @@ def _verdicts(found: Iterable[Outcome]) -> Grid:
             _needed(one),
             "-" if math.isnan(one.beside) else f"{one.claim.beside} {one.beside:.3f}",
         ]
-        for one in found
+        for one in tests
     ]
-    return Grid("Verdicts of these runs", [*header, "seeds needed", "beside it"], rows, labels=4)
+    return Grid("Verdicts of these runs", [*header, "seeds needed", "for comparison"], rows, labels=4)
 
 
 def _claims(declared: Sequence[Claim]) -> Grid:
@@ -132,7 +132,7 @@ def _against(claim: Claim) -> str:
 
 
 def _number(value: float, claim: Claim) -> str:
-    """Signed where it is a difference."""
+    """The value as text, with a sign if the claim compares two arms."""
     if math.isnan(value):
         return "-"
     return f"{value:+.4f}" if claim.baseline else f"{value:.4f}"

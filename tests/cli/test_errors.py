@@ -23,7 +23,11 @@ BAD = [
     ("train lr=0.001", "'train.lr' or 'warmup.lr'", "train.lr=0.001"),
     ("train zzz=1", "unknown key 'zzz'", "mcpo train --help"),
     ("train method.bta=2", "unknown key 'method.bta'", "method.beta=2"),
-    ("train method=grpo method.delta=0.1", "method.delta is an option of disco, drpo, mcpo, rew", "method=disco"),
+    (
+        "train method=grpo method.delta=0.1",
+        "method.delta is an option of disco, drpo, mcpo, mcpo_extended, rew",
+        "method=disco",
+    ),
     ("train scale=smoke task=math", "backend=local trains on arithmetic only", "backend=verl"),
     ("train scale=smoke task.name=math", "is not a setting: use task=NAME", "task=math"),
     ("train scale=smoke task=maths", "unknown task 'maths'", "task=math"),
@@ -106,7 +110,7 @@ def test_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = cli("train", "scale=smoke", MCPO_HOME=str(tmp_path / "file" / "home"))
     assert result.returncode == 2
-    assert f"MCPO_HOME={tmp_path / 'file' / 'home'}: cannot be written" in result.stderr
+    assert f"MCPO_HOME={tmp_path / 'file' / 'home'} cannot be written" in result.stderr
     assert "fix:" in result.stderr
     assert "Traceback" not in result.stderr
 

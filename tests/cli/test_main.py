@@ -103,7 +103,7 @@ def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
         ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
         ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
         # bash splits words at "="
-        ("mcpo train method = mc", 4, ["mcpo"]),
+        ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended"]),
         ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
         ("mcpo plan table", 2, ["table1", "table2"]),
         ("mcpo ablate why", 2, ["why-reweight"]),

@@ -128,7 +128,7 @@ def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
     assert rows["best_at_k"].tolist() == pytest.approx([1 - 0.5**k for k in range(1, 9)])
     assert "75.0 % (50.0 to 100.0) to 100.0 % (100.0 to 100.0) under MCPO" in product.sentence
     # Means of 1 - 1/256 and 1.
-    assert any("at k = 8, mean over all runs and tiers, 99.8 % for 100.0 %" in note for note in product.notes)
+    assert any("at k = 8 it is 99.8 % where pass@k is 100.0 %" in note for note in product.notes)
 
 
 def test_difficulty_has_a_problem_in_each_bin(runs: Runs) -> None:
@@ -157,10 +157,10 @@ def test_hinge_by_step_and_by_mini_batch(runs: Runs) -> None:
     ):
         assert _of(mine, over=over, quantity=quantity)["share"].tolist() == pytest.approx(shares)
     # Losses .1 and .3 alone, .1 and .8 with the hinge: variances .02 and .245.
-    for words in ("25.0 % (25.0 to 25.0) of the mastered", "switching on in 100.0 %", "off in 0.0 %", "by 1125.0 %"):
+    for words in ("25.0 % (25.0 to 25.0) of the mastered", "switches on in 100.0 %", "off in 0.0 %", "by 1125.0 %"):
         assert words in product.sentence
     assert "4 of 8 runs have no activity of a hinge: w/o Hinge-KL, DAPO." in product.notes
-    assert any("first mini-batch of a step felt nothing" in note for note in product.notes)
+    assert any("inactive in the first mini-batch of a step" in note for note in product.notes)
 
 
 def test_gradient_norms_by_step_and_class(runs: Runs) -> None:

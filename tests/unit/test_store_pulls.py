@@ -50,7 +50,7 @@ def test_frames_of_pulled_runs_equal_the_originals_and_the_store(
     frames = [original.steps(), original.eval(step="all"), *(original.rows(kind) for kind in KINDS)]
     monkeypatch.setenv("MCPO_HOME", str(elsewhere))
     pull_runs(suite=None)
-    assert "4 runs brought" in capsys.readouterr().out
+    assert "4 runs copied" in capsys.readouterr().out
     pulled = Runs(table)  # raises where a run is not done
     for before, after in zip(
         frames, [pulled.steps(), pulled.eval(step="all"), *(pulled.rows(kind) for kind in KINDS)], strict=True

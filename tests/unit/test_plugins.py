@@ -216,7 +216,7 @@ def test_a_worker_refuses_a_plug_in_that_was_changed_after_the_plan(plugin_folde
     command = [sys.executable, "-m", "mcpo_cli.scheduling.worker", spec.run_id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "method soft: the plug-in is no longer what this run was planned with" in done.stderr
+    assert "method soft: the plug-in has changed since this run was planned" in done.stderr
 
 
 def test_provenance_lists_all_plug_ins(plugin_folder: Path, tmp_path: Path) -> None:

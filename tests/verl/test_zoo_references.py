@@ -14,7 +14,6 @@ from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT
 
 pytestmark = pytest.mark.verl
-core_algos = pytest.importorskip("verl.trainer.ppo.core_algos")
 SEEDS = range(5)
 MIXED = (1, 2, 3, 3)
 """Right of 4: verl divides the rounding error of dead groups by 1e-6, ours are 0."""
@@ -45,6 +44,7 @@ def test_advantages(name: str, options: dict[str, Any], estimator: str, argument
 def verl_advantages(of: Step, estimator: str, **arguments: Any) -> Tensor:
     """Advantages BT by verl's function of that name; the reward stands at each response's last token."""
     from verl.trainer.config import AlgoConfig
+    from verl.trainer.ppo import core_algos
 
     mask_BT = of.mask_PGT.flatten(0, 1)
     last_BT = mask_BT & (mask_BT.long().cumsum(-1) == mask_BT.sum(-1, keepdim=True))
@@ -109,6 +109,7 @@ def test_values_and_gradients(
 
 def verl_loss(batch: TokenBatch, loss: str, aggregation: str, settings: dict[str, Any]) -> Tensor:
     """The loss by verl's function of that name."""
+    from verl.trainer.ppo import core_algos
     from verl.workers.config import ActorConfig, PolicyLossConfig
 
     given = {**settings, "policy_loss": PolicyLossConfig(**settings.get("policy_loss", {}))}

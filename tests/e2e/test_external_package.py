@@ -88,7 +88,7 @@ class Echo(ClosedTask):
     title = "letters again"
     tier_names = ("echo-all",)
 
-    length: int = identity(2, ge=1)
+    length: int = identity(3, ge=1)
 
     @property
     def prompt_length(self):
@@ -312,6 +312,6 @@ def test_evaluate_and_grade_use_its_benchmark_and_grader(mcpo: Mcpo, reproduced:
     tiers = mcpo.json("evaluate", run_id, "--benchmarks", "echo", "--limit", "3", "n=2", "max_tokens=4")
     assert tiers["benchmarks"].keys() == {"echo-all"}
     answers = mcpo.folder / "answers.jsonl"
-    answers.write_text('{"answer": "yes", "response": "YES"}\n')
+    answers.write_text('{"gold": "yes", "response": "YES"}\n')
     graded = mcpo.json("grade", str(answers), "--grader", "any_case", "--workers", "1")
     assert graded["totals"] == {"correct": 1}

@@ -1,1 +1,1 @@
-"""Graders: one file each, found by scanning; each module is a `mcpo_cli.grading.base.Grader`."""
+"""Graders: one file each; each module is a `mcpo_cli.grading.base.Grader`."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, plugins, tasks
+from mcpo_cli import methods, plugins, tasks
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert
@@ -45,6 +45,9 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
 
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     """The plug-ins that decide the result of `spec`, by what each of them provides."""
+    # Here, because completion and help need none of it.
+    from mcpo_cli import grading
+
     task = spec.task
     uses: list[tuple[str, Found[Any], Sequence[str]]] = [
         ("method", methods.registry(), [spec.method.name]),

@@ -217,9 +217,9 @@ class Mcpo:
         path = os.pathsep.join(filter(None, [str(self.site), os.environ.get("PYTHONPATH")]))
         self.env = {**os.environ, "PYTHONPATH": path, "MCPO_HOME": str(self.home), "MLFLOW_TRACKING_URI": "offline"}
 
-    def __call__(self, *words: str) -> "subprocess.CompletedProcess[str]":
+    def __call__(self, *words: str, **env: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "mcpo_cli.main", *words]
-        return subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=self.env | env, cwd=self.folder, capture_output=True, text=True, check=False)
 
     def json(self, *words: str) -> Any:
         done = self(*words, "--json")
@@ -289,10 +289,16 @@ def test_reproduce_trains_the_suite_and_builds_what_needs_it(mcpo: Mcpo, reprodu
 
 
 def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, Any]) -> None:
-    done = mcpo("report", *BRIEF)
+    # Drawn in processes beside the one that computes, which must find what is in the package and in a folder.
+    (mcpo.home / "reports" / "smoke" / "their-figure.json").unlink()
+    (mcpo.folder / "mine").mkdir()
+    own = FILES["their_rl/figure.py"].replace('"their-figure"', '"my-figure"')
+    (mcpo.folder / "mine" / "figure.py").write_text(own, encoding="utf-8")
+    done = mcpo("report", *BRIEF, MCPO_PLUGINS="mine")
     assert done.returncode == 3, "the paper's own runs are not there"
     page = (mcpo.home / "reports" / "smoke" / "report.md").read_text()
     assert "(their-figure.png)" in page
+    assert "(my-figure.png)" in page
     assert "theirs: Halved against plain" in page
     assert "Claims of their-claims.yaml" in page
     assert "Of 1 tests of 1 claims" in page

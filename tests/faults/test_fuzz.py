@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -73,6 +73,8 @@ def in_order(value: Any, hint: Any, metadata: Any) -> bool:
     if get_origin(hint) is tuple:
         inner = get_args(hint)[0]
         return isinstance(value, tuple) and all(in_order(item, inner, {}) for item in value)
+    if get_origin(hint) is Mapping:
+        return value == {}  # plug-ins, of which there are none
     if hint is float:
         bounds = {"ge": value.__ge__, "gt": value.__gt__, "le": value.__le__, "lt": value.__lt__}
         held = [bounds[name](float(bound)) for name, bound in metadata.items() if name in bounds]

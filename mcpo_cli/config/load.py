@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import methods, plugins, tasks
+from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.convert import convert

@@ -131,5 +131,5 @@ def test_an_advisory_fails_the_audit_until_somebody_has_looked_at_it(tmp_path: P
     with database("advisory") as (url, _):
         found, looked_at = audit(url, tmp_path), audit(url, tmp_path, "--ignore-vuln", "PYSEC-2026-1")
     assert found.returncode == 1, found.stdout
-    assert "filelock 3.16.0: PYSEC-2026-1, mended in 99" in found.stdout
+    assert "filelock 3.16.0: PYSEC-2026-1, fixed in 99" in found.stdout
     assert looked_at.returncode == 0, looked_at.stdout

@@ -48,6 +48,20 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
     return cls(**values, **ready)
 
 
+def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[str, Any], fix: str | None = None) -> T:
+    """An instance of the dataclass that `name` stands for among `kinds`; `options` replace its defaults.
+
+    Args:
+        what: names the kind in messages and paths: `method`, `task`.
+
+    Raises:
+        ConfigError: unknown name (`fix` mends it), unknown option, or an option value out of its range.
+    """
+    if name not in kinds:
+        raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix)
+    return convert(kinds[name], options, what)
+
+
 def _typed(hint: Any, value: Any, path: str) -> Any:
     """`value` checked against type `hint`; converts int to float, list to tuple and `on`/`off`/`yes`/`no` to bool."""
     origin = get_origin(hint)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from mcpo_cli import plugins
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.convert import choose
 from mcpo_cli.methods.base import (
     Floats,
     Method,
@@ -60,13 +60,7 @@ def get(name: str, **options: Any) -> Method:
     Raises:
         ConfigError: unknown method, unknown option, or an option value out of its range.
     """
-    known = registry()
-    if name not in known:
-        raise ConfigError(f"unknown method '{name}': {nearest(name, known)}")
-    # Imported here: config.schema needs the methods to describe a run.
-    from mcpo_cli.convert import convert
-
-    return convert(known[name], options, "method")
+    return choose(registry(), "method", name, options)
 
 
 def query_weight(method: str | Method, p: Floats, rollouts: float = math.inf) -> Floats:

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from mcpo_cli import plugins
-from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.convert import choose
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.plugins import Found
 from mcpo_cli.tasks.base import ClosedTask, Problems, Task, answer, correct
 
@@ -28,10 +28,7 @@ def get(name: str, **options: Any) -> Task:
     Raises:
         ConfigError: unknown task, unknown option, or an option value out of its range.
     """
-    known = registry()
-    if name not in known:
-        raise ConfigError(f"unknown task '{name}': {nearest(name, known)}", fix="task=arithmetic")
-    return convert(known[name], options, "task")
+    return choose(registry(), "task", name, options, fix="task=arithmetic")
 
 
 def closed_registry() -> dict[str, type[ClosedTask]]:

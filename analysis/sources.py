@@ -1,13 +1,14 @@
 """Lists the source files that artifacts depend on: those of given modules and of all that they import."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib.util import find_spec, resolve_name
 from itertools import accumulate
 from pathlib import Path
 
 SCANNER = "mcpo_cli.plugins"
-"""A package whose `__init__` imports this module uses every module in its folder without importing it by name."""
+"""A file that imports this module uses every module of some packages without importing them by name: of its own, if it
+is an `__init__`, and of those that it names in strings."""
 
 
 def reached(roots: Iterable[str]) -> list[Path]:
@@ -23,7 +24,11 @@ def reached(roots: Iterable[str]) -> list[Path]:
         module = waiting.pop()
         package = module.partition(".")[0]
         files[module] = path = _file(folders[package].joinpath(*module.split(".")))
-        for name in _imports(module, path) if path else ():
+        names = _imports(module, path) if path else set()
+        if SCANNER in names and path:
+            scanned = {module, *_strings(path)} if path.name == "__init__.py" else _strings(path)
+            names |= {name for one in scanned for name in _modules(one, folders)}
+        for name in names:
             if name.partition(".")[0] in folders:
                 # Importing a.b.c also runs a and a.b.
                 waiting |= set(accumulate(name.split("."), "{}.{}".format)) - files.keys()
@@ -43,7 +48,7 @@ def _file(path: Path) -> Path | None:
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
-def _imports(module: str, path: Path) -> Iterator[str]:
+def _imports(module: str, path: Path) -> set[str]:
     """Names that a file imports: modules, and names in them that may be modules."""
     is_package = path.name == "__init__.py"
     names: set[str] = set()
@@ -53,9 +58,19 @@ def _imports(module: str, path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             source = resolve_name("." * node.level + (node.module or ""), module if is_package else _parent(module))
             names.update([source, *(f"{source}.{alias.name}" for alias in node.names)])
-    yield from names
-    if is_package and SCANNER in names:
-        yield from (f"{module}.{file.stem}" for file in path.parent.glob("*.py") if file != path)
+    return names
+
+
+def _strings(path: Path) -> set[str]:
+    nodes = ast.walk(ast.parse(path.read_bytes()))
+    return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def _modules(package: str, folders: dict[str, Path]) -> list[str]:
+    """The modules of `package`, by name; none if it is not a package below `folders`."""
+    top, *rest = package.split(".")
+    files = folders[top].joinpath(top, *rest).glob("*.py") if top in folders else ()
+    return [f"{package}.{file.stem}" for file in files if file.stem != "__init__"]
 
 
 def _parent(module: str) -> str:

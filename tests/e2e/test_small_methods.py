@@ -49,7 +49,8 @@ def test_a_run_that_was_stopped_continues_with_the_same_bits(
     home, spec = whole
     expected = records(home, spec)
     assert len(expected["steps"]) == spec.train.steps
-    assert all(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
+    # Not in each: where all rollouts of a prompt get one reward, they bear no gradient.
+    assert any(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
     again = home / "again"
     (again / "cache").parent.mkdir()
     (again / "cache").symlink_to(home / "cache")

@@ -102,8 +102,10 @@ def test_imports_are_followed_wherever_they_stand(tmp_path: Path, monkeypatch: p
         "mine/late.py": "import os, mine.found\n",
         "mine/deep/__init__.py": "",
         "mine/deep/inner.py": "name = 1\n",
-        "mine/found/__init__.py": "from mcpo_cli import plugins\n",
+        "mine/found/__init__.py": "from mcpo_cli import plugins\nPACKAGE = 'mine.named'\n",
         "mine/found/by_scanning.py": "",
+        "mine/named/__init__.py": "",
+        "mine/named/in_a_string.py": "",
         "mine/unused.py": "",
         "alone.py": "import mine.deep\n",
     }

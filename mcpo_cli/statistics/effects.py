@@ -35,18 +35,19 @@ class Estimate:
     high: float
 
 
-def mean(strata: Sequence[Floats]) -> Estimate:
+def mean(strata: Sequence[Floats], trials: int = 1) -> Estimate:
     """Mean over tasks of the mean over runs.
 
     Args:
         strata: one matrix of runs (seeds) x tasks per stratum, such as one model's benchmarks; scores in 0..1.
+        trials: number of problems behind a score, from which equal scores get an interval.
 
     Raises:
         ValueError: there are no strata, one is empty, or one holds NaN or a score outside 0..1.
     """
     _check(strata)
     tasks = sum(score_SN.shape[1] for score_SN in strata)
-    return _estimate([score_SN.sum(axis=1) / tasks for score_SN in strata])
+    return _estimate([score_SN.sum(axis=1) / tasks for score_SN in strata], trials=trials)
 
 
 def interquartile_mean(strata: Sequence[Floats]) -> Estimate:
@@ -101,7 +102,7 @@ def _check(strata: Sequence[Floats]) -> None:
         raise ValueError("scores must lie in 0..1 and not be NaN")
 
 
-def _estimate(influences: Sequence[Floats], value: float | None = None) -> Estimate:
+def _estimate(influences: Sequence[Floats], value: float | None = None, trials: int = 1) -> Estimate:
     """The interval of a sum over groups of runs of the mean influence in a group; that sum is the default value.
 
     The groups are independent. The degrees of freedom are Welch's (1947, Biometrika 34, 28-35).
@@ -113,4 +114,4 @@ def _estimate(influences: Sequence[Floats], value: float | None = None) -> Estim
     parts = [(float(own_S.var(ddof=1)) / len(own_S), len(own_S) - 1) for own_S in influences]
     variance = sum(part for part, _ in parts)
     freedom = variance**2 / sum(part**2 / df for part, df in parts) if variance > 0 else runs - len(parts)
-    return Estimate(total, *share_interval(min(1.0, max(0.0, total)), variance, runs, freedom))
+    return Estimate(total, *share_interval(min(1.0, max(0.0, total)), variance, runs * trials, freedom))

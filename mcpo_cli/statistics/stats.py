@@ -172,7 +172,7 @@ class Effect:
 
     mean: float
     half_width: float
-    """Half the width of the t-interval; NaN below LEAST seeds."""
+    """Half the width of the t-interval; NaN below LEAST seeds, or where all seeds differ by the same amount."""
     sd: float
     """Standard deviation over the seeds; NaN for one seed."""
     p: float
@@ -215,11 +215,10 @@ def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
     interval = t_interval(diff, level)
     sd = float(diff.std(ddof=1)) if diff.size > 1 else math.nan
     if diff.size < LEAST:
-        p = math.nan
-    elif sd <= ROUNDING:
-        p = 1.0 if abs(interval.mean) <= ROUNDING else math.nan
-    else:
-        p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
+        return Effect(interval.mean, math.nan, sd, math.nan, diff.size)
+    if sd <= ROUNDING:
+        return Effect(interval.mean, math.nan, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan, diff.size)
+    p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
     return Effect(interval.mean, interval.half_width, sd, p, diff.size)
 
 

@@ -74,7 +74,7 @@ class Difference:
     by_seed: tuple[float, ...]
     """Difference of each pair."""
     p_holm: float = np.nan
-    """p adjusted over the family: the headline differences, or all others of the comparison."""
+    """p adjusted over the family: the headline differences, or the others."""
 
     @property
     def above(self) -> int:
@@ -141,7 +141,7 @@ class Comparison:
     headline: list[Difference]
     """The differences that the comparison is about: the headline's metric averaged over tiers."""
     differences: list[Difference]
-    """All other differences."""
+    """All other differences at the first axis."""
     aggregates: list[Aggregate]
     components: dict[tuple[str, str], Components]
     """By model and arm: where the variance of the headline's difference comes from, after the last step."""
@@ -190,7 +190,10 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     headline: list[Difference] = []
     others: list[Difference] = []
     for one in (one for at in axes for one in _differences(at, tables[at], baseline)):
-        (headline if (one.tier, one.metric) == (AVERAGE, metric) else others).append(one)
+        if (one.tier, one.metric) == (AVERAGE, metric):
+            headline.append(one)
+        elif one.at == axes[0]:
+            others.append(one)
     aggregates = [
         one
         for at in axes

@@ -191,13 +191,13 @@ class _Table:
         comparison = self.comparison
         if comparison.headline:
             yield self._headline()
-        for at in comparison.axes:
-            for model in comparison.models:
-                yield self._scores(at, model)
-                if differences := [one for one in comparison.differences if (one.at, one.model) == (at, model)]:
-                    title = f"{model} at equal {_words(at)}: minus {comparison.baseline}, paired by seed"
-                    header = ["arm", "tier", "metric", "difference", "95% t", "p", "p Holm", "seeds >0"]
-                    yield Grid(title, header, [_difference_row(one) for one in differences], labels=3)
+        at = comparison.axes[0]
+        for model in comparison.models:
+            yield self._scores(at, model)
+            if differences := [one for one in comparison.differences if one.model == model]:
+                title = f"{model} at equal {_words(at)}: minus {comparison.baseline}, paired by seed"
+                header = ["arm", "tier", "metric", "difference", "95% t", "p", "p Holm", "seeds >0"]
+                yield Grid(title, header, [_difference_row(one) for one in differences], labels=3)
         yield self._aggregates()
         if comparison.components:
             yield self._components()
@@ -309,8 +309,8 @@ class _Table:
             f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, the expectation of verl's "
             f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30.",
             f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021).",
-            "Differences: paired by base policy and seed, with a 95% Student t-interval and the p of the paired t-test, "
-            "for these problems and base policies; the table of variances says what others would add.",
+            "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
+            "They hold for these problems and base policies; the table of variances says what others would add.",
             "p Holm: adjusted over a family: that of the headline are its "
             f"{len(comparison.headline)} differences (each model, arm and axis), that of the tables by tier their "
             f"{len(comparison.differences)}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: "

@@ -1,10 +1,11 @@
 """`mcpo compare SUITE --plan`: what difference N seeds can find, from the spread of the runs that are done."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from mcpo_cli.analysis.comparison import ALPHA, Choice
+from mcpo_cli.analysis.tables import words
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Cell, Plan
@@ -32,10 +33,11 @@ def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool)
             f"--plan is about the seeds of a suite, and {suite} is none", fix="mcpo compare table1 --plan"
         )
     about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
+    choice = replace(compare_runs.chosen(suite, choice), at=choice.at or ("steps",))
     found = [
-        {"regime": regime, "at": two.at, "model": two.model, "arm": two.arm, **_reach(two.effect, about.smallest_effect)}
-        for regime, two in compare_runs.headline(_done(whole), compare_runs.chosen(suite, choice))
-        if two.effect.n >= stats.LEAST and two.effect.sd > stats.ROUNDING
+        {"regime": regime, "at": one.at, "model": one.model, "arm": one.arm} | _reach(one.effect, about.smallest_effect)
+        for regime, one in compare_runs.headline(_done(whole), choice)
+        if one.effect.n >= stats.LEAST and one.effect.sd > stats.ROUNDING
     ]
     relative = {seeds: power.detectable_effect(1.0, seeds, POWER, ALPHA) for seeds in SEEDS}
     document = {
@@ -51,23 +53,24 @@ def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool)
         return
     header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
     rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
-    for one in found:
-        for end, words in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
-            name = f"{one['arm']}, {one['model']}, {one['regime']}, equal {one['at']}: {words} {one[end]:.3f}"
-            rows.append([name, *(f"{one[end] * value:.3f}" for value in relative.values())])
+    for seen in found:
+        for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
+            name = f"{_place(seen)}: {label} {seen[end]:.3f}"
+            rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
     console.print_table(header, rows)
-    for one in found:
-        low, high = (f">{power.MOST_SEEDS}" if one[end] is None else one[end] for end in ("fewest", "most"))
-        console.print_text(
-            f"{one['arm']}, {one['model']}, {one['regime']}, equal {one['at']}: a difference of "
-            f"{about.smallest_effect:g} takes {low} to {high} seeds"
-        )
+    for seen in found:
+        low, high = (words.count(seen[end]) for end in ("fewest", "most"))
+        console.print_text(f"{_place(seen)}: a difference of {about.smallest_effect:g} takes {low} to {high} seeds")
     stages = ", ".join(map(str, sequential.STAGES))
     console.talk(
         f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
         f"is that of arm minus baseline over seeds{'' if found else f'; fewer than {stats.LEAST} seeds are done'}. "
         f"Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
     )
+
+
+def _place(seen: Mapping[str, Any]) -> str:
+    return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
 
 
 def _reach(effect: Effect, smallest: float) -> dict[str, Any]:

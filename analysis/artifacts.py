@@ -109,15 +109,16 @@ def suites(chosen: Sequence[str]) -> list[str]:
 
 
 def check_axes(plan: Plan) -> None:
-    """Raise ConfigError when two runs share arm, model and seed: a mean over them would mix settings."""
-    seen: dict[tuple[str, str, int], str] = {}
+    """Raise ConfigError when two runs share arm, model and both seeds: a mean over them would mix settings."""
+    seen: dict[tuple[str, str, int, int], str] = {}
     for cell in plan.cells:
-        key = (cell.arm, cell.spec.model.name, cell.spec.seed)
+        key = (cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed)
         if key in seen:
-            arm, model, seed = key
+            arm, model, base_seed, seed = key
             raise ConfigError(
-                f"{plan.suite}: {arm}, {model}, seed {seed} matches two runs, {seen[key]} and {cell.spec.run_id}; "
-                "only model and seed can be swept",
+                f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "
+                f"{cell.spec.run_id}; "
+                "only model, base_seed and seed can be swept",
                 fix="give every other setting one value; build one table per value",
             )
         seen[key] = cell.spec.run_id
@@ -194,7 +195,7 @@ class Workshop:
     """Builds the artifacts of one scale; reads the runs of each suite once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
-        """Check that runs of one plan differ only in arm, model and seed.
+        """Check that runs of one plan differ only in arm, model, base_seed and seed.
 
         Args:
             plans: by suite, for all artifacts that will be built.
@@ -324,7 +325,8 @@ def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
         for cell in one.cells:
             spec = cell.spec
             if spec.run_id not in seen:
-                about = {"run_id": spec.run_id, "arm": cell.arm, "model": spec.model.name, "seed": spec.seed}
+                seeds = {"base_seed": spec.seed_of_base, "seed": spec.seed}
+                about = {"run_id": spec.run_id, "arm": cell.arm, "model": spec.model.name, **seeds}
                 yield {**about, "tree": trees[spec.run_id]}
                 seen.add(spec.run_id)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis.frames import Runs, Tree
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.statistics import stats
@@ -63,6 +63,7 @@ class Run:
 
     model: str
     arm: str
+    base_seed: int
     seed: int
     run_id: str
     tree: Tree
@@ -135,11 +136,13 @@ def compare(data: Runs, baseline: str) -> Comparison:
         for (key, diff_SQ), effect, p_holm in zip(paired.items(), effects, adjusted, strict=True)
     ]
     trees = data.trees()
-    runs = [
-        Run(cell.spec.model.name, cell.arm, cell.spec.seed, cell.spec.run_id, trees[cell.spec.run_id])
-        for cell in plan.cells
-    ]
+    runs = [_run(cell, trees[cell.spec.run_id]) for cell in plan.cells]
     return Comparison(plan, baseline, spec, k, ungraded, models, arms, sizes, list(metrics), scores, differences, runs)
+
+
+def _run(cell: Cell, tree: Tree) -> Run:
+    spec = cell.spec
+    return Run(spec.model.name, cell.arm, spec.seed_of_base, spec.seed, spec.run_id, tree)
 
 
 def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:
@@ -154,7 +157,7 @@ def _metrics(k: int) -> Mapping[str, Callable[[Any, Any], Any]]:
 def _matrix(frame: pd.DataFrame, model: str, arm: str, tier: str, metric: str) -> pd.DataFrame:
     """Seeds x problems of one metric."""
     rows = frame[(frame["model"] == model) & (frame["arm"] == arm) & (frame["tier"] == tier)]
-    return rows.pivot(index="seed", columns="problem", values=metric)
+    return rows.pivot(index=["base_seed", "seed"], columns="problem", values=metric)
 
 
 def _difference(table: pd.DataFrame, baseline: pd.DataFrame, plan: Plan) -> Floats:

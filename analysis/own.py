@@ -10,7 +10,7 @@ from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.config import load, plan
 from mcpo_cli.errors import ConfigError
 
-SWEPT = {"model", "seed"}
+SWEPT = {"model", "base_seed", "seed"}
 """What a table has a place for."""
 
 

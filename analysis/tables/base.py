@@ -179,7 +179,7 @@ class _Table:
         spec = self.comparison.spec
         sizes = [str(self.comparison.sizes[tier]) for tier in self.comparison.tiers]
         problems = f"{sizes[0]} problems per tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
-        seeds = len({run.seed for run in self.comparison.runs if run.model == model})
+        seeds = len({(run.base_seed, run.seed) for run in self.comparison.runs if run.model == model})
         stands = f" (stands where the paper has {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
         return f"{model}{stands}: {seeds} seeds x {problems} x {spec.eval.samples} samples"
 
@@ -197,9 +197,10 @@ class _Table:
                 yield Grid(title, header, [_difference_row(result) for result in results], labels=2)
 
     def _runs_grid(self) -> Grid:
-        header = ["model", "arm", "seed", "run", "tree"]
+        header = ["model", "arm", "base seed", "seed", "run", "tree"]
         rows = [
-            [run.model, run.arm, str(run.seed), run.run_id, run.tree + MARKS[run.tree]] for run in self.comparison.runs
+            [run.model, run.arm, str(run.base_seed), str(run.seed), run.run_id, run.tree + MARKS[run.tree]]
+            for run in self.comparison.runs
         ]
         return Grid("Runs and the state of their working trees", header, rows, labels=len(header))
 

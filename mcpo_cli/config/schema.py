@@ -15,7 +15,7 @@ from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, identity, plain, runtime
 from mcpo_cli.tasks import Task
 
-RUN_ID_VERSION = 2
+RUN_ID_VERSION = 3
 """Raise it when the same fields give another result, so that old records are not taken for new ones."""
 
 
@@ -124,6 +124,11 @@ class Eval:
     """Of the samples."""
     every: int = identity(10, ge=1)
     """Global steps between evaluations; the base policy and the last step are always evaluated."""
+    every_rollouts: int = identity(0, ge=0)
+    """Rollouts sampled in training between evaluations, in addition to `every`; 0 turns these evaluations off.
+
+    The policy is evaluated after each global step that passes a multiple.
+    """
 
 
 @dataclass(frozen=True)
@@ -231,7 +236,9 @@ class RunSpec:
     regime: str = identity("drift")
     """Preset of a training condition, such as a high learning rate."""
     seed: int = identity(0, ge=0)
-    """Of all random streams."""
+    """Seed of RL: the order of the training prompts, rollouts and whatever else is drawn after the base policy."""
+    base_seed: int | None = identity(None, ge=0)
+    """Seed of the base policy: initial weights, warm-up and its measurement; null means the same as `seed`."""
     model: Model = identity(Model())
     warmup: Warmup = identity(Warmup())
     train: Train = identity(Train())
@@ -244,20 +251,29 @@ class RunSpec:
 
     @functools.cached_property
     def run_id(self) -> str:
-        """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers."""
-        return f"{self.method.label}-{self.model.name}-s{self.seed}-{digest(self.identity())}"
+        """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers.
+
+        With `b<base_seed>-` before `s` where that is another seed.
+        """
+        base = "" if self.seed_of_base == self.seed else f"b{self.seed_of_base}-"
+        return f"{self.method.label}-{self.model.name}-{base}s{self.seed}-{digest(self.identity())}"
+
+    @property
+    def seed_of_base(self) -> int:
+        """The seed that the base policy is made from."""
+        return self.seed if self.base_seed is None else self.base_seed
 
     @property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
+        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
-        return f"{self.model.name}-s{self.seed}-{digest(parts)}"
+        return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
-        """All IDENTITY fields as nested plain data, with the names of method and task."""
-        return self._plain(runtime_too=False)
+        """All IDENTITY fields as nested plain data, with the names of method and task, and `base_seed` as a number."""
+        return {**self._plain(runtime_too=False), "base_seed": self.seed_of_base}
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""

@@ -3,9 +3,10 @@
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
@@ -154,15 +155,15 @@ def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> lis
 
 
 def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
-    steps = {row["step"] for row in journal.steps()}
-    if lost := set(range(1, spec.train.steps + 1)) - steps:
+    rollouts = {row["step"]: row["metrics"].get("cost/rollouts", 0.0) for row in journal.steps()}
+    if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
         yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
     expected = eval_problems(spec)
     problems: dict[int, int] = {}
     for row in journal.eval():
         drawn = row["n"] + row.get("ungraded", 0)
         problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
-    for step in eval_steps(spec):
+    for step in eval_steps(spec, rollouts):
         if problems.get(step, 0) != expected:
             yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
 
@@ -172,7 +173,12 @@ def eval_problems(spec: RunSpec) -> int:
     return sum(spec.task.tier_sizes(spec.eval.problems).values())
 
 
-def eval_steps(spec: RunSpec) -> list[int]:
-    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last."""
-    steps = spec.train.steps
-    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps})
+def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
+    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
+
+    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
+    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
+    """
+    steps, every = spec.train.steps, spec.eval.every_rollouts
+    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
+    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})

@@ -1,6 +1,6 @@
 """The base policy: supervised on demonstrations until it is right often enough, then cached.
 
-All arms of one model and seed start from the same file, so they differ in the method alone.
+All arms of one model and base seed start from the same file, so they differ in the method alone.
 """
 
 import sys
@@ -57,7 +57,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
     tokenizer = tokenizers.build(spec.task.vocabulary)
-    model = policies.build(spec.model, tokenizer, spec.seed)
+    model = policies.build(spec.model, tokenizer, spec.seed_of_base)
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
     with folders.whole(folder, {"steps": steps, "accuracy": accuracy}) as part:
@@ -79,7 +79,7 @@ def _train(
                 return step, accuracy
             if stop():
                 raise Interrupted("stopped during the warm-up, which starts again")
-        problems = task.demonstrations(spec.seed, step, settings.batch)
+        problems = task.demonstrations(spec.seed_of_base, step, settings.batch)
         loss = cross_entropy(policy, encode(tokenizer, problems, task.answer_length))
         optimizer.zero_grad()
         loss.backward()
@@ -101,12 +101,12 @@ def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, ste
     """
     # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
     task = closed(spec.task)
-    problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
+    problems = task.training(stream(spec.seed_of_base, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(tokenizer, problems, task.answer_length).to(policy.device)
     gold_PGT, mask_PGT = batch.gold_PT[:, None], batch.mask_PT[:, None]
     tree = grow(batch.prompt_PS, gold_PGT, mask_PGT, policy.vocabulary)
     logp_PGTV = policy.logits(tree, policy.layers()).log_softmax(-1)[tree.predictor_PGT]
-    uniform_TPG = quantiles(stream(spec.seed, "probe", step), *gold_PGT.shape).to(policy.device)
+    uniform_TPG = quantiles(stream(spec.seed_of_base, "probe", step), *gold_PGT.shape).to(policy.device)
     drawn_PGT = draw(logp_PGTV, 1.0, uniform_TPG.permute(1, 2, 0))
     return float(((drawn_PGT == gold_PGT) | ~mask_PGT).all(-1).double().mean())
 

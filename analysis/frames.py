@@ -3,6 +3,7 @@
 import gc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
@@ -118,6 +119,10 @@ class Runs:
         self.plan = plan
         self._shelf, self._own = shelf or Shelf(), Shelf()
         self.cells = done(plan, self._shelf)
+
+    def of(self, arms: Sequence[str]) -> "Runs":
+        """The runs of these arms alone."""
+        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
 
     def journal(self, cell: Cell) -> LoadedJournal:
         """The journal of one run."""

@@ -18,6 +18,7 @@ from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.export import export
 from mcpo_cli.commands.grade import grade
+from mcpo_cli.commands.help import help_
 from mcpo_cli.commands.options import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
@@ -51,6 +52,7 @@ app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
@@ -63,6 +65,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(method.app, name="method")
 app.command()(ui)
 app.command()(doctor)
+app.command("help")(help_)
 
 
 @app.callback(invoke_without_command=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from mcpo_cli import plugins
 from mcpo_cli.config import load
+from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
@@ -79,8 +80,8 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
     suite = read(name)
-    given = {load.override_key(text) for text in overrides}
-    varied = {load.override_key(text) for arm in suite.arms.values() for text in arm}
+    given = {key_of(text) for text in overrides}
+    varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
         raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
     swept = {**suite.sweep, **suite.sweep_at_scale.get(load.chosen("scale", overrides), {})}

@@ -27,24 +27,31 @@ class Model:
     """
 
     name: str = identity("toy-s")
+    """Of the preset, in run ids and tables."""
     path: str = identity("")
     """Hugging Face folder or hub model (`OWNER/NAME`); empty builds a model from the sizes below."""
     revision: str = identity("")
     """Branch, tag or commit of the hub model."""
     hidden: int = identity(64, ge=8)
+    """Width of the residual stream."""
     layers: int = identity(2, ge=1)
+    """Transformer blocks."""
     heads: int = identity(2, ge=1)
+    """Heads of queries."""
     kv_heads: int = identity(0, ge=0)
     """Heads of keys and values; 0 means as many as `heads`."""
     head_dim: int = identity(32, ge=2)
     """Size of each head; the default is one that vLLM can load."""
     mlp: int = identity(192, ge=8)
+    """Width inside the feed-forward blocks."""
     vocabulary: int = identity(0, ge=0)
     """Rows of the embedding; 0 means the task's own tokens."""
     tied: bool = identity(True)
     """Whether embedding and output share one matrix."""
     rope_theta: float = identity(100.0, gt=0)
+    """Base of the rotary position embedding."""
     init_std: float = identity(0.5, gt=0)
+    """Standard deviation of the initial weights of a model built from scratch."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,11 @@ class Warmup:
     """Supervised training that produces the base policy; it stops at a target accuracy, not after a number of steps."""
 
     batch: int = identity(128, ge=1)
+    """Demonstrations of one warm-up step."""
     lr: float = identity(4e-3, gt=0)
+    """Learning rate of AdamW during warm-up."""
     target_accuracy: float = identity(0.4, ge=0, le=1)
-    """Share of right answers on training prompts, at temperature 1, at which warm-up stops."""
+    """Expected share of right answers on training prompts, at temperature 1, at which warm-up stops."""
     probe_every: int = identity(10, ge=1)
     """Warm-up steps between two measurements of that accuracy."""
     probe_prompts: int = identity(512, ge=1)
@@ -76,17 +85,25 @@ class Train:
     mini_batch: int = identity(64, ge=1)
     """Prompts of one gradient step."""
     lr: float = identity(7e-4, gt=0)
+    """Learning rate of AdamW."""
     lr_warmup_steps: int = identity(0, ge=0)
+    """Global steps over which the learning rate rises linearly from 0."""
     betas: tuple[float, float] = identity((0.9, 0.999))
+    """Decay rates of AdamW's two moments."""
     weight_decay: float = identity(0.0, ge=0)
+    """Of AdamW."""
     grad_clip: float = identity(1.0, gt=0)
+    """Largest norm of the gradient of a mini-batch; a larger one is scaled down to it."""
     temperature: float = identity(1.0, ge=0.01, le=100)
+    """Of the rollouts that are trained on."""
     max_prompt: int = identity(32, ge=1)
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
+    """Tokens of the longest response; a longer one is cut off."""
     overlong_cache: int = identity(4, ge=0)
     """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
     overlong_penalty: float = identity(1.0, ge=0)
+    """Largest amount that a long response loses."""
     max_refills: int = identity(20, ge=0)
     """Extra sampling rounds that dynamic sampling may use to fill a batch."""
 
@@ -104,6 +121,7 @@ class Eval:
     samples: int = identity(8, ge=1)
     """Samples of each problem."""
     temperature: float = identity(0.7, ge=0.01, le=100)
+    """Of the samples."""
     every: int = identity(10, ge=1)
     """Global steps between evaluations; the base policy and the last step are always evaluated."""
     every_rollouts: int = identity(0, ge=0)
@@ -144,6 +162,7 @@ class Compute:
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
+    """Where backend=local computes; `auto` takes a GPU if there is one."""
     threads: int = runtime(1, ge=1)
     """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)
@@ -211,8 +230,11 @@ class RunSpec:
     method: Method
     task: Task
     backend: Literal["local", "verl"] = identity("local")
+    """`local` trains small models in this process, `verl` any model on a cluster."""
     scale: str = identity("toy")
+    """Preset of the sizes of a run."""
     regime: str = identity("drift")
+    """Preset of a training condition, such as a high learning rate."""
     seed: int = identity(0, ge=0)
     """Seed of RL: the order of the training prompts, rollouts and whatever else is drawn after the base policy."""
     base_seed: int | None = identity(None, ge=0)

@@ -14,10 +14,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import Encoded, encode
+from mcpo_cli.backends.local.encoding import Encoded, encode, judge, prompts
 from mcpo_cli.backends.local.policy import Policy, device
-from mcpo_cli.backends.local.sampler import draw, quantiles
-from mcpo_cli.backends.local.tree import grow
+from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
@@ -92,23 +91,14 @@ def _train(
     )
 
 
-@torch.no_grad()
 def probe(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> float:
-    """Share of right answers at temperature 1 on training prompts that a run does not begin with.
-
-    A rollout is wrong from the first token on that is not the gold one, whatever follows. So none is sampled: one
-    forward pass over the gold answers gives what each of their tokens would be drawn from.
-    """
+    """Share of right answers at temperature 1 on training prompts that a run does not begin with."""
     # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.
     task = closed(spec.task)
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
-    batch = encode(tokenizer, problems, task.answer_length).to(policy.device)
-    gold_PGT, mask_PGT = batch.gold_PT[:, None], batch.mask_PT[:, None]
-    tree = grow(batch.prompt_PS, gold_PGT, mask_PGT, policy.vocabulary)
-    logp_PGTV = policy.logits(tree, policy.layers()).log_softmax(-1)[tree.predictor_PGT]
-    uniform_TPG = quantiles(stream(spec.seed, "probe", step), *gold_PGT.shape).to(policy.device)
-    drawn_PGT = draw(logp_PGTV, 1.0, uniform_TPG.permute(1, 2, 0))
-    return float(((drawn_PGT == gold_PGT) | ~mask_PGT).all(-1).double().mean())
+    prompt_PS, seed = prompts(tokenizer, problems).to(policy.device), stream(spec.seed, "probe", step)
+    rollouts = sample(policy, prompt_PS, 1, task.answer_length, 1.0, tokenizer.eos_token_id, seed)
+    return float(judge(task, tokenizer, problems, rollouts).correct_PG.double().mean())
 
 
 def cross_entropy(policy: Policy, batch: Encoded) -> Tensor:

@@ -143,6 +143,8 @@ class ClosedTask(Task):
     """
 
     grader = "exact"
+    one_right_response: ClassVar[bool] = True
+    """Whether the gold is the only right response, so that its probability is the policy's expected accuracy."""
     words: ClassVar[tuple[str, ...]]
     """The words of prompts and answers, without `EOS` and `BLANK`."""
 

@@ -27,6 +27,7 @@ class Countdown(RandomTask):
 
     name = "countdown"
     grader = "countdown"
+    one_right_response = False
     words = (EQUALS, COLON, *"+-*/()", *(str(value) for value in range(1, LARGEST + 1)))
 
     min_numbers: int = identity(3, ge=3, le=MOST)

@@ -27,6 +27,7 @@ class Palindrome(RandomTask):
 
     name = "palindrome"
     grader = "palindrome"
+    one_right_response = False
     words = (EQUALS, *string.ascii_lowercase)
 
     min_letters: int = identity(4, ge=2, le=LONGEST)

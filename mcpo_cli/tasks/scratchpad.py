@@ -25,6 +25,7 @@ class Scratchpad(RandomTask):
 
     name = "scratchpad"
     grader = "final"
+    one_right_response = False
     words = (EQUALS, MARKER, *OPERATORS, *(str(value) for value in range(MODULUS)))
 
     min_ops: int = identity(1, ge=1, le=LONGEST)

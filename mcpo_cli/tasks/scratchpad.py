@@ -1,7 +1,7 @@
 """Arithmetic chains whose answer may be reasoned out or said at once: `#### v`, after as many running values as wished.
 
-The prompt is that of `arithmetic`. Of `3 + 4 - 5 * 2 =`, `#### 4`, `7 #### 4` and `7 2 #### 4` are all right, and so is
-anything that ends in `#### 4`. The base policy learns from demonstrations that stop reasoning early: the more of a
+The prompt is that of `arithmetic`. Of `3 + 4 - 5 * 2 =`, `#### 4`, `7 #### 4` and `7 = 2 #### 4` are all right, and so
+is anything that ends in `#### 4`. The base policy learns from demonstrations that stop reasoning early: the more of a
 chain is left for the last step, the harder that step is.
 """
 
@@ -54,17 +54,17 @@ class Scratchpad(RandomTask):
 
     @property
     def answer_length(self) -> int:
-        """All running values but the last, the marker, the answer and the end token."""
-        return self.max_ops + 2
+        """See `ClosedTask`; all running values, with something between two of them, and the end token."""
+        return 2 * self.max_ops
 
     @property
     def held_out_answer_length(self) -> int:
         """See `ClosedTask`; evaluation goes up to `LONGEST` operators regardless of training."""
-        return LONGEST + 2
+        return 2 * LONGEST
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """See `Task`; of a response that reasons all the way, with uniform number of operators."""
-        return self.prompt_length, (self.min_ops + self.max_ops) / 2 + 2
+        return self.prompt_length, self.min_ops + self.max_ops
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """See `Task`."""
@@ -82,7 +82,7 @@ class Scratchpad(RandomTask):
         written = 0
         while written < len(trace) - 1 and rng.random() < self.warmup_reasoning:
             written += 1
-        return Problem(text, " ".join([*trace[:written], MARKER, trace[-1]]))
+        return Problem(text, f"{f' {EQUALS} '.join(trace[:written])} {MARKER} {trace[-1]}".strip())
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         """See `RandomTask`."""

@@ -181,13 +181,13 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
     [
         ("#### 4", "correct", "4"),
         ("7 #### 4", "correct", "4"),
-        ("7 2 #### 4", "correct", "4"),
+        ("7 = 2 #### 4", "correct", "4"),
         ("nonsense = = #### 4", "correct", "4"),
         ("#### 5 #### 4", "correct", "4"),
         ("#### 4 #### 5", "wrong", "5"),
         ("#### 4 4", "wrong", "4 4"),
-        ("7 2 4", "unparsable", None),
-        ("7 2 ####", "wrong", ""),
+        ("7 = 2 = 4", "unparsable", None),
+        ("7 = 2 ####", "wrong", ""),
         ("", "unparsable", None),
     ],
 )
@@ -200,7 +200,8 @@ def test_only_what_follows_the_marker_is_judged(response: str, status: str, answ
 def test_demonstrations_stop_reasoning_early_as_often_as_they_are_told() -> None:
     for share in (0.0, 0.5, 1.0):
         one = task("scratchpad", min_ops=6, warmup_reasoning=share)
-        written = Counter(len(problem.gold.split()) - 2 for problem in one.demonstrations(0, 0, 4000))
+        # Of n running values and n - 1 signs between them, the marker and the answer.
+        written = Counter((len(problem.gold.split()) - 1) // 2 for problem in one.demonstrations(0, 0, 4000))
         # Geometric, cut off at the five running values before the answer.
         expected = {n: share**n * (1 - share) for n in range(5)} | {5: share**5}
         for n, probability in expected.items():
@@ -210,9 +211,8 @@ def test_demonstrations_stop_reasoning_early_as_often_as_they_are_told() -> None
 
 def test_what_demonstrations_write_are_the_running_values() -> None:
     for problem in task("scratchpad", warmup_reasoning=0.8).demonstrations(0, 0, 200):
-        *values, marker, _ = problem.gold.split()
-        words = problem.text.split()
-        assert marker == "####"
+        reasoning, _, _ = problem.gold.partition("####")
+        values, words = reasoning.split(" = ") if reasoning else [], problem.text.split()
         assert [int(one) for one in values] == [value(" ".join(words[: 3 + 2 * i])) for i in range(len(values))]
 
 

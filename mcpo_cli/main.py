@@ -12,6 +12,8 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import data, method, runs
 from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
+from mcpo_cli.commands.compare import compare
 from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.export import export
@@ -35,6 +37,7 @@ Begin here:
   mcpo train method=dapo,mcpo seed=0,1     four runs, one per core at a time
   mcpo plan table1                         the runs of Table 1 and their estimated time
   mcpo reproduce table1                    run what is missing, then print Table 1
+  mcpo compare table2                      its arms against a baseline, at equal cost
   mcpo reproduce all                       every table and figure, and a report with verdicts
   mcpo probe mastery                       how mastered prompts fare in later steps
   mcpo ui                                  browse the runs in MLflow
@@ -53,6 +56,7 @@ app = typer.Typer(
 )
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
+app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)
 app.command()(export)

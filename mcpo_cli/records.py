@@ -61,6 +61,8 @@ class Status(TypedDict):
     phase: NotRequired[str]
     """The run's current activity, in words."""
     error: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What is unusual about this attempt: where it continues from, and under which other versions."""
 
 
 class DataSource(TypedDict):

@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import psutil
 
 from mcpo_cli import __version__, plugins
 from mcpo_cli.redaction import masked, redact
-from mcpo_cli.runs.journal import write_atomic, write_json
+from mcpo_cli.runs.journal import Journal, read_json, write_atomic, write_json
 
+RECORD = "provenance.json"
 SOURCE = Path(__file__).resolve().parent.parent.parent
 VECTOR = re.compile(r"sse|ssse|avx|fma|amx|asimd|sve")
 """Flags of /proc/cpuinfo that name vector instructions, on x86 and ARM."""
@@ -58,7 +59,32 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
             "gpus": _gpus(),
         },
     }
-    write_json(attempt_dir / "provenance.json", record)
+    write_json(attempt_dir / RECORD, record)
+
+
+def environment(record: Mapping[str, Any]) -> dict[str, str]:
+    """What of a provenance record can change a run's numbers: commit, torch, Python and processor, where known."""
+    found = {
+        "commit": (record.get("commit") or "")[:12],
+        "torch": record.get("packages", {}).get("torch"),
+        "Python": record.get("python"),
+        "processor": record.get("machine", {}).get("processor"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def changes(run_dir: Path) -> list[str]:
+    """How the newest attempt's environment differs from that of the attempt before, one line each."""
+    records = [read_json(path) for attempt in Journal(run_dir).attempts() if (path := attempt / RECORD).exists()]
+    if len(records) < 2:
+        return []
+    before, now = (environment(record) for record in records[-2:])
+    return [
+        f"continues under {name} {value}, begun under {before[name]}: its numbers may differ in the last digits from "
+        "those of an undisturbed run"
+        for name, value in now.items()
+        if before.get(name, value) != value
+    ]
 
 
 def parent_command() -> list[str]:

@@ -282,6 +282,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final."""
+        # A checkpoint that outlives a power cut must find its rows.
+        self.attempt.journal.sync()
         state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
         checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
         self.attempt.durable(self.step)
@@ -302,7 +304,7 @@ class Trainer:
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from its newest checkpoint, or from the base policy, to the end.
+    """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
@@ -310,8 +312,8 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     torch.set_num_threads(spec.compute.threads)
     policy, tokenizer = base_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
-    if saved := checkpoint.newest(attempt.folder.parent):
-        trainer.restore(saved)
+    if start := attempt.status["start_step"]:
+        trainer.restore(checkpoint.at(attempt.folder.parent, start))
     trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)

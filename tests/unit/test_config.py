@@ -38,12 +38,10 @@ def other(hint: Any, value: Any) -> Any:
     """Another value of the same type."""
     if get_origin(hint) is Literal:
         return next((choice for choice in get_args(hint) if choice != value), f"not {value}")
-    if value is None:
-        return 7
     if isinstance(value, bool):
         return not value
-    if isinstance(value, int | float):
-        return value + 1
+    if value is None or isinstance(value, int | float):
+        return (value or 0) + 1
     if isinstance(value, str):
         return f"{value}x"
     if isinstance(value, dict):

@@ -15,6 +15,7 @@ from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics import effects, power, stats
 from mcpo_cli.statistics.stats import Floats
 
@@ -38,7 +39,7 @@ NOTES = (
 
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per suite, metric and arm."""
-    paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+    paper = read_yaml(load.EXPERIMENTS / "paper.yaml")
     rows = [row for suite in BASELINES for row in _rows(suite, data[suite], paper)]
     spec = data["table1"].cells[0].spec
     title = f"Aggregates over benchmarks (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"

@@ -14,6 +14,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics.stats import Effect, Interval
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
@@ -51,7 +52,7 @@ def comparison_table(name: str, title: str, baseline: str) -> Artifact:
     """The artifact of a table of the paper: compares the arms of the suite `name` with the arm `baseline`."""
 
     def build(data: Mapping[str, Runs]) -> Product:
-        paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+        paper = read_yaml(load.EXPERIMENTS / "paper.yaml")
         return _Table(name, title, compare(data[name], baseline), paper, _sampled(data[name])).product()
 
     return Artifact(name, title, "paper", (name,), build, f"Table {name[-1]}")

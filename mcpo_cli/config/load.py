@@ -19,6 +19,7 @@ from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config import contradictions
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin
@@ -29,6 +30,10 @@ T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
 """The most runs of one sweep; more are taken for a typing error."""
+MAX_NESTING, MAX_LENGTH = 20, 10_000
+"""The most brackets within brackets in an override, as Hydra's parser calls itself for each, and its most characters."""
+MAX_SHOWN = 200
+"""The most characters of an override that a message repeats."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
 """Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 
@@ -159,25 +164,6 @@ def validate(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, safe-loaded.
-
-    Raises:
-        ConfigError: the file cannot be read or is not a YAML mapping with text keys.
-    """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
-    if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
-    return data
-
-
 def _base_node() -> dict[str, Any]:
     """All defaults of the schema except those of method and task: Hydra's lowest layer."""
     return {
@@ -245,11 +231,21 @@ def _override(text: str) -> Any:
 
     _refuse_secrets(text)
     with _reading(text):
+        if (depth := _nesting(text)) > MAX_NESTING:
+            raise ValueError(f"{depth} brackets within brackets; at most {MAX_NESTING}")
+        if len(text) > MAX_LENGTH:
+            raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH}")
         override = OverridesParser.create().parse_override(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
         fix = f"{override.key_or_group}=VALUE"
         raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=fix)
     return override
+
+
+def _nesting(text: str) -> int:
+    """Most brackets that are open at once, whether quoted or not."""
+    steps = ((sign in "([{") - (sign in ")]}") for sign in text)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _refuse_secrets(setting: str) -> None:
@@ -269,7 +265,8 @@ def _reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
-        raise ConfigError(f"cannot read the override '{text}': {first_line(error)}", fix=hint) from error
+        shown = f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
+        raise ConfigError(f"cannot read the override '{shown}': {first_line(error)}", fix=hint) from error
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
@@ -345,7 +345,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
         same = record["inputs"] == inputs and all(
             _sha256((path.parent / file).read_bytes()) == digest for file, digest in record["files"].items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RunFailed, OSError, ValueError, KeyError, TypeError):
         return None
     return record if same else None
 

@@ -23,7 +23,7 @@ from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
 from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
-from mcpo_cli.commands.standard_files import standard_files
+from mcpo_cli.commands.standard_files import standard_files, visible
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
@@ -109,7 +109,7 @@ def _run(style: ErrorStyle) -> None:
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    sys.stderr.write(redact(f"{shown}error: {message}\n"))
+    sys.stderr.write(visible(redact(f"{shown}error: {message}\n")))
 
 
 def _print_error_document(error: McpoError) -> None:

@@ -29,7 +29,7 @@ USER = re.compile(
 
 Lengths are bounded, so that the time is proportional to the length of a text, whoever wrote it.
 """
-PASSWORD = re.compile(r"://[^\s/:@]{0,256}:([^\n@]{1,512})@")
+PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 NAMED = re.compile(
     r"((?:token|secret|passw(?:or)?d|passphrase|(?:api|account|shared)[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
     r"(?:=|[\"']?\s{0,8}:\s{0,8})|authorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?\w+\s+|\bbearer\s+(?=\S{16}))"

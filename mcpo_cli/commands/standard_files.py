@@ -1,4 +1,4 @@
-"""Standard input, output and error of a command: closed ones are replaced, and a failure to write is told or passed over.
+"""Standard input, output and error of a command: closed ones are replaced, a failure to write is told or passed over.
 
 stdout carries results: if it cannot be written, the command fails. stderr carries messages and progress: if it cannot
 be written, work goes on, because training must not end with the terminal that shows it.
@@ -6,12 +6,22 @@ be written, work goes on, because training must not end with the terminal that s
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 from typing import Any, TextIO
 
 from mcpo_cli.errors import OutputLost
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys instead of showing them; tab and line feed are harmless."""
+
+
+def visible(text: str) -> str:
+    r"""`text` with control characters spelled out, as in `\x1b`: records may come from others."""
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 @contextmanager
@@ -72,7 +82,7 @@ class _File:
 
     def _discard(self) -> None:
         """Send the rest nowhere, because Python writes what is still buffered when it exits."""
-        with open(os.devnull, "wb") as nowhere:
+        with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), self._file.fileno())
 
     def __getattr__(self, name: str) -> Any:

@@ -31,7 +31,7 @@ EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
 MAX_RUNS = 1000
 """The most runs of one sweep; more are taken for a typing error."""
 MAX_NESTING, MAX_LENGTH = 20, 10_000
-"""The most brackets within brackets in an override, as Hydra's parser calls itself for each, and its most characters."""
+"""The most brackets within brackets in an override (Hydra's parser calls itself for each), and its most characters."""
 MAX_SHOWN = 200
 """The most characters of an override that a message repeats."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
@@ -71,8 +71,8 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             RunSpec,
             data,
             "",
-            method=methods.get(method.pop("name"), **method),
-            task=tasks.get(task.pop("name"), **task),
+            method=methods.get(str(method.pop("name", "")), **method),
+            task=tasks.get(str(task.pop("name", "")), **task),
         )
     )
 

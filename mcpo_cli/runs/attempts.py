@@ -13,7 +13,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal, write_json, writing
+from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, numbered, read_json, seal, write_json, writing
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
@@ -37,7 +37,7 @@ class Attempt:
             if not (earlier / SUMS).exists():
                 (earlier / RESERVE).unlink(missing_ok=True)
                 seal(earlier)
-        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in numbered(run_dir)), default=0)
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
@@ -117,7 +117,7 @@ def is_owned(run_dir: Path) -> bool:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     except BlockingIOError:
         return True

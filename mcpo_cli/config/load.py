@@ -208,7 +208,7 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         _check_key(key, values)
         axes[key] = values
         if (runs := math.prod(map(len, axes.values()))) > MAX_RUNS:
-            raise ConfigError(f"'{text}' asks for {runs} runs or more; at most {MAX_RUNS} at once")
+            raise ConfigError(f"'{_short(text)}' asks for {runs} runs or more; at most {MAX_RUNS} at once")
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
 
@@ -265,8 +265,13 @@ def _reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
-        shown = f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
-        raise ConfigError(f"cannot read the override '{shown}': {first_line(error)}", fix=hint) from error
+        raise ConfigError(
+            f"cannot read the override '{_short(text)}': {_short(first_line(error))}", fix=hint
+        ) from error
+
+
+def _short(text: str) -> str:
+    return f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:
@@ -282,8 +287,8 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     elif key not in keys():
         meant = _meant(key)
         hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
-        fix = f"{meant[0]}={','.join(values)}" if meant else "mcpo train --help  (lists the settings)"
-        raise ConfigError(f"unknown key '{key}'{hint}", fix=fix)
+        fix = f"{meant[0]}={_short(','.join(values))}" if meant else "mcpo train --help  (lists the settings)"
+        raise ConfigError(f"unknown key '{_short(key)}'{hint}", fix=fix)
 
 
 def _meant(key: str) -> list[str]:

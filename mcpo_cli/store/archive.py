@@ -28,6 +28,7 @@ MOST_RATIO = 100
 """Bytes unpacked for a byte packed; records and rows give 5 to 20, zeros a thousand."""
 LEAST_LIMIT = 1 << 20
 """Bytes that any archive may unpack to: tar pads each of its files."""
+CHUNK = 1 << 16
 
 
 def pack(run_dir: Path) -> bytes:
@@ -55,8 +56,9 @@ def unpack(content: bytes, folder: Path) -> None:
         RunFailed: the disk cannot be written.
     """
     # Read twice, so that all of it is known to be in order before anything is written, and memory holds one file.
-    for _ in _files(content):
-        pass
+    for _, file in _files(content):
+        while file.read(CHUNK):
+            pass
     with writing(folder):
         for name, file in _files(content):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -72,11 +74,12 @@ def _files(content: bytes) -> Iterator[tuple[str, IO[bytes]]]:
             # `extractall` has safe filters only since Python 3.11.4. Names that match KEPT stay inside the folder.
             with tarfile.open(fileobj=bounded, mode="r|") as tar:
                 for member in tar:
+                    bounded.check(member.size)
                     file = tar.extractfile(member) if member.isfile() and KEPT.fullmatch(member.name) else None
                     if file is None:
                         raise StoreError(f"{NAME} holds a file that does not belong to a journal: {member.name!r}")
                     yield member.name, file
-            while bounded.read(1 << 16):  # to its end, where its checksum stands
+            while bounded.read(CHUNK):  # to its end, where its checksum stands
                 pass
     except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
         raise StoreError(f"{NAME} cannot be read: {error}") from error
@@ -91,10 +94,14 @@ class _Bounded:
     def read(self, size: int) -> bytes:
         """The next bytes. Raises StoreError beyond the limit."""
         data = self._file.read(size)
+        self.check(len(data))
         self._left -= len(data)
-        if self._left < 0:
-            raise StoreError(f"{NAME} unpacks to more than {MOST_RATIO} times its size: it is no journal")
         return data
+
+    def check(self, size: int) -> None:
+        """Raises StoreError if the limit leaves no room for `size` more bytes."""
+        if size > self._left:
+            raise StoreError(f"{NAME} unpacks to more than {MOST_RATIO} times its size: it is no journal")
 
 
 def document(path: Path) -> str:

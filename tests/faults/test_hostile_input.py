@@ -62,7 +62,6 @@ YAML: dict[str, str | bytes] = {
     "an override of 50 000 characters": "arms: {a: ['seed=" + "1," * 25_000 + "1']}",
     "a sweep of 10^6 runs": f"arms: {{a: [seed=0]}}\nsweep: {{train.lr: {list(range(1, 1001))}, seed: {list(range(1000))}}}",
     "a sweep of NaN": "arms: {a: [seed=0]}\nsweep: {train.lr: [.nan, .inf]}",
-    "an override that reads the environment": "arms: {a: ['model.path=${oc.env:HOME}/../../etc']}",
     "an override that refers to itself": "arms: {a: ['seed=${seed}']}",
     "an override that decodes": "arms: {a: ['seed=${oc.decode:${seed}}']}",
 }
@@ -305,7 +304,9 @@ MODELS: dict[str, Callable[[Path], object]] = {
     "a configuration that is a list": lambda at: (at / "config.json").write_text("[]"),
     "a configuration that is a folder": lambda at: ((at / "config.json").unlink(), (at / "config.json").mkdir()),
     "a tokenizer of NUL bytes": lambda at: (at / "tokenizer.json").write_bytes(bytes(10_000)),
-    "a header of weights of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x7f" + b"{}"),
+    "a header of weights of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(
+        b"\xff" * 7 + b"\x7f" + b"{}"
+    ),
     "a header of weights that is a list": lambda at: (at / "model.safetensors").write_bytes(
         (2).to_bytes(8, "little") + b"[]"
     ),

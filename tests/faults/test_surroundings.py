@@ -73,7 +73,9 @@ def test_an_error_keeps_its_code_where_stdout_is_lost(lose: Callable[[], None], 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", [full, os.close, unread], ids=["full", "closed", "unread"])
-def test_messages_that_cannot_be_shown_change_no_result(lose: Callable[[int], None], tmp_path: Path, faults: Faults) -> None:
+def test_messages_that_cannot_be_shown_change_no_result(
+    lose: Callable[[int], None], tmp_path: Path, faults: Faults
+) -> None:
     whole = run(WORDS["plan --json"], tmp_path)
     done = run(WORDS["plan --json"], tmp_path, lambda: lose(2))
     wrong = run(WRONG, tmp_path, lambda: lose(2))

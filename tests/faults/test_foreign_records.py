@@ -1,4 +1,4 @@
-"""A home in which somebody, or a broken copy, has put things that are no runs: each is named, the others stay readable."""
+"""A home into which somebody, or a broken copy, has put what is no run: it is named, and the others stay readable."""
 
 import json
 import os

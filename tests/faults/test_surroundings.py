@@ -1,4 +1,4 @@
-"""Commands where something around them is missing, full, strange or too small: one message each, and the right exit code."""
+"""Commands around which something is missing, full, strange or too small: one message each, and the right exit code."""
 
 import contextlib
 import json

@@ -17,6 +17,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
@@ -28,7 +29,6 @@ from mcpo_cli.runs.journal import (
     seal,
     sync,
     write_json,
-    writing,
 )
 
 RESERVE = ".reserve"

@@ -16,14 +16,15 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.runs.disk import writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -33,14 +34,6 @@ TAIL_BYTES = 1 << 16
 SUMS = "sums.json"
 CHECKSUM = "checksum"
 """The key of a JSON document's own checksum."""
-KEYS: dict[str, dict[str, Any]] = {
-    "spec.json": {"method": dict, "task": dict},
-    "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
-    | {"started": (int, float), "updated": (int, float)},
-}
-"""What readers rely on, by document: a checksum says that nothing was changed by chance, not who wrote it."""
-SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 class JournalWriter:
@@ -390,23 +383,3 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             # A partial file would take space that other files need.
             part.unlink(missing_ok=True)
             raise
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a system error about writing `path` into an error with a fix.
-
-    Raises:
-        RunFailed: `path` could not be written.
-    """
-    try:
-        yield
-    except Exception as error:
-        match = SYSTEM_ERROR.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
-        if number is None:
-            raise
-        raise RunFailed(
-            f"{path} cannot be written: {os.strerror(number)}",
-            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
-        ) from error

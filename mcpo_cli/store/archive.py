@@ -17,7 +17,8 @@ from typing import IO, Any
 
 from mcpo_cli.errors import StoreError
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import read_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import read_json
 
 NAME = "journal.tar.gz"
 KEPT = re.compile(r"\w+\.json|attempt_\d+/(\w+\.jsonl?|\w+/step_\d+\.jsonl)")

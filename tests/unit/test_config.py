@@ -12,6 +12,7 @@ import pytest
 from mcpo_cli import methods, tasks
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.schema import Compute, RunSpec, digest
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, RUNTIME
@@ -148,7 +149,7 @@ def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
     "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in load.groups()["scale"]]
 )
 def test_every_suite_composes(name: str, scale: str) -> None:
-    suite = load.read_yaml(plan.suites()[name])
+    suite = read_yaml(plan.suites()[name])
     # One seed, as composing takes a tenth of a second a run.
     cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
     swept = {**suite["sweep"], **suite["sweep_at_scale"].get(scale, {}), "seed": [0]}

@@ -9,6 +9,7 @@ import yaml
 from mcpo_cli.commands import compare as verb
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
+from mcpo_cli.runs.journal import write_json
 from mcpo_cli.statistics.sequential import LEVELS, STAGES
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs
@@ -120,10 +121,11 @@ def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None
     for lr in ("1e-3", "2e-3"):
         plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", f"train.lr={lr}"], "")
         write_runs(plan)
-        ids.append(plan.cells[0].spec.run_id)
+        spec = plan.cells[0].spec
+        write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+        ids.append(spec.run_id)
     (one,) = here.json("compare", *ids)["comparisons"]
     assert [run["arm"] for run in one["runs"]] == [f"DAPO {run_id[-4:]}" for run_id in ids]
-    assert all(run_dir(run_id).exists() for run_id in ids)
 
 
 def test_help_has_examples_and_words_complete(here: InProcess) -> None:

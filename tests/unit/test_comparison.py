@@ -28,7 +28,7 @@ def set_scores(runs: Runs, monkeypatch: pytest.MonkeyPatch, arms: dict[str, list
         | {"step": step, "cost/rollouts": rollouts}
         | dict.fromkeys(("pass@1", "best@8", "pass@8"), score + cell.spec.seed / 100 * (cell.arm == "MCPO"))
         for cell in runs.cells
-        for tier in ("easy", "hard")
+        for tier in ("k2-3", "k7-8")
         for step, rollouts, score in arms[cell.arm]
     ]
     monkeypatch.setattr(Runs, "scores", lambda self, k: pd.DataFrame(rows))

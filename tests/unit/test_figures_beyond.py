@@ -162,7 +162,8 @@ def test_hinge_by_step_and_by_mini_batch(runs: Runs) -> None:
     # Losses .1 and .3 alone, .1 and .8 with the hinge: variances .02 and .245.
     for words in ("25.0 % (25.0 to 25.0) of the mastered", "switches on in 100.0 %", "off in 0.0 %", "by 1125.0 %"):
         assert words in product.sentence
-    assert "4 of 8 runs have no activity of a hinge: w/o Hinge-KL, DAPO." in product.notes
+    without = "w/o Hinge-KL, DAPO w/o filter, w/o Hinge-KL + filter, DAPO"
+    assert f"8 of 12 runs have no activity of a hinge: {without}." in product.notes
     assert any("inactive in the first mini-batch of a step" in note for note in product.notes)
 
 
@@ -175,7 +176,7 @@ def test_gradient_norms_by_step_and_class(runs: Runs) -> None:
     for words in ("3.00 (3.00 to 3.00) under DAPO", "3.50 (3.00 to 4.00) for minority", "0.50 (0.50 to 0.50) for mast"):
         assert words in product.sentence
     assert "2 of 12 runs have no gradients of single prompts: DAPO." in product.notes
-    assert "Measured prompts: 30 minority, 6 mastered." in product.notes
+    assert "Measured prompts: 50 minority, 10 mastered." in product.notes
 
 
 def test_effective_sample_size_is_the_journals(runs: Runs) -> None:

@@ -8,7 +8,8 @@ from mcpo_cli.analysis.comparison import Choice, Difference
 from mcpo_cli.analysis.tables import words
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.commands.start_runs import run_plan
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan
+from mcpo_cli.config.overrides import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import sequential, stats
 
@@ -55,7 +56,7 @@ def train(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str,
         ConfigError: the overrides set the seeds, which the stages do.
         RunFailed: a run failed.
     """
-    if "seed" in {load.override_key(word) for word in overrides}:
+    if "seed" in {key_of(word) for word in overrides}:
         raise ConfigError("--until decided chooses the seeds itself", fix="leave seed=... out, or --until")
     decided: dict[tuple[str, str, str], Decision] = {}
     for stage, seeds in enumerate(sequential.STAGES):

@@ -63,7 +63,7 @@ class Warmup:
     lr: float = identity(4e-3, gt=0)
     """Learning rate of AdamW during warm-up."""
     target_accuracy: float = identity(0.4, ge=0, le=1)
-    """Share of right answers on training prompts, at temperature 1, at which warm-up stops."""
+    """Expected share of right answers on training prompts, at temperature 1, at which warm-up stops."""
     probe_every: int = identity(10, ge=1)
     """Warm-up steps between two measurements of that accuracy."""
     probe_prompts: int = identity(512, ge=1)

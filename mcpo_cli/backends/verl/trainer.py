@@ -216,6 +216,7 @@ class Trainer(PPOTrainerSync):
         """
         root, step = Path(self.config.trainer.default_local_dir), self.global_steps
         self.records.phase(f"checkpoint of step {step}")
+        self.records.sync()
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(root, step, self.method_state)

@@ -25,7 +25,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import overlong
+from mcpo_cli.grading import coins, overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
 from mcpo_cli.records import StepRow
@@ -44,6 +44,8 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    judged_PG: Tensor
+    """What the method takes for right: `correct_PG`, or coins (`train.reward`)."""
     reward_PG: Tensor
     batch_index: Tensor
 
@@ -78,7 +80,7 @@ class Sampled:
             answer_PG = torch.tensor(measure.answer_classes([[answer(text) for text in group] for group in texts]))
         return Step(
             reward_PG=self.reward_PG[chosen],
-            correct_PG=self.correct_PG[chosen],
+            correct_PG=self.judged_PG[chosen],
             length_PG=rollouts.length_PG,
             prompt_P=torch.tensor([problem.number for problem in problems]),
             limit=limit,
@@ -192,6 +194,7 @@ class Trainer:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            judged_PG=torch.cat([part.judged_PG for part in rounds]),
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
         )
@@ -202,17 +205,20 @@ class Trainer:
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
         rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        judged_PG = correct_PG
+        if train.reward == "random":
+            judged_PG = coins.tossed(correct_PG, self.spec.seed, self.step, refill * train.prompts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        reward_PG = correct_PG.double() + shaping_PG
-        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
+        reward_PG, everything = judged_PG.double() + shaping_PG, torch.arange(len(problems))
+        return Sampled(train.temperature, problems, rollouts, correct_PG, judged_PG, reward_PG, everything)
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
         signals, state = method.signals(step, self.method_state)
-        return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, torch.arange(len(chosen))), state
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
         """A group of rollouts of each problem from stream `seed`, and correct_PG."""

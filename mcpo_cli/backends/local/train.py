@@ -160,6 +160,7 @@ class Trainer:
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
+            metrics |= measure.signs(batch.correct_PG, batch.signals.advantage_PG)
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)

@@ -263,6 +263,7 @@ class Trainer(PPOTrainerSync):
         signals, self.method_state = method.signals(step, self.method_state)
         correct_PG = torch.tensor([group.correct for group in self.kept])
         self.measured |= measure.weights(correct_PG, signals.advantage_PG)
+        self.measured |= measure.signs(correct_PG, signals.advantage_PG)
         self.totals = [
             MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
             for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)

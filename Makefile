@@ -13,7 +13,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui gallery bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
+
+gallery: setup ## Write docs/methods.md and its figures from the methods
+	$(BIN)/python -m tests.gallery
 
 bench: $(VENV)/.installed-bench ## Hold losses against TRL's, and benchmark speed; writes reports/bench.json
 	$(BIN)/pytest -n 0 -m trl tests/bench

@@ -60,7 +60,8 @@ def _rows(suite: str, runs: Runs) -> Iterator[dict[str, Any]]:
             if cell.spec.model.name == model:
                 arms.setdefault(cell.arm, []).append(cell)
         first = next(iter(arms))
-        score, equal, norm = ({arm: f(runs, cells) for arm, cells in arms.items()} for f in (_scores, _equal, _norms))
+        score, equal = ({arm: f(runs, cells) for arm, cells in arms.items()} for f in (_scores, _equal))
+        norm = {arm: _norms(runs, cells) for arm, cells in arms.items()}
         found = []
         for arm, cells in arms.items():
             iqm = effects.interquartile_mean([score[arm]], _generator())

@@ -175,17 +175,17 @@ class Trainer:
         self.record(sampled)
 
     def collect(self) -> Sampled:
-        """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
+        """Sample groups until the batch is full: once, or under dynamic sampling until enough are kept.
 
         Raises:
             RunFailed: dynamic sampling used up its refills.
         """
-        train, rounds = self.spec.train, list[Sampled]()
+        method, train, rounds = self.spec.method, self.spec.train, list[Sampled]()
         kept = torch.zeros(0, dtype=torch.bool)
         for refill in range(1 + train.max_refills):
             rounds.append(self.sample_round(refill))
             share_P = torch.cat([part.correct_PG for part in rounds]).double().mean(-1)
-            kept = (share_P > 0) & (share_P < 1) if self.spec.method.dynamic_sampling else share_P >= 0
+            kept = method.keeps(share_P) if method.dynamic_sampling else share_P >= 0
             if kept.sum() >= train.prompts:
                 break
         else:

@@ -72,6 +72,7 @@ class Trainer(PPOTrainerSync):
     def _build_replay_buffer(self) -> Sampler:
         dynamic = self.spec.method.dynamic_sampling
         return Sampler(
+            keeps=self.spec.method.keeps,
             discard=self._discard,
             watch=lambda: watch.alive(self),
             trainer_mode="sync",

@@ -13,7 +13,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui gallery bench clean
+.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (half an hour)
 	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
+docs: setup ## Build the documentation into site/; broken links are errors
+	$(BIN)/python .ci/reference.py
+	$(BIN)/python -m tests.gallery
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
 
@@ -68,15 +73,12 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-gallery: setup ## Write docs/methods.md and its figures from the methods
-	$(BIN)/python -m tests.gallery
-
 bench: $(VENV)/.installed-bench ## Hold losses against TRL's, and benchmark speed; writes reports/bench.json
 	$(BIN)/pytest -n 0 -m trl tests/bench
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:

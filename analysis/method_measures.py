@@ -9,6 +9,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS as OF_RUNS
 from mcpo_cli.analysis.measures import WHOLE, Numbers, Statistic
 from mcpo_cli.config.plan import Cell
+from mcpo_cli.statistics.interpolate import at_cost
 from mcpo_cli.statistics.stats import Floats
 
 Measure = Callable[[Runs, Cell], Numbers]
@@ -60,17 +61,14 @@ def accuracies(runs: Runs, cell: Cell) -> dict[int, float]:
     return {step: fmean(map(fmean, tiers.values())) for step, tiers in sorted(counts.items())}
 
 
-def rollouts(runs: Runs, cell: Cell) -> Floats:
-    """Rollouts sampled for training up to each global step, from step 0 on; those of dropped groups count."""
-    return np.concatenate([[0.0], _series(runs, cell, "sampling/prompts").cumsum() * cell.spec.train.rollouts])
-
-
 def at_equal_rollouts(runs: Runs, cell: Cell) -> Numbers:
     """pass@1 once a run has sampled what a run without refills samples in all; linear between evaluations."""
     train, by_step = cell.spec.train, accuracies(runs, cell)
-    spent = rollouts(runs, cell)[list(by_step)]
+    rollouts_T = [0.0, *_series(runs, cell, "cost/rollouts")]
+    if not by_step or len(rollouts_T) <= train.steps:
+        return {}
     budget = train.steps * train.prompts * train.rollouts
-    return {WHOLE: float(np.interp(budget, spent, list(by_step.values())))} if by_step else {}
+    return {WHOLE: at_cost([rollouts_T[step] for step in by_step], list(by_step.values()), budget)}
 
 
 def gained(runs: Runs, cell: Cell) -> Numbers:

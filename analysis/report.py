@@ -25,12 +25,15 @@ KINDS = {
     "contradicted": "bad",
     "unresolved": "open",
     "not testable": "open",
+    "by construction": "open",
     DEVIATES: "bad",
     "dirty": "bad",
     "unknown": "bad",
     "not built": "bad",
 }
 """CSS class of table cells that begin with these words."""
+ALONE = ("supported", "contradicted")
+"""Verdicts of a single test, which do not hold for all tests together: they are paler."""
 NOTHING = ("", "-")
 """Text of empty cells."""
 LONG = 40
@@ -143,6 +146,8 @@ def _slug(heading: str) -> str:
 def _kind(cell: str, is_number: bool) -> str:
     """The CSS classes of a table cell."""
     standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
+    if cell in ALONE:
+        standing_out += " alone"
     folds = "long" if len(cell) > LONG and not standing_out else ""
     return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
 

@@ -117,11 +117,13 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-    raise _wrong_type(path, value, names.get(hint, hint.__name__))
+    sweep = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
+    fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
+    raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)
 
 
-def _wrong_type(path: str, value: Any, wanted: str) -> ConfigError:
-    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}")
+def _wrong_type(path: str, value: Any, wanted: str, fix: str | None = None) -> ConfigError:
+    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}", fix=fix)
 
 
 def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 
 UNEXPECTED = 70
 """Exit code of any other error: EX_SOFTWARE of sysexits.h."""
+SIMILAR = 0.6
+"""The least similarity (of difflib, 0 to 1) at which a known name is offered in the place of an unknown one."""
 
 
 class McpoError(Exception):
@@ -78,7 +80,7 @@ class Interrupted(McpoError):
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """A hint "did you mean 'x'?", or all `known` names if none is close."""
     names = sorted(known)
-    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(wanted, names, n=1, cutoff=SIMILAR)
     if close:
         return f"did you mean '{close[0]}'?"
     return "one of: " + ", ".join(names)

@@ -12,10 +12,13 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import data, method, runs
 from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
+from mcpo_cli.commands.compare import compare
 from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.export import export
 from mcpo_cli.commands.grade import grade
+from mcpo_cli.commands.help import help_
 from mcpo_cli.commands.options import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
@@ -34,6 +37,7 @@ Begin here:
   mcpo train method=dapo,mcpo seed=0,1     four runs, one per core at a time
   mcpo plan table1                         the runs of Table 1 and their estimated time
   mcpo reproduce table1                    run what is missing, then print Table 1
+  mcpo compare table2                      its arms against a baseline, at equal cost
   mcpo reproduce all                       every table and figure, and a report with verdicts
   mcpo probe mastery                       how mastered prompts fare in later steps
   mcpo ui                                  browse the runs in MLflow
@@ -48,9 +52,11 @@ app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
+app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)
 app.command()(export)
@@ -59,6 +65,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(method.app, name="method")
 app.command()(ui)
 app.command()(doctor)
+app.command("help")(help_)
 
 
 @app.callback(invoke_without_command=True)

@@ -32,6 +32,18 @@ evals/<eval_id>/
 from typing import Any, Literal, NotRequired, TypedDict
 
 SOURCES = "data.json"
+AXES = {
+    "cost/rollouts": "sampled rollouts",
+    "cost/sampled_tokens": "sampled tokens",
+    "cost/trained_tokens": "trained tokens",
+    "cost/gradient_steps": "gradient steps",
+    "cost/flops": "floating-point operations",
+    "cost/seconds": "seconds of sampling and update",
+}
+"""What training has cost up to and including a global step: metrics of a StepRow and their names for readers.
+
+`backends/spent.py` says what each one counts.
+"""
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
 
@@ -49,6 +61,8 @@ class Status(TypedDict):
     phase: NotRequired[str]
     """The run's current activity, in words."""
     error: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What is unusual about this attempt: where it continues from, and under which other versions."""
 
 
 class DataSource(TypedDict):

@@ -82,4 +82,6 @@ def _read(folder: Path) -> Run:
     # The suite becomes a folder name in the store.
     if not is_plain(origin.get("suite", "train")):
         raise RunFailed(f"{path} names a suite that is not a plain folder name: {origin['suite']!r}", fix=f"rm {path}")
-    return Run(folder, spec(folder), origin)
+    settings = spec(folder)
+    attempts.check_own(folder, settings)
+    return Run(folder, settings, origin)

@@ -1,4 +1,7 @@
-"""The journal: append-only JSON lines, flushed row by row. It is the source of truth; everything else is derived.
+"""The journal: append-only JSON lines. It is the source of truth; everything else is derived.
+
+Rows are flushed one by one, so that they survive a kill, and synced to the disk before each checkpoint, so that after
+a power cut no checkpoint is ahead of its rows.
 
 Each attempt writes its own files. Readers merge the attempts of a run: rows that a later attempt recomputed, because
 no checkpoint covered them, count once.
@@ -13,7 +16,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -42,22 +45,38 @@ class JournalWriter:
         self._metrics = (attempt_dir / "metrics.jsonl").open("a", encoding="utf-8")
 
     def step(self, row: StepRow) -> None:
-        """Append one global step; flushed when this returns."""
+        """Append one global step; flushed when this returns.
+
+        Raises:
+            RunFailed: the file cannot be written, or was removed since the attempt began.
+        """
         with writing(Path(self._metrics.name)):
             self._metrics.write(dumps(row) + "\n")
             self._metrics.flush()
+            removed = os.fstat(self._metrics.fileno()).st_nlink == 0
+        if removed:
+            raise RunFailed(
+                f"{self._metrics.name} was removed while the run was writing it",
+                fix="repeat the command that started the run: it begins again with what is left",
+            )
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write all rows of `kind` for one step as one file, atomically."""
         write_atomic(self.folder / kind / f"step_{step:06d}.jsonl", "".join(dumps(row) + "\n" for row in rows))
 
+    def sync(self) -> None:
+        """Sync all rows and the folders that list them to the disk: a power cut then loses none of them."""
+        with writing(Path(self._metrics.name)):
+            os.fsync(self._metrics.fileno())
+            for folder in (*(path for path in self.folder.iterdir() if path.is_dir()), self.folder):
+                sync(folder)
+
     def close(self) -> None:
         """Sync to disk and close; a second call does nothing."""
         if self._metrics.closed:
             return
-        with writing(Path(self._metrics.name)), self._metrics:
-            self._metrics.flush()
-            os.fsync(self._metrics.fileno())
+        with self._metrics:
+            self.sync()
 
 
 class Journal:
@@ -257,6 +276,26 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names that a folder lists, through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def drop_torn(path: Path) -> None:
+    """Cut a JSON lines file before its first line that is not a whole row: what a power cut left of it."""
+    end = 0
+    # Its error is the answer: the row after `end` is damaged.
+    with suppress(RunFailed):
+        for _, intact in lines_from(path, 0):
+            end = intact
+    if path.exists() and end < path.stat().st_size:
+        write_atomic(path, path.read_bytes()[:end])
 
 
 def seal(attempt: Path) -> None:

@@ -191,6 +191,8 @@ class _Scheduler:
         spec = _placed(job.cell.spec)
         job.tried = True
         try:
+            # Otherwise a linked folder's settings would be overwritten: another run's.
+            attempts.check_own(job.folder, spec)
             write_json(job.folder / "spec.json", spec.to_dict())
             if not (job.folder / "origin.json").exists():
                 origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
@@ -248,6 +250,8 @@ class _Scheduler:
     def _warn(self, job: _Job) -> None:
         for warned in job.tracker.warnings():
             self.display.note(f"{job.cell.spec.run_id}: warning: {sanity.line(warned)}")
+        for note in job.tracker.notes():
+            self.display.note(f"{job.cell.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
         estimator = Estimator(self.home)

@@ -110,7 +110,7 @@ from mcpo_cli.scheduling import worker
 def run(spec, attempt, stop):
     raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])
 
-worker.backends.get = lambda name: SimpleNamespace(resume_step=lambda folder: 0, run=run)
+worker.backends.get = lambda name: SimpleNamespace(kept=lambda folder: [], run=run)
 sys.exit(worker.work(sys.argv[1]))
 """
 

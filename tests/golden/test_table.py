@@ -241,7 +241,7 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
 
 
 def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:
-    with pytest.raises(ConfigError, match="only model and seed can be swept"):
+    with pytest.raises(ConfigError, match="only model, base_seed and seed can be swept"):
         build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
 
 

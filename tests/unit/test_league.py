@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mcpo_cli.analysis import claims, method_measures
+from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.tables import league
@@ -40,7 +41,7 @@ def write(plan: Plan, right: Mapping[str, Sequence[int]], metrics: Mapping[str, 
         for step in range(5):
             if step:
                 attempt.journal.rows("groups", step, fakes._groups(spec, step, np.random.default_rng(0)))
-                values = {"train/grad_norm": 0.5, "sampling/prompts": 4.0}
+                values = {"train/grad_norm": 0.5, "cost/rollouts": 4.0 * step * spec.train.rollouts}
                 values |= {name: series[step - 1] for name, series in own.items()}
                 attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
             if step % 2 == 0:
@@ -64,6 +65,10 @@ def measured(name: str, runs: Runs, arm: str, seed: int = 0) -> float:
     return method_measures.STATISTICS[name].measure(runs, cell)[WHOLE]
 
 
+def rows_of(suite: str, runs: Runs) -> dict[str, Any]:
+    return {row["arm"]: row for row in league._rows(suite, runs, compare(runs, league.CHOICE))}
+
+
 @pytest.fixture
 def zero_variance(mcpo_home: Path) -> Runs:
     """DAPO samples twice as many prompts in its first two steps."""
@@ -77,7 +82,7 @@ def zero_variance(mcpo_home: Path) -> Runs:
             "train/clip_low": (0.1, 0.0, 0.1, 0.0),
             "train/wrong_length": (4.0, 5.0, 6.0, 6.5),
         },
-        "DAPO": {"sampling/prompts": (8.0, 8.0, 4.0, 4.0)},
+        "DAPO": {"cost/rollouts": (32.0, 64.0, 80.0, 96.0)},
     }
     return write(plan_of("methods-zero-variance"), {"DAPO": (100, 300, 500)}, metrics)
 
@@ -111,14 +116,13 @@ def test_scores_at_equal_rollouts(zero_variance: Runs) -> None:
 
 
 def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
-    rows = {row["arm"]: row for row in league._rows("methods-zero-variance", zero_variance)}
-    assert next(iter(rows)) == "DAPO"
-    assert rows["DAPO"]["difference"] == pytest.approx(0.2)
-    assert rows["DAPO"]["equal"] == pytest.approx(0)
-    assert rows["DAPO"]["better"] == 1
-    assert rows["RL-ZVP"]["better"] == 0.5
+    rows = rows_of("methods-zero-variance", zero_variance)
+    assert rows["DAPO"]["steps"] == pytest.approx(0.2)
+    assert rows["DAPO"]["rollouts"] == pytest.approx(0)
+    assert rows["DAPO"]["better"] == rows["RL-ZVP"]["better"] == 0.5
+    assert next(iter(rows)) == max(rows.values(), key=lambda row: row["iqm"])["arm"]
     assert rows["RL-ZVP"]["norm"] == 1
-    assert "difference" not in rows["GRPO"]
+    assert not {"better", "rollouts", "steps"} & rows["GRPO"].keys()
     assert all(row["clipped"] == 0 for row in rows.values())
 
 
@@ -126,22 +130,23 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> Non
     plan = plan_of("methods-weights")
     quiet = {"GRPO, random reward": (100, 100, 99)}
     found = write(plan, {**quiet, "RLOO": (100, 300, 400)}, {"RLOO": {"train/grad_norm": (2.0, 2.0, 2.0, 2.0)}})
-    (warning,) = league._warnings("methods-weights", found)
+    assert not list(league._coins("methods-weights", found))
+    (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
-    rows = {row["arm"]: row for row in league._rows("methods-weights", found)}
+    rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["clipped"]) == (4, 1)
 
 
 def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:
     found = write(plan_of("methods-weights"), {}, {})
-    (warning,) = league._warnings("methods-weights", found)
+    (warning,) = league._coins("methods-weights", found)
     assert warning.startswith("WARNING: GRPO, random reward gains 0.200")
 
 
 def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     data = {suite: write(plan_of(suite), {}, {}) for suite in league.SUITES}
     product = league.ARTIFACT.build(data)
-    assert [grid.title.partition(":")[0] for grid in product.grids] == ["At a glance", *league.SUITES]
+    assert [grid.title.partition(",")[0] for grid in product.grids] == ["At a glance", *league.SUITES]
     assert len(product.data) == sum(len({cell.arm for cell in runs.cells}) for runs in data.values())
     assert "0 have a higher pass@1" in product.sentence
     assert "2 negative controls warn" in product.sentence

@@ -22,6 +22,7 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
@@ -123,7 +124,7 @@ class Trainer:
         self.method_state = spec.method.initial_state()
         self.step = 0
         self.cursor = 0
-        self.rerolls = self._rerolls()
+        self._follow_journal()
 
     def train(self, stop: Stop) -> None:
         """From the current step to the last one."""
@@ -138,7 +139,7 @@ class Trainer:
             self.step += 1
             self.attempt.phase(f"step {self.step} of {steps}")
             self.global_step()
-            if self.step in eval_steps(self.spec):
+            if self.spent.evaluation_due:
                 self.evaluate()
             if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
                 self.save()
@@ -155,6 +156,13 @@ class Trainer:
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             self.method_state = self.spec.method.learn(self.method_state, updates)
+        self.spent.add(
+            rollouts=sampled.correct_PG.numel(),
+            sampled_tokens=int(sampled.rollouts.length_PG.sum()),
+            trained_tokens=self.updater.trained_tokens,
+            gradient_steps=len(mini_batches),
+            seconds=clock.seconds["sample"] + clock.seconds["update"],
+        )
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
@@ -162,9 +170,9 @@ class Trainer:
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
             metrics |= measure.signs(batch.correct_PG, batch.signals.advantage_PG)
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
-            self.record(sampled)
+            self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
-        metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
+        metrics |= self.spent.totals | measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
     def look(self) -> None:
@@ -172,7 +180,7 @@ class Trainer:
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
         self.gradients(sampled, self.batch(sampled)[0])
-        self.record(sampled)
+        self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
         """Sample groups until the batch is full: once, or under dynamic sampling until enough are kept.
@@ -265,11 +273,11 @@ class Trainer:
             self.attempt.journal.rows("gradients", self.step, rows)
         return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
 
-    def record(self, sampled: Sampled) -> None:
-        """Group rows of this step, and some full responses where the policy is evaluated anyway."""
+    def record(self, sampled: Sampled, *, with_samples: bool) -> None:
+        """Group rows of this step, and some full responses if wanted: where the policy is evaluated."""
         in_batch = set(sampled.batch_index.tolist())
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
-        if self.step in eval_steps(self.spec):
+        if with_samples:
             shown = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
             rows = measure.sample_rows(self.step, sampled.graded, decoded(shown, self.tokenizer))
             self.attempt.journal.rows("samples", self.step, rows)
@@ -281,6 +289,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final."""
+        # A checkpoint that outlives a power cut must find its rows.
+        self.attempt.journal.sync()
         state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
         checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
         self.attempt.durable(self.step)
@@ -291,15 +301,17 @@ class Trainer:
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
         self.method_state = saved.tensors.get("method", self.method_state)
-        self.rerolls = self._rerolls()
+        self._follow_journal()
 
-    def _rerolls(self) -> Rerolls:
-        journal = Journal(self.attempt.folder.parent)
-        return Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, self.spec.probe.panel))
+    def _follow_journal(self) -> None:
+        """Take up what the journal holds of the steps so far."""
+        journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
+        self.rerolls = Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, panel))
+        self.spent = Spent(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from its newest checkpoint, or from the base policy, to the end.
+    """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
@@ -307,8 +319,8 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     torch.set_num_threads(spec.compute.threads)
     policy, tokenizer = base_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
-    if saved := checkpoint.newest(attempt.folder.parent):
-        trainer.restore(saved)
+    if start := attempt.status["start_step"]:
+        trainer.restore(checkpoint.at(attempt.folder.parent, start))
     trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)

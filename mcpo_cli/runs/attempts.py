@@ -17,17 +17,18 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
     JournalWriter,
     damaged,
     drop_torn,
+    numbered,
     read_json,
     seal,
     sync,
     write_json,
-    writing,
 )
 
 RESERVE = ".reserve"
@@ -47,7 +48,7 @@ class Attempt:
     """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
-        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in numbered(run_dir)), default=0)
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
@@ -147,7 +148,10 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
         path = attempt / "spec.json"
         if not path.exists():
             raise damaged(path, "gone")
-        if (other := next(_differences(identity, read_json(path)), None)) is not None:
+        stored = read_json(path)
+        if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
+            stored["base_seed"] = stored.get("seed")
+        if (other := next(_differences(identity, stored), None)) is not None:
             raise RunFailed(
                 f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
                 "link to it",
@@ -202,7 +206,7 @@ def is_owned(run_dir: Path) -> bool:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     except BlockingIOError:
         return True

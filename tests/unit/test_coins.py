@@ -35,10 +35,10 @@ def test_coins_depend_on_seed_step_and_place_alone() -> None:
 def test_verl_groups_get_the_coins_of_the_local_engine() -> None:
     verdicts = [Verdict("correct"), Verdict("wrong"), Verdict("wrong")]
     group = Group(Prompt(5, Problem("1 + 1 =", "2"), "k2-3"), [], [1.0, 0.0, 0.0], verdicts, [], [])
-    assert group.judged == group.correct == [True, False, False]
+    assert group.seen == group.correct == [True, False, False]
     found = group.rewarded_at_random(3, 7)
     expected = tossed(torch.ones(6, 3, dtype=torch.bool), 3, 7, 0)[5].tolist()
-    assert found.judged == expected != [True, False, False]
+    assert found.seen == expected != [True, False, False]
     assert found.reward == [float(coin) for coin in expected]
     assert found.correct == [True, False, False]
 

@@ -40,7 +40,7 @@ class Group:
     """What rewards the rollouts in place of the verdicts (`train.reward=random`)."""
 
     @property
-    def judged(self) -> list[bool]:
+    def seen(self) -> list[bool]:
         """What the method takes for right."""
         return self.correct if self.tossed is None else self.tossed
 

@@ -304,7 +304,7 @@ class Trainer(PPOTrainerSync):
 
         return Step(
             reward_PG=graded.reward_PG,
-            correct_PG=torch.tensor([group.judged for group in self.kept]),
+            correct_PG=torch.tensor([group.seen for group in self.kept]),
             length_PG=graded.length_PG,
             prompt_P=torch.tensor([problem.number for problem in graded.problems]),
             limit=self.spec.train.max_response,

@@ -143,6 +143,7 @@ def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:
     assert warning.startswith("WARNING: GRPO, random reward gains 0.200")
 
 
+@pytest.mark.slow
 def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     data = {suite: write(plan_of(suite), {}, {}) for suite in league.SUITES}
     product = league.ARTIFACT.build(data)

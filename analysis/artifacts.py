@@ -8,6 +8,7 @@ the files. An artifact whose hash and checksums still match is not built again.
 import hashlib
 import importlib.metadata
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -24,7 +25,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
@@ -36,6 +37,7 @@ LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
+FORMULA = re.compile(r"[=+@\t\r]|-[^\d.]")
 ALL = "all"
 
 
@@ -310,7 +312,9 @@ def _provenance(command: str, runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
-    yield f"{name}.csv", product.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
+    texts = product.data.select_dtypes(include=["object", "string"])
+    data = product.data.assign(**{str(column): texts[column].map(_without_formula) for column in texts})
+    yield f"{name}.csv", data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
     if product.grids:
         page = render.Page(product.title, product.sentence, product.grids, notes)
         yield f"{name}.md", render.markdown(page)
@@ -320,6 +324,11 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 
         for kind, content in base.save(product.figure).items():
             yield f"{name}.{kind}", content
+
+
+def _without_formula(cell: Any) -> Any:
+    """The cell, marked as text where a spreadsheet would compute or execute it."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
@@ -342,7 +351,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
         same = record["inputs"] == inputs and all(
             _sha256((path.parent / file).read_bytes()) == digest for file, digest in record["files"].items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RunFailed, OSError, ValueError, KeyError, TypeError):
         return None
     return record if same else None
 

@@ -19,6 +19,7 @@ from scipy import special
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, Numbers
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.statistics import power, stats
@@ -133,7 +134,7 @@ def read(path: Path = PATH) -> list[Claim]:
         ConfigError: a key, suite, arm or statistic is unknown, a key is missing, or an id is used twice.
     """
     claims: list[Claim] = []
-    entries = load.read_yaml(path).get("claims")
+    entries = read_yaml(path).get("claims")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):

@@ -8,6 +8,7 @@ from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.base import comparison
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 
 SWEPT = {"model", "base_seed", "seed"}
@@ -40,6 +41,6 @@ def of(name: str) -> Artifact:
     Raises:
         ConfigError: it cannot be read.
     """
-    if load.is_file(name) and "claims" in load.read_yaml(Path(name).expanduser()):
+    if load.is_file(name) and "claims" in read_yaml(Path(name).expanduser()):
         return claims_table(Path(name).expanduser())
     return comparison(name)

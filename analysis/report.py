@@ -94,7 +94,7 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
     yield render.pipes(content.settings)
     yield _heading(2, "provenance", "Provenance")
     for grid in content.provenance:
-        yield f"### {grid.title}"
+        yield f"### {render.escaped(grid.title)}"
         yield render.pipes(grid)
 
 
@@ -117,13 +117,13 @@ def _built(built: Built, command: str) -> Iterator[str]:
         yield render.pipes(grid)
     yield _folded("Notes", _list([render.escaped(note) for note in page.notes]))
     files = ", ".join(f"[{path.name}]({path.name})" for path in built.paths)
-    yield f"Files: {files}. Rebuild: `{command}`"
+    yield f"Files: {files}. Rebuild: {render.code(command)}"
 
 
 def _missing(piece: Piece) -> Iterator[str]:
-    yield f"**not built:** {render.escaped(piece.why)}; `{piece.command}`"
-    messages = "\n".join(error.message for error in piece.errors)
-    yield _folded("What is missing", f"```text\n{messages}\n```")
+    yield f"**not built:** {render.escaped(piece.why)}; {render.code(piece.command)}"
+    lines = [line for error in piece.errors for line in error.message.splitlines()]
+    yield _folded("What is missing", "\n".join(f"    {line}" for line in lines))
 
 
 def _heading(level: int, anchor: str, text: str) -> str:

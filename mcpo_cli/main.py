@@ -3,8 +3,10 @@
 Imports stay light here and in `commands`, so that `mcpo --help` does not wait for libraries it does not use.
 """
 
+import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -24,9 +26,10 @@ from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
 from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
+from mcpo_cli.commands.standard_files import standard_files, visible
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
 from mcpo_cli.redaction import redact
 
 START = """\
@@ -73,16 +76,25 @@ def begin(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
     if version:
-        typer.echo(__version__)
+        sys.stdout.write(f"{__version__}\n")
     elif context.invoked_subcommand is None:
-        typer.echo(START, nl=False)
+        sys.stdout.write(START)
 
 
 def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
-    style = ErrorStyle()
+    # No process that this one starts imports a module from the current folder, which may be anybody's.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    with standard_files():
+        _run(ErrorStyle())
+
+
+def _run(style: ErrorStyle) -> None:
     try:
         app(obj=style)
+    except OutputLost as error:
+        _report(str(error), style)
+        sys.exit(error.exit_code)
     except McpoError as error:
         _report(str(error), style)
         if style.as_json:
@@ -104,14 +116,16 @@ def main() -> None:
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    sys.stderr.write(redact(f"{shown}error: {message}\n"))
+    sys.stderr.write(visible(redact(f"{shown}error: {message}\n")))
 
 
 def _print_error_document(error: McpoError) -> None:
     from mcpo_cli.commands.console import print_json
 
     about = {"type": type(error).__name__, "message": redact(error.message), "fix": error.fix and redact(error.fix)}
-    print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
+    # Without stdout, the message on stderr and the exit code have to do.
+    with suppress(OutputLost):
+        print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
 
 
 if __name__ == "__main__":

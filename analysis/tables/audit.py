@@ -13,6 +13,7 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.published import DRAWS, METHOD, NEAR, Audit, Difference, Range, Z
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 
 NOTES = (
     "right: right samples behind pass@1, out of problems x samples. The pass@1 of one run always has such a count; a "
@@ -43,7 +44,7 @@ NOTES = (
 
 def build(data: Mapping[str, Runs]) -> Product:
     """Audit the numbers in `experiments/paper.yaml`; needs no runs."""
-    paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+    paper = read_yaml(load.EXPERIMENTS / "paper.yaml")
     audits = [published.audit(cell) for cell in published.cells(paper)]
     differences = published.differences(audits)
     together = pooled.pool(audits)

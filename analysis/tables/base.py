@@ -16,6 +16,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables import words
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.stats import LEAST, Effect
 from mcpo_cli.statistics.variance import ADVICE
@@ -90,7 +91,7 @@ def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
     compared = compare(runs, choice)
-    paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml") if runs.plan.suite in PLACES else None
+    paper = read_yaml(load.EXPERIMENTS / "paper.yaml") if runs.plan.suite in PLACES else None
     table = _Table(name, title, compared, paper, _sampled(runs), smallest)
     rows = pd.DataFrame([asdict(row) for row in table.rows()], columns=list(Row.__dataclass_fields__))
     return Product(

@@ -10,6 +10,7 @@ from mcpo_cli import plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -134,7 +135,7 @@ def read(name: str) -> Suite:
     """
     path = file(name)
     try:
-        suite = convert(Suite, load.read_yaml(path), "")
+        suite = convert(Suite, read_yaml(path), "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
     except ConfigError as error:

@@ -17,17 +17,18 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
     JournalWriter,
     damaged,
     drop_torn,
+    numbered,
     read_json,
     seal,
     sync,
     write_json,
-    writing,
 )
 
 RESERVE = ".reserve"
@@ -47,7 +48,7 @@ class Attempt:
     """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
-        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in numbered(run_dir)), default=0)
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
@@ -205,7 +206,7 @@ def is_owned(run_dir: Path) -> bool:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     except BlockingIOError:
         return True

@@ -16,14 +16,15 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.runs.disk import writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -33,8 +34,6 @@ TAIL_BYTES = 1 << 16
 SUMS = "sums.json"
 CHECKSUM = "checksum"
 """The key of a JSON document's own checksum."""
-SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 class JournalWriter:
@@ -92,8 +91,7 @@ class Journal:
 
     def attempts(self) -> list[Path]:
         """The attempts' folders, oldest first."""
-        folders = [path for path in self.run_dir.glob("attempt_*") if (path / "status.json").exists()]
-        return sorted(folders, key=lambda path: int(path.name.removeprefix("attempt_")))
+        return [path for path in numbered(self.run_dir) if (path / "status.json").exists()]
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""
@@ -241,6 +239,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return _rows(path, path.read_bytes()) if path.exists() else []
 
 
+def numbered(run_dir: Path) -> list[Path]:
+    """The folders of all attempts by number, those without a status among them."""
+    numbers = {path: path.name.removeprefix("attempt_") for path in run_dir.glob("attempt_*")}
+    return sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: int(numbers[path]))
+
+
 def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     *whole, _ = content.split(b"\n")
     return [_row(path, line) for line in whole]
@@ -273,6 +277,8 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
         row: dict[str, Any] = orjson.loads(line)
     except ValueError as error:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
+    if not isinstance(row, dict):
+        raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
@@ -330,12 +336,22 @@ def read_json(path: Path) -> Any:
     Raises:
         RunFailed: the document is damaged.
     """
+    # A folder, or a pipe, from which reading never ends.
+    if path.exists() and not path.is_file():
+        raise damaged(path, "not a file")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, f"damaged: it is not JSON ({error})") from error
-    if isinstance(data, dict) and data.pop(CHECKSUM, None) not in (None, _sum(data)):
+    except PermissionError as error:
+        raise damaged(path, "not readable for this user") from error
+    if not isinstance(data, dict):
+        raise damaged(path, "damaged: it is no JSON object")
+    if data.pop(CHECKSUM, None) not in (None, _sum(data)):
         raise damaged(path, "damaged: its checksum does not match")
+    for key, kind in KEYS.get(path.name, {}).items():
+        if not isinstance(data.get(key), kind):
+            raise damaged(path, f"damaged: {key!r} is missing, or not what it should be")
     return data
 
 
@@ -367,23 +383,3 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             # A partial file would take space that other files need.
             part.unlink(missing_ok=True)
             raise
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a system error about writing `path` into an error with a fix.
-
-    Raises:
-        RunFailed: `path` could not be written.
-    """
-    try:
-        yield
-    except Exception as error:
-        match = SYSTEM_ERROR.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
-        if number is None:
-            raise
-        raise RunFailed(
-            f"{path} cannot be written: {os.strerror(number)}",
-            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
-        ) from error

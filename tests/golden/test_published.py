@@ -9,9 +9,10 @@ import pytest
 
 from mcpo_cli.analysis import artifacts, pooled, published
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics import stats
 
-PAPER = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+PAPER = read_yaml(load.EXPERIMENTS / "paper.yaml")
 PRINTED = {
     "table1": """
         Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706

@@ -17,8 +17,8 @@ from mcpo_cli.analysis.claims import Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.tables import forgetting
-from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
@@ -384,7 +384,7 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     for name in claims.VERDICTS[:-1]:
         number = sum(row["verdict"] == name for row in rows.values())
         assert f"{number} {name}" in sentence
-    quotes = {one["quote"] for one in load.read_yaml(claims.PATH)["claims"]}
+    quotes = {one["quote"] for one in read_yaml(claims.PATH)["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)
 
 

@@ -28,7 +28,7 @@ from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import writing
+from mcpo_cli.runs.disk import writing
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
 

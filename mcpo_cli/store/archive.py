@@ -89,7 +89,7 @@ def _files(content: bytes) -> Iterator[tuple[str, IO[bytes]]]:
 class _Bounded:
     """A binary file of which only so many bytes can be read."""
 
-    def __init__(self, file: IO[bytes], most: int) -> None:
+    def __init__(self, file: gzip.GzipFile, most: int) -> None:
         self._file, self._left = file, most
 
     def read(self, size: int) -> bytes:

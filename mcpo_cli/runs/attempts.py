@@ -148,7 +148,10 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
         path = attempt / "spec.json"
         if not path.exists():
             raise damaged(path, "gone")
-        if (other := next(_differences(identity, read_json(path)), None)) is not None:
+        stored = read_json(path)
+        if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
+            stored["base_seed"] = stored.get("seed")
+        if (other := next(_differences(identity, stored), None)) is not None:
             raise RunFailed(
                 f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
                 "link to it",

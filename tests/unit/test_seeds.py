@@ -51,6 +51,6 @@ def test_base_seeds_are_an_axis_of_tables() -> None:
     plan = from_suite("headline", [], "mcpo ablate headline")
     check_axes(plan)
     assert len(plan.cells) == 6 * 2 * 6
-    mixed = from_suite("headline", ["train.lr=1e-3,2e-3"], "mcpo ablate headline")
+    mixed = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
     with pytest.raises(ConfigError, match="base seed 0, seed 0 matches two runs"):
         check_axes(mixed)

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop, starved
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.encoding import Judged, decoded, judge, prompts
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
@@ -34,7 +34,7 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import answer, closed
+from mcpo_cli.tasks import closed
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
 
@@ -70,13 +71,10 @@ class Sampled:
         """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
         return crop(self.rollouts.select(self.batch_index))
 
-    def for_method(self, needs: Collection[Need], limit: int, tokenizer: PreTrainedTokenizerFast) -> Step:
+    def for_method(self, needs: Collection[Need], limit: int) -> Step:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
-        problems, answer_PG = [self.problems[index] for index in chosen], None
-        if "answers" in needs:
-            texts = decoded(rollouts, tokenizer)
-            answer_PG = torch.tensor(measure.answer_classes([[answer(text) for text in group] for group in texts]))
+        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
         return Step(
             reward_PG=self.reward_PG[chosen],
             correct_PG=self.correct_PG[chosen],
@@ -85,17 +83,8 @@ class Sampled:
             limit=limit,
             logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
             entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=answer_PG,
+            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
-
-
-def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
-    """The text of each response, a list a group."""
-    lengths = rollouts.length_PG.tolist()
-    return [
-        [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
-        for token_GT, length_G in zip(rollouts.token_PGT, lengths, strict=True)
-    ]
 
 
 @dataclass
@@ -200,6 +189,7 @@ class Trainer:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
         )
@@ -209,36 +199,35 @@ class Trainer:
         train = self.spec.train
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
-        rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        reward_PG = correct_PG.double() + shaping_PG
-        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
+        reward_PG = judged.correct_PG.double() + shaping_PG
+        everything = torch.arange(len(problems))
+        return Sampled(train.temperature, problems, rollouts, judged.correct_PG, judged.answers, reward_PG, everything)
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
-        step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
+        step = sampled.for_method(method.needs, self.spec.train.max_response)
         signals, state = method.signals(step, self.method_state)
         return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
 
-    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
-        """A group of rollouts of each problem from stream `seed`, and correct_PG."""
+    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+        """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train = self.spec.train
-        batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
+        prompt_PS = prompts(self.tokenizer, problems).to(self.policy.device)
         eos = self.tokenizer.eos_token_id
-        rollouts = sample(
-            self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
-        )
-        return rollouts, batch.correct(rollouts)
+        rollouts = sample(self.policy, prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
+        return rollouts, judge(self.benchmark, self.tokenizer, problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
         rolls = self.rerolls.due(self.step, graded)
         c_P: list[int] = []
         if rolls:
-            _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
-            c_P = correct_PG.sum(-1).tolist()
+            _, judged = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+            c_P = judged.correct_PG.sum(-1).tolist()
         rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)

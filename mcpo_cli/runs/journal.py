@@ -10,6 +10,7 @@ Readers raise when a file's checksum does not match: a JSON document may hold it
 an ended attempt's row files. Rows without a checksum yet are only parsed.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -55,10 +56,7 @@ class JournalWriter:
             self._metrics.flush()
             removed = os.fstat(self._metrics.fileno()).st_nlink == 0
         if removed:
-            raise RunFailed(
-                f"{self._metrics.name} was removed while the run was writing it",
-                fix="repeat the command that started the run: it begins again with what is left",
-            )
+            raise gone_meanwhile(Path(self._metrics.name))
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write all rows of `kind` for one step as one file, atomically."""
@@ -315,6 +313,14 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def gone_meanwhile(path: Path) -> RunFailed:
+    """The error for a file or folder that somebody removed while it was in use."""
+    return RunFailed(
+        f"{path} was removed while it was being written",
+        fix="repeat the same command: it begins again with what is left",
+    )
+
+
 def damaged(path: Path, what: str) -> RunFailed:
     """The error for a damaged file. what: the damage, as in "gone"."""
     return RunFailed(
@@ -383,6 +389,8 @@ def writing(path: Path) -> Iterator[None]:
         number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
         if number is None:
             raise
+        if number == errno.ENOENT:
+            raise gone_meanwhile(path) from error
         raise RunFailed(
             f"{path} cannot be written: {os.strerror(number)}",
             fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",

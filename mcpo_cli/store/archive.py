@@ -5,7 +5,7 @@ import io
 import json
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,18 @@ def unpack(content: bytes, folder: Path) -> None:
 def document(path: Path) -> str:
     """The text of a JSON document with secrets removed; unchanged if it holds none."""
     data = read_json(path)
-    cleaned = _cleaned(data)
-    return path.read_text(encoding="utf-8") if cleaned == data else json.dumps(cleaned, indent=2)
+    # Most documents hold no secret, and all of their text at once is searched a hundred times as fast as each string.
+    text = "\n".join(_strings(data))
+    return path.read_text(encoding="utf-8") if redact(text) == text else json.dumps(_cleaned(data), indent=2)
+
+
+def _strings(data: Any) -> Iterator[str]:
+    """All strings in `data` that `_cleaned` may change."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping | list):
+        for value in data.values() if isinstance(data, Mapping) else data:
+            yield from _strings(value)
 
 
 def _cleaned(data: Any) -> Any:

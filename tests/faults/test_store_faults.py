@@ -3,13 +3,11 @@
 import math
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,18 +105,6 @@ def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path]
     lost, wrong = differences(home, plan, database)
     times = max(proxy.misdeeds - before, 1)
     faults(f"an MLflow server that {fault}", times=times, lost=lost, wrong=wrong, seconds=[seconds])
-
-
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite store with its schema, made once: it takes seconds."""
-    folder = tmp_path_factory.mktemp("empty")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPO_HOME", str(folder))
-        Store(f"sqlite:///{folder}/mlflow.db").check()
-    with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
-        made.backup(whole)
-    return folder / "one.db"
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,15 +34,22 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 test: setup ## Run the quick tests (under three minutes)
 	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
 
-test-all: setup ## Run all tests except test-browser and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser" $(ARGS)
+test-all: setup ## Run all tests except test-browser, test-postgres and test-verl
+	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser and not postgres" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
 		{ echo "chromium is missing and could not be installed; as root: apt-get install chromium"; exit 1; }
 	$(BIN)/pytest -n 0 -m browser tests/browser $(ARGS)
 
-test-faults: setup ## Run the fault-injection tests; writes docs/reliability.md and .json
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || (apt-get update && apt-get install --yes --no-install-recommends postgresql) || \
+		{ echo "PostgreSQL is missing and could not be installed; as root: apt-get install postgresql"; exit 1; }
+
+test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's if there is none
+	$(BIN)/pytest -n 0 -m postgres tests/faults $(ARGS)
+
+test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliability.md and .json
 	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)

@@ -23,7 +23,7 @@ def pack(run_dir: Path) -> bytes:
     names = {path.relative_to(run_dir).as_posix(): path for path in run_dir.rglob("*.json*")}
     content = io.BytesIO()
     with (
-        gzip.GzipFile(fileobj=content, mode="wb", mtime=0) as zipped,
+        gzip.GzipFile(fileobj=content, mode="wb", mtime=0, compresslevel=6) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.USTAR_FORMAT) as tar,
     ):
         for name, path in sorted(names.items()):

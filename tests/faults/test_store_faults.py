@@ -186,7 +186,7 @@ def test_a_store_that_is_read_only(_real: bool, home: Path, empty: Path, faults:
 
 
 def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) -> None:
-    assert swarm(str(home), f"sqlite:///{database}", PROCESSES) == [0] * PROCESSES
+    assert swarm(str(home), f"sqlite:///{database}", range(PROCESSES)) == [0] * PROCESSES
     lost = wrong = 0
     for seed in range(PROCESSES):
         missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database)

@@ -17,8 +17,6 @@ from mlflow.entities import ViewType
 
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import StoreError
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.journal import write_json
 from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.pulls import Pulls
@@ -47,8 +45,7 @@ def trained(seeds: range = range(RUNS)) -> Plan:
     specs = [store_runs.spec(seed) for seed in seeds]
     for spec in specs:
         store_runs.complete(spec)
-        origin = {"suite": "train", "arm": spec.method.label, "command": "mcpo train"}
-        write_json(run_dir(spec.run_id) / "origin.json", origin)
+        store_runs.origin(spec)
     return store_runs.plan(*specs)
 
 

@@ -20,7 +20,6 @@ from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
     JournalWriter,
-    damaged,
     drop_torn,
     read_json,
     seal,
@@ -144,10 +143,7 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     """
     identity = json.loads(json.dumps(spec.identity()))
     for attempt in Journal(run_dir).attempts():
-        path = attempt / "spec.json"
-        if not path.exists():
-            raise damaged(path, "gone")
-        if (other := next(_differences(identity, read_json(path)), None)) is not None:
+        if (other := next(_differences(identity, read_json(attempt / "spec.json")), None)) is not None:
             raise RunFailed(
                 f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
                 "link to it",

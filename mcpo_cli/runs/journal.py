@@ -89,8 +89,9 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first."""
-        folders = [path for path in self.run_dir.glob("attempt_*") if (path / "status.json").exists()]
+        """The attempts' folders, oldest first. One without settings was written after somebody removed it in mid-run."""
+        found = self.run_dir.glob("attempt_*")
+        folders = [path for path in found if (path / "status.json").exists() and (path / "spec.json").exists()]
         return sorted(folders, key=lambda path: int(path.name.removeprefix("attempt_")))
 
     def steps(self) -> list[StepRow]:

@@ -13,7 +13,7 @@ VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,10 @@ setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (half an hour)
 	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
+docs: setup ## Build the documentation into site/; broken links are errors
+	$(BIN)/python .ci/reference.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
 
@@ -79,7 +83,7 @@ bench: $(VENV)/.installed-bench ## Benchmark speed, also against TRL; writes rep
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -4,6 +4,7 @@ import gc
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
@@ -17,14 +18,19 @@ from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.probes import study
 from mcpo_cli.probes.base import Finding
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
+from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 from mcpo_cli.runs.provenance import environment
+from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
 Made = TypeVar("Made")
-RUN = dict.fromkeys(("arm", "method", "regime", "model"), "string") | {"seed": "int64", "run_id": "string"}
+RUN = dict.fromkeys(("arm", "method", "regime", "model"), "string") | {
+    "base_seed": "int64",
+    "seed": "int64",
+    "run_id": "string",
+}
 ROWS: Mapping[Kind, type] = {
     "groups": GroupRow,
     "eval": EvalRow,
@@ -104,8 +110,8 @@ def _to_stay(make: Callable[[], Made]) -> Made:
 class Runs:
     """The completed runs of a plan; their data are read once.
 
-    Every frame begins with the columns arm, method, regime, model, seed and run_id. Its rows follow the order of the
-    plan and of the journal, so that tiers appear from easy to hard.
+    Every frame begins with the columns arm, method, regime, model, base_seed, seed and run_id. Its rows follow the
+    order of the plan and of the journal, so that tiers appear from easy to hard.
     """
 
     def __init__(self, plan: Plan, shelf: Shelf | None = None) -> None:
@@ -117,6 +123,10 @@ class Runs:
         self.plan = plan
         self._shelf, self._own = shelf or Shelf(), Shelf()
         self.cells = done(plan, self._shelf)
+
+    def of(self, arms: Sequence[str]) -> "Runs":
+        """The runs of these arms alone."""
+        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
 
     def journal(self, cell: Cell) -> LoadedJournal:
         """The journal of one run."""
@@ -145,6 +155,29 @@ class Runs:
             return rows
         last = {cell.spec.run_id: cell.spec.train.steps for cell in self.cells}
         return rows[rows["step"] == rows["run_id"].map(last).astype("int64")].reset_index(drop=True)
+
+    def scores(self, k: int | None = None) -> pd.DataFrame:
+        """One row per run, evaluation and tier: the tier's score, and what training had cost by then.
+
+        Columns after those that name the run: step, tier, the means over problems `pass@1`, `best@<k>` and `pass@<k>`,
+        and one column per axis of cost (`records.AXES`); the base policy (step 0) has cost 0.
+
+        Args:
+            k: at most the graded samples of each problem; None means as many as the problem with the fewest has.
+        """
+        rows = self.eval(step="all")
+        counts, most = (rows["n"].to_numpy(), rows["c"].to_numpy()), k or int(rows["n"].min())
+        columns = {
+            "pass@1": stats.pass_at_k(*counts, 1),
+            f"best@{most}": stats.best_at_k(*counts, most),
+            f"pass@{most}": stats.pass_at_k(*counts, most),
+        }
+        keys = [*RUN, "step", "tier"]
+        scores = rows[keys].assign(**columns).groupby(keys, sort=False)[list(columns)].mean().reset_index()
+        spent = self.steps().reindex(columns=["run_id", "step", *AXES])
+        scores = scores.merge(spent, on=["run_id", "step"], how="left")
+        scores.loc[scores["step"] == 0, list(AXES)] = 0.0
+        return scores
 
     def steps(self) -> pd.DataFrame:
         """One row per global step, one float64 column per metric (`train/reward`, ...), in alphabetical order.
@@ -262,7 +295,7 @@ def _about(cell: Cell) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
     about = {"arm": cell.arm, "method": spec.method.name, "regime": spec.regime, "model": spec.model.name}
-    return {**about, "seed": spec.seed, "run_id": spec.run_id}
+    return {**about, "base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
 
 
 def provenance(cell: Cell) -> list[dict[str, Any]]:

@@ -92,7 +92,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
     if named:
         if not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
             raise _wrong_type(path, value, "a mapping of names to values")
-        return {name: _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
+        return {_scalar(str, name, path): _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
         raise _wrong_type(path, value, "a list")
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
@@ -117,11 +117,13 @@ def _scalar(hint: type, value: Any, path: str) -> Any:
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value
     names = {int: "an integer", float: "a number", bool: "true or false", str: "text"}
-    raise _wrong_type(path, value, names.get(hint, hint.__name__))
+    sweep = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
+    fix = f"{path}={','.join(map(str, value))}  (a sweep)" if sweep and value else None
+    raise _wrong_type(path, value, names.get(hint, hint.__name__), fix)
 
 
-def _wrong_type(path: str, value: Any, wanted: str) -> ConfigError:
-    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}")
+def _wrong_type(path: str, value: Any, wanted: str, fix: str | None = None) -> ConfigError:
+    return ConfigError(f"{path}={value}: must be {wanted}, not {type(value).__name__}", fix=fix)
 
 
 def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:

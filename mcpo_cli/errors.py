@@ -7,6 +7,7 @@
 | `Findings`     | 1    | `data audit` or `doctor` found problems to fix first           |
 | `MissingCells` | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
+| `OutputLost`   | 1    | standard output cannot be written; records are not affected    |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
 | anything else  | 70   | a bug: `--debug` shows where                                   |
 
@@ -19,6 +20,8 @@ from typing import Any
 
 UNEXPECTED = 70
 """Exit code of any other error: EX_SOFTWARE of sysexits.h."""
+SIMILAR = 0.6
+"""The least similarity (of difflib, 0 to 1) at which a known name is offered in the place of an unknown one."""
 
 
 class McpoError(Exception):
@@ -69,6 +72,12 @@ class StoreError(McpoError):
     exit_code = 4
 
 
+class OutputLost(McpoError):
+    """Standard output could not be written: a full disk, a closed file, or a reader that has gone."""
+
+    exit_code = 1
+
+
 class Interrupted(McpoError):
     """Stopped by SIGINT or SIGTERM after a checkpoint was written."""
 
@@ -78,7 +87,7 @@ class Interrupted(McpoError):
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """A hint "did you mean 'x'?", or all `known` names if none is close."""
     names = sorted(known)
-    close = difflib.get_close_matches(wanted, names, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(wanted, names, n=1, cutoff=SIMILAR)
     if close:
         return f"did you mean '{close[0]}'?"
     return "one of: " + ", ".join(names)

@@ -32,6 +32,24 @@ evals/<eval_id>/
 from typing import Any, Literal, NotRequired, TypedDict
 
 SOURCES = "data.json"
+KEYS: dict[str, dict[str, Any]] = {
+    "spec.json": {"method": dict, "task": dict},
+    "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
+    | {"started": (int, float), "updated": (int, float)},
+}
+"""What readers rely on, by document: a checksum says that nothing was changed by chance, not who wrote it."""
+AXES = {
+    "cost/rollouts": "sampled rollouts",
+    "cost/sampled_tokens": "sampled tokens",
+    "cost/trained_tokens": "trained tokens",
+    "cost/gradient_steps": "gradient steps",
+    "cost/flops": "floating-point operations",
+    "cost/seconds": "seconds of sampling and update",
+}
+"""What training has cost up to and including a global step: metrics of a StepRow and their names for readers.
+
+`backends/spent.py` says what each one counts.
+"""
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
 

@@ -1,10 +1,19 @@
-"""Declares the fields of settings: IDENTITY (changes the result, enters the run id) or RUNTIME (does not)."""
+"""Declares the fields of settings: IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
 
+`options` reads back what a class of settings declares: defaults, bounds, and the text under each field.
+"""
+
+import ast
 import dataclasses
-from dataclasses import field
-from typing import Any
+import inspect
+import itertools
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 IDENTITY, RUNTIME = "identity", "runtime"
+SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def identity(default: Any, **bounds: float) -> Any:
@@ -26,3 +35,43 @@ def plain(value: Any, *, runtime_too: bool = True) -> Any:
         for f in dataclasses.fields(value)
         if runtime_too or f.metadata.get("role") != RUNTIME
     }
+
+
+@dataclass(frozen=True)
+class Option:
+    """One field of a class of settings."""
+
+    name: str
+    default: Any
+    allowed: str
+    """Its choices or its bounds; empty where any value of its type will do."""
+    meaning: str
+    role: str
+    """IDENTITY or RUNTIME."""
+
+
+def options(kind: type) -> list[Option]:
+    """The options of a dataclass, in the order of its fields; a field with a single value is none."""
+    hints, meanings = typing.get_type_hints(kind), _meanings(kind)
+    found = []
+    for one in dataclasses.fields(kind):
+        choices = typing.get_args(hints[one.name]) if typing.get_origin(hints[one.name]) is Literal else ()
+        if len(choices) != 1:
+            bounds = [f"{SIGNS[name]} {value:g}" for name, value in one.metadata.items() if name in SIGNS]
+            allowed = ", ".join(map(str, choices)) or ", ".join(bounds)
+            role = one.metadata.get("role", IDENTITY)
+            found.append(Option(one.name, one.default, allowed, meanings.get(one.name, ""), role))
+    return found
+
+
+def _meanings(kind: type) -> Mapping[str, str]:
+    """The text literal under each field, of the class itself or else of the nearest it derives from."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if dataclasses.is_dataclass(base):
+            (body,) = (node.body for node in ast.parse(inspect.getsource(base)).body if isinstance(node, ast.ClassDef))
+            for declared, below in itertools.pairwise(body):
+                match declared, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                        found[name] = " ".join(meaning.split())
+    return found

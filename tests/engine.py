@@ -47,8 +47,9 @@ def records(home: Path, spec: RunSpec) -> dict[str, Any]:
     folder = home / "runs" / spec.run_id
     journal = Journal(folder)
     assert not missing(folder, spec)
+    clocks = ("perf/", "cost/seconds")
     steps = [
-        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith("perf/")})
+        (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith(clocks)})
         for row in journal.steps()
     ]
     policy = journal.attempts()[-1] / "policy" / "model.safetensors"

@@ -13,7 +13,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import Mcpo, drift_names
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
+from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 
@@ -44,7 +44,8 @@ def write_run(spec: RunSpec, dirty: bool | None = False, *, probed: bool = False
         if step:
             groups = _groups(spec, step, rng)
             attempt.journal.rows("groups", step, groups)
-            attempt.journal.step({"step": step, "time": float(step), "metrics": _metrics(spec, groups, probed)})
+            metrics = _metrics(spec, groups, probed) | cost(spec, step)
+            attempt.journal.step({"step": step, "time": float(step), "metrics": metrics})
             history[step] = groups
             if probed:
                 _probe(spec, history, attempt.journal)
@@ -74,6 +75,14 @@ def _metrics(spec: RunSpec, groups: list[GroupRow], probed: bool) -> dict[str, f
         if has_hinge(spec):
             metrics |= {"hinge/prompts_felt": 0.5, "hinge/tokens_active": 0.1 * groups[0]["step"]}
     return {name: float(value) for name, value in metrics.items()}
+
+
+def cost(spec: RunSpec, step: int) -> dict[str, float]:
+    """What the first `step` global steps cost: tokens and seconds are made up, rollouts and gradient steps are not."""
+    train = spec.train
+    rollouts, gradient_steps = train.prompts * train.rollouts, train.prompts // train.mini_batch
+    of_one = (rollouts, 8 * rollouts, 10 * rollouts, gradient_steps, 1e9, 2.0)
+    return {name: float(step * value) for name, value in zip(AXES, of_one, strict=True)}
 
 
 def _kind(spec: RunSpec) -> bytes:

@@ -77,14 +77,29 @@ def of(spec: RunSpec) -> Cost:
     train = spec.train
     prompt, response = spec.task.expected_tokens(train.max_response)
     batch = train.steps * train.prompts * train.rollouts
-    rounds = SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
-    evaluated = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples
+    evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples
     probed = rerolled(spec) * train.rollouts
-    sampled, trained = (batch * rounds + evaluated + probed) * response, batch * (prompt + response)
-    operations = _operations(spec, context=prompt + response / 2)
-    seconds = sampled * operations / SAMPLING_UTILISATION
-    seconds += trained * operations * TRAINING_PASSES / TRAINING_UTILISATION
+    sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
+    seconds = operations(spec, sampled, 0) / SAMPLING_UTILISATION + operations(spec, 0, trained) / TRAINING_UTILISATION
     return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec))
+
+
+def operations(spec: RunSpec, sampled: float, trained: float) -> float:
+    """Floating-point operations of sampling and of training on that many tokens, each at the expected context."""
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    return _operations(spec, context=prompt + response / 2) * (sampled + TRAINING_PASSES * trained)
+
+
+def rounds(spec: RunSpec) -> int:
+    """Batches that one global step samples."""
+    return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+
+
+def evaluations(spec: RunSpec) -> int:
+    """Number of evaluations, if every global step samples `rounds` batches."""
+    train = spec.train
+    rollouts = train.prompts * train.rollouts * rounds(spec)
+    return len(eval_steps(spec, {step: step * rollouts for step in range(1, train.steps + 1)}))
 
 
 def rerolled(spec: RunSpec) -> int:

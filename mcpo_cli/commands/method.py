@@ -45,11 +45,12 @@ def show(
     """Source, formula and options of a method, the backends that train it, and how much a prompt weighs by accuracy."""
     from dataclasses import asdict
 
+    from mcpo_cli import settings
     from mcpo_cli.commands import console
     from mcpo_cli.methods import describe
 
     method = _method(name, options)
-    text, found, needs = describe.text(type(method)), describe.options(type(method)), sorted(method.needs)
+    text, found, needs = describe.text(type(method)), settings.options(type(method)), sorted(method.needs)
     backends, curve = describe.backends(method), describe.curve(method, rollouts)
     if as_json:
         listed = [{**asdict(option), "value": getattr(method, option.name)} for option in found]

@@ -1,17 +1,46 @@
 """Arguments and options shared by several commands, with their shell completion."""
 
+import itertools
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-EXAMPLES = """\
-  mcpo train scale=smoke                                  every stage once, in seconds
-  mcpo train method=mcpo model=toy-m seed=0,1,2           a sweep: one run per seed
-  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run     the planned runs and their estimated time
-  mcpo train method=mcpo method.delta=0.02 regime=skills-drift"""
+from mcpo_cli.errors import ConfigError
+
+EXAMPLES = {
+    "train": """\
+  mcpo train scale=smoke                               every stage once, in seconds
+  mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
+  mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
+  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition""",
+    "ablate": """\
+  mcpo ablate                            the ablations of Table 2
+  mcpo ablate why-reweight seed=0,1      another suite, with two seeds
+  mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
+    "plan": """\
+  mcpo plan table1                       its runs, their states and their time
+  mcpo plan table1 scale=paper           what the same suite costs on GPUs
+  mcpo plan method=gspo seed=0,1 --json  the runs of a sweep, for a script""",
+    "probe": """\
+  mcpo probe                             the probes that there are
+  mcpo probe mastery                     mastered prompts in later steps, over its suite
+  mcpo probe hinge RUN_ID                the records of one run""",
+    "reproduce": """\
+  mcpo reproduce table1                  train what is missing, then print the table
+  mcpo reproduce figures seed=0,1,2      every figure from three seeds
+  mcpo reproduce ./mine.yaml             the table of a suite of your own""",
+    "report": """\
+  mcpo report                            every table, figure and verdict of the done runs
+  mcpo report seed=0,1,2                 from these seeds only""",
+}
+"""Of the commands that take overrides."""
+SETTINGS = """\
+
+Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
 
 
 def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -53,6 +82,14 @@ def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     """The suites, if none is given yet, and what `complete_overrides` offers."""
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)
     return suites + complete_overrides(ctx, incomplete)
+
+
+def complete_settings(incomplete: str) -> list[str]:
+    """Keys of settings, groups of presets, and the groups of keys."""
+    from mcpo_cli.config.load import groups, keys
+
+    known = {*keys(), *groups(), *(key.partition(".")[0] for key in keys())}
+    return sorted(name for name in known if name.startswith(incomplete))
 
 
 def complete_run_id(incomplete: str) -> list[str]:
@@ -119,27 +156,35 @@ Debug = Annotated[
 
 
 class OverridesCommand(TyperCommand):
-    """A command whose help also lists the presets and settings that overrides may name."""
+    """A command that takes overrides; its help ends with its examples and with where settings are explained."""
+
+    examples: ClassVar[Mapping[str, str]] = EXAMPLES
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Raises ConfigError for a setting that is written like an option, such as `--seed 3`."""
+        own = {name for param in self.params for name in param.opts}
+        for word, following in itertools.pairwise([*args, "VALUE"]):
+            name, _, value = word.partition("=")
+            if name.startswith("--") and name not in own and _is_setting(name.removeprefix("--")):
+                value = value or ("VALUE" if following.startswith("-") else following)
+                raise ConfigError(f"{name} is not an option but a setting", fix=f"{name.removeprefix('--')}={value}")
+        return super().parse_args(ctx, args)
 
     def get_help(self, ctx: Any) -> str:
-        """The help text; reads the settings only when it is printed."""
-        return super().get_help(ctx) + _settings()
+        """The help text; reads the presets only when it is printed."""
+        examples = self.examples.get(str(ctx.info_name), "")
+        return "\n".join([super().get_help(ctx), "Examples:", examples, "", *_presets(), SETTINGS])
 
 
-def _settings() -> str:
-    from mcpo_cli.config.load import groups, keys, read_default
+def _is_setting(name: str) -> bool:
+    from mcpo_cli.config.load import groups, keys
 
-    presets = [
-        f"  {group:<8}  {', '.join(names)} (default: {read_default(group)})" for group, names in groups().items()
-    ]
-    names: dict[str, list[str]] = {}
-    for key in sorted(set(keys()) - set(groups())):
-        group, _, name = key.rpartition(".")
-        names.setdefault(group, []).append(name)
-    settings = [
-        textwrap.fill(f"  {group:<8}  {', '.join(members)}", 79, subsequent_indent=" " * 12)
-        for group, members in names.items()
-    ]
-    return "\n".join(
-        ["Presets, group=name:", *presets, "", "Settings, group.key=value:", *settings, "", "Examples:", EXAMPLES]
-    )
+    return name in keys() or name in groups()
+
+
+def _presets() -> list[str]:
+    from mcpo_cli.config.load import groups, read_default
+
+    lines = [f"{group}={read_default(group)} (default), {', '.join(names)}" for group, names in groups().items()]
+    filled = [textwrap.fill(f"  {line}", 79, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines]
+    return ["Presets, group=name:", *filled]

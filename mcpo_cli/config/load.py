@@ -18,17 +18,17 @@ import yaml
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config import contradictions
+from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, closest, first_line, nearest
+from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import plain
 
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
-MAX_RUNS = 1000
-"""The most runs of one sweep; more are taken for a typing error."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
 """Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 
@@ -66,8 +66,8 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             RunSpec,
             data,
             "",
-            method=methods.get(method.pop("name"), **method),
-            task=tasks.get(task.pop("name"), **task),
+            method=methods.get(str(method.pop("name", "")), **method),
+            task=tasks.get(str(task.pop("name", "")), **task),
         )
     )
 
@@ -80,7 +80,7 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
     """
     data: dict[str, Any] = {}
     for text in overrides:
-        override = _override(text)
+        override = read(text)
         *path, name = override.key_or_group.split(".")
         if override.is_sweep_override():
             raise ConfigError(f"'{text}': takes one value, not a sweep", fix=f"{override.key_or_group}=VALUE")
@@ -143,11 +143,6 @@ def _options(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
-def override_key(override: str) -> str:
-    """The key that one override sets."""
-    return override.partition("=")[0].lstrip("+~")
-
-
 def validate(spec: RunSpec) -> RunSpec:
     """Returns `spec` if none of its settings contradict each other.
 
@@ -157,25 +152,6 @@ def validate(spec: RunSpec) -> RunSpec:
     for message, fix in contradictions.of(spec):
         raise ConfigError(message, fix=fix)
     return spec
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, safe-loaded.
-
-    Raises:
-        ConfigError: the file cannot be read or is not a YAML mapping with text keys.
-    """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
-    if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
-    return data
 
 
 def _base_node() -> dict[str, Any]:
@@ -216,60 +192,15 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
     """Every combination of a sweep as a list of plain overrides, the last key varying fastest."""
     axes: dict[str, list[str]] = {}
     for text in overrides:
-        key, values = _parse(text)
+        key, values = parse(text)
         if key in axes:
             raise ConfigError(f"{key} is given twice", fix=f"{key}={','.join([*axes[key], *values])}  (a sweep)")
         _check_key(key, values)
         axes[key] = values
-        if (runs := math.prod(map(len, axes.values()))) > MAX_RUNS:
-            raise ConfigError(f"'{text}' asks for {runs} runs or more; at most {MAX_RUNS} at once")
+        if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
+            raise ConfigError(f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once")
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
-
-
-def _parse(text: str) -> tuple[str, list[str]]:
-    """Key and values of one override; a sweep has several values."""
-    with _reading(text):
-        override = _override(text)
-        if override.is_sweep_override():
-            values = list(itertools.islice(override.sweep_string_iterator(), MAX_RUNS + 1))
-            if not values:
-                raise ValueError("the sweep is empty")
-            return override.key_or_group, values
-        return override.key_or_group, [override.get_value_element_as_str()]
-
-
-def _override(text: str) -> Any:
-    """One override that sets a key, parsed by Hydra."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    _refuse_secrets(text)
-    with _reading(text):
-        override = OverridesParser.create().parse_override(text)
-    if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
-        fix = f"{override.key_or_group}=VALUE"
-        raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=fix)
-    return override
-
-
-def _refuse_secrets(setting: str) -> None:
-    """Refuses passwords and tokens: settings are stored with every run, and all users can read command lines."""
-    if (shown := redact(setting)) != setting:
-        raise ConfigError(
-            f"'{shown}': a password or a token cannot be a setting, because settings are stored with the run",
-            fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-        )
-
-
-@contextmanager
-def _reading(text: str) -> Iterator[None]:
-    from hydra.errors import HydraException
-
-    try:
-        yield
-    except (HydraException, ValueError, NotImplementedError) as error:
-        hint = "write key=value, for example method=mcpo seed=0,1,2"
-        raise ConfigError(f"cannot read the override '{text}': {first_line(error)}", fix=hint) from error
 
 
 def _check_key(key: str, values: Sequence[str]) -> None:
@@ -283,20 +214,34 @@ def _check_key(key: str, values: Sequence[str]) -> None:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
-        meant = _meant(key)
-        hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
-        fix = f"{meant[0]}={','.join(values)}" if meant else "mcpo train --help  (lists the settings)"
-        raise ConfigError(f"unknown key '{key}'{hint}", fix=fix)
+        raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
+
+
+def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
+    """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
+    meant = _meant(key)
+    hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
+    group = key.partition(".")[0]
+    listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in keys()) else "mcpo help"
+    fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
+    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix)
 
 
 def _meant(key: str) -> list[str]:
-    """The keys that an unknown key may mean: the same name in another group, or else the nearest spelling.
+    """The keys that an unknown key may mean: the same name in another group, or else one of a similar spelling.
 
-    `warmup.max_ops` may mean `task.warmup_max_ops`.
+    `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, the names in it are compared: the group's
+    own letters say nothing about how alike they are.
     """
     known = [*keys(), *groups()]
-    same = [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
-    return same or difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    group, _, wanted = key.rpartition(".")
+    siblings = {name.removeprefix(f"{group}."): name for name in known if group and name.startswith(f"{group}.")}
+    return (
+        [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
+        or [siblings[name] for name in difflib.get_close_matches(wanted, siblings, n=1, cutoff=SIMILAR)]
+        or [name for name in known if name.rpartition(".")[2] == wanted]
+        or ([] if siblings else difflib.get_close_matches(key, known, n=1, cutoff=SIMILAR))
+    )
 
 
 def _load_one(overrides: list[str]) -> RunSpec:
@@ -307,22 +252,22 @@ def _load_one(overrides: list[str]) -> RunSpec:
     options = groups()
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if override_key(text) in options)))
+        data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if key_of(text) in options)))
         _check_options(overrides, data)
         for text in overrides:
-            if (key := override_key(text)) not in options:
+            if (key := key_of(text)) not in options:
                 *path, name = key.split(".")
                 functools.reduce(operator.getitem, path, data)[name] = _value(text)
         if "${" in str(data):
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
-        raise ConfigError(f"cannot compose {' '.join(overrides)}: {first_line(error)}") from error
+        raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
     composed = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret and ${oc.env:...} may read one from the environment.
     listed = [f"{key}={value}" for key, value in _flatten(composed)]
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
-            _refuse_secrets(setting)
+            refuse_secrets(setting)
     return from_dict(composed)
 
 
@@ -365,12 +310,12 @@ def _stored(group: str, name: str) -> str:
 @functools.cache
 def _value(text: str) -> Any:
     """The value that one override sets."""
-    return _override(text).value()
+    return read(text).value()
 
 
 def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
     """Raises ConfigError for an option that the chosen method or task does not have, but another one has."""
-    for key in map(override_key, overrides):
+    for key in map(key_of, overrides):
         group, _, option = key.partition(".")
         if group in KINDS and option:
             name = composed[group]["name"]
@@ -383,7 +328,7 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
     """The preset of `group` that `overrides` name, or else the default preset."""
-    given = (text.partition("=")[2] for text in overrides if override_key(text) == group)
+    given = (text.partition("=")[2] for text in overrides if key_of(text) == group)
     return stem(next(given, "") or str(read_default(group)))
 
 

@@ -8,9 +8,14 @@ from typing import Any
 
 from mcpo_cli import plugins
 from mcpo_cli.config import load
+from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
+
+SMALLEST_EFFECT = 0.02
+"""The smallest difference that matters, unless a suite says otherwise: two points of pass@1."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,12 @@ class Suite:
     question: str = ""
     table: bool = False
     """Whether a table of the suite's name shows its result: `mcpo reproduce` prints it."""
+    baseline: str = ""
+    """The arm that its comparison compares the others with; empty for the first."""
+    metric: str = ""
+    """The metric of its comparison's headline; empty for pass@1."""
+    smallest_effect: float = field(default=SMALLEST_EFFECT, metadata={"gt": 0.0})
+    """The smallest difference of the metric that matters: what the seeds needed are counted for."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
@@ -70,8 +81,8 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
     suite = read(name)
-    given = {load.override_key(text) for text in overrides}
-    varied = {load.override_key(text) for arm in suite.arms.values() for text in arm}
+    given = {key_of(text) for text in overrides}
+    varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
         raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
     swept = {**suite.sweep, **suite.sweep_at_scale.get(load.chosen("scale", overrides), {})}
@@ -124,7 +135,7 @@ def read(name: str) -> Suite:
     """
     path = file(name)
     try:
-        suite = convert(Suite, load.read_yaml(path), "")
+        suite = convert(Suite, read_yaml(path), "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
     except ConfigError as error:

@@ -15,7 +15,7 @@ from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, identity, plain, runtime
 from mcpo_cli.tasks import Task
 
-RUN_ID_VERSION = 2
+RUN_ID_VERSION = 3
 """Raise it when the same fields give another result, so that old records are not taken for new ones."""
 
 
@@ -27,24 +27,31 @@ class Model:
     """
 
     name: str = identity("toy-s")
+    """Of the preset, in run ids and tables."""
     path: str = identity("")
     """Hugging Face folder or hub model (`OWNER/NAME`); empty builds a model from the sizes below."""
     revision: str = identity("")
     """Branch, tag or commit of the hub model."""
     hidden: int = identity(64, ge=8)
+    """Width of the residual stream."""
     layers: int = identity(2, ge=1)
+    """Transformer blocks."""
     heads: int = identity(2, ge=1)
+    """Heads of queries."""
     kv_heads: int = identity(0, ge=0)
     """Heads of keys and values; 0 means as many as `heads`."""
     head_dim: int = identity(32, ge=2)
     """Size of each head; the default is one that vLLM can load."""
     mlp: int = identity(192, ge=8)
+    """Width inside the feed-forward blocks."""
     vocabulary: int = identity(0, ge=0)
     """Rows of the embedding; 0 means the task's own tokens."""
     tied: bool = identity(True)
     """Whether embedding and output share one matrix."""
     rope_theta: float = identity(100.0, gt=0)
+    """Base of the rotary position embedding."""
     init_std: float = identity(0.5, gt=0)
+    """Standard deviation of the initial weights of a model built from scratch."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,11 @@ class Warmup:
     """Supervised training that produces the base policy; it stops at a target accuracy, not after a number of steps."""
 
     batch: int = identity(128, ge=1)
+    """Demonstrations of one warm-up step."""
     lr: float = identity(4e-3, gt=0)
+    """Learning rate of AdamW during warm-up."""
     target_accuracy: float = identity(0.4, ge=0, le=1)
-    """Share of right answers on training prompts, at temperature 1, at which warm-up stops."""
+    """Expected share of right answers on training prompts, at temperature 1, at which warm-up stops."""
     probe_every: int = identity(10, ge=1)
     """Warm-up steps between two measurements of that accuracy."""
     probe_prompts: int = identity(512, ge=1)
@@ -76,17 +85,25 @@ class Train:
     mini_batch: int = identity(64, ge=1)
     """Prompts of one gradient step."""
     lr: float = identity(7e-4, gt=0)
+    """Learning rate of AdamW."""
     lr_warmup_steps: int = identity(0, ge=0)
+    """Global steps over which the learning rate rises linearly from 0."""
     betas: tuple[float, float] = identity((0.9, 0.999))
+    """Decay rates of AdamW's two moments."""
     weight_decay: float = identity(0.0, ge=0)
+    """Of AdamW."""
     grad_clip: float = identity(1.0, gt=0)
+    """Largest norm of the gradient of a mini-batch; a larger one is scaled down to it."""
     temperature: float = identity(1.0, ge=0.01, le=100)
+    """Of the rollouts that are trained on."""
     max_prompt: int = identity(32, ge=1)
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
+    """Tokens of the longest response; a longer one is cut off."""
     overlong_cache: int = identity(4, ge=0)
     """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
     overlong_penalty: float = identity(1.0, ge=0)
+    """Largest amount that a long response loses."""
     max_refills: int = identity(20, ge=0)
     """Extra sampling rounds that dynamic sampling may use to fill a batch."""
 
@@ -104,8 +121,14 @@ class Eval:
     samples: int = identity(8, ge=1)
     """Samples of each problem."""
     temperature: float = identity(0.7, ge=0.01, le=100)
+    """Of the samples."""
     every: int = identity(10, ge=1)
     """Global steps between evaluations; the base policy and the last step are always evaluated."""
+    every_rollouts: int = identity(0, ge=0)
+    """Rollouts sampled in training between evaluations, in addition to `every`; 0 turns these evaluations off.
+
+    The policy is evaluated after each global step that passes a multiple.
+    """
 
 
 @dataclass(frozen=True)
@@ -139,6 +162,7 @@ class Compute:
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
+    """Where backend=local computes; `auto` takes a GPU if there is one."""
     threads: int = runtime(1, ge=1)
     """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)
@@ -206,9 +230,15 @@ class RunSpec:
     method: Method
     task: Task
     backend: Literal["local", "verl"] = identity("local")
+    """`local` trains small models in this process, `verl` any model on a cluster."""
     scale: str = identity("toy")
+    """Preset of the sizes of a run."""
     regime: str = identity("drift")
+    """Preset of a training condition, such as a high learning rate."""
     seed: int = identity(0, ge=0)
+    """Seed of RL: the order of the training prompts, rollouts and whatever else is drawn after the base policy."""
+    base_seed: int | None = identity(None, ge=0)
+    """Seed of the base policy: initial weights, warm-up and its measurement; null means the same as `seed`."""
     model: Model = identity(Model())
     warmup: Warmup = identity(Warmup())
     train: Train = identity(Train())
@@ -221,20 +251,29 @@ class RunSpec:
 
     @functools.cached_property
     def run_id(self) -> str:
-        """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers."""
-        return f"{self.method.label}-{self.model.name}-s{self.seed}-{digest(self.identity())}"
+        """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers.
+
+        With `b<base_seed>-` before `s` where that is another seed.
+        """
+        base = "" if self.seed_of_base == self.seed else f"b{self.seed_of_base}-"
+        return f"{self.method.label}-{self.model.name}-{base}s{self.seed}-{digest(self.identity())}"
+
+    @property
+    def seed_of_base(self) -> int:
+        """The seed that the base policy is made from."""
+        return self.seed if self.base_seed is None else self.base_seed
 
     @property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "seed")}
+        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
-        return f"{self.model.name}-s{self.seed}-{digest(parts)}"
+        return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 
     def identity(self) -> dict[str, Any]:
-        """All IDENTITY fields as nested plain data, with the names of method and task."""
-        return self._plain(runtime_too=False)
+        """All IDENTITY fields as nested plain data, with the names of method and task, and `base_seed` as a number."""
+        return {**self._plain(runtime_too=False), "base_seed": self.seed_of_base}
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""

@@ -9,11 +9,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes.base import Finding, Probe, known
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics.stats import Floats
 
 
 def measure(spec: RunSpec, journal: Journal) -> Finding:
@@ -55,6 +58,14 @@ def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollR
         if control := controls.get((row["origin"], row["prompt"])):
             pairs[row["step"] - row["origin"]].append((control, row))
     return dict(sorted(pairs.items()))
+
+
+def cohorts(rows: Iterable[RerollRow], lag: int) -> dict[int, Floats]:
+    """Per global step, the accuracies of its mastered prompts: prompts x 2, under the same policy and `lag` later."""
+    by_origin: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for control, later in _pairs(rows).get(lag, ()):
+        by_origin[control["origin"]].append((_share(control), _share(later)))
+    return {step: np.array(pairs) for step, pairs in sorted(by_origin.items())}
 
 
 def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcpo_cli import backends
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import plan
+from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
@@ -60,8 +61,8 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
     suite, rest = plan.split_suite(words)
     if named := suite or (probe.suite if not rest else ""):
         return plan.from_suite(named, rest, f"mcpo probe {probe.name} {suite}".strip())
-    given = {load.override_key(text) for text in rest}
-    settings = [text for text in probe.settings if load.override_key(text) not in given]
+    given = {key_of(text) for text in rest}
+    settings = [text for text in probe.settings if key_of(text) not in given]
     chosen = plan.from_overrides([*settings, *rest])
     command = chosen.command.replace("mcpo train", f"mcpo probe {probe.name}", 1)
     return replace(chosen, suite=f"probe-{probe.name}", command=command)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -16,16 +17,17 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
     JournalWriter,
     drop_torn,
+    numbered,
     read_json,
     seal,
     sync,
     write_json,
-    writing,
 )
 
 RESERVE = ".reserve"
@@ -45,7 +47,7 @@ class Attempt:
     """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
-        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in numbered(run_dir)), default=0)
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
@@ -127,11 +129,10 @@ def durable_step(run_dir: Path) -> int:
 
 def _first_gap(journal: Journal, spec: RunSpec) -> float:
     """The first global step without all of its rows: metrics, prompt groups, and the evaluation if one is due."""
-    recorded = {row["step"] for row in journal.steps()} & set(journal.files("groups"))
-    evaluated = _evaluated(journal, spec)
+    rollouts, groups, evaluated = _rollouts(journal), set(journal.files("groups")), _evaluated(journal, spec)
     expected = eval_problems(spec)
-    lacking = [step for step in range(1, spec.train.steps + 1) if step not in recorded]
-    lacking += [step for step in eval_steps(spec) if evaluated.get(step, 0) != expected]
+    lacking = [step for step in range(1, spec.train.steps + 1) if step not in rollouts.keys() & groups]
+    lacking += [step for step in eval_steps(spec, rollouts) if evaluated.get(step, 0) != expected]
     return min(lacking, default=math.inf)
 
 
@@ -143,7 +144,10 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     """
     identity = json.loads(json.dumps(spec.identity()))
     for attempt in Journal(run_dir).attempts():
-        if (other := next(_differences(identity, read_json(attempt / "spec.json")), None)) is not None:
+        stored = read_json(attempt / "spec.json")
+        if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
+            stored["base_seed"] = stored.get("seed")
+        if (other := next(_differences(identity, stored), None)) is not None:
             raise RunFailed(
                 f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
                 "link to it",
@@ -198,7 +202,7 @@ def is_owned(run_dir: Path) -> bool:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     except BlockingIOError:
         return True
@@ -237,13 +241,18 @@ def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> lis
 
 
 def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
-    steps = {row["step"] for row in journal.steps()}
-    if lost := set(range(1, spec.train.steps + 1)) - steps:
+    rollouts = _rollouts(journal)
+    if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
         yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
     expected, problems = eval_problems(spec), _evaluated(journal, spec)
-    for step in eval_steps(spec):
+    for step in eval_steps(spec, rollouts):
         if problems.get(step, 0) != expected:
             yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
+
+
+def _rollouts(journal: Journal) -> dict[int, float]:
+    """Global step -> rollouts sampled up to it."""
+    return {row["step"]: row["metrics"].get("cost/rollouts", 0.0) for row in journal.steps()}
 
 
 def _evaluated(journal: Journal, spec: RunSpec) -> dict[int, int]:
@@ -260,7 +269,12 @@ def eval_problems(spec: RunSpec) -> int:
     return sum(spec.task.tier_sizes(spec.eval.problems).values())
 
 
-def eval_steps(spec: RunSpec) -> list[int]:
-    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last."""
-    steps = spec.train.steps
-    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps})
+def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
+    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
+
+    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
+    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
+    """
+    steps, every = spec.train.steps, spec.eval.every_rollouts
+    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
+    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs.journal import checksum, read_json, sync, write_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
 

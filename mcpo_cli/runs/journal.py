@@ -10,21 +10,21 @@ Readers raise when a file's checksum does not match: a JSON document may hold it
 an ended attempt's row files. Rows without a checksum yet are only parsed.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.runs.disk import gone_meanwhile, writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -34,8 +34,6 @@ TAIL_BYTES = 1 << 16
 SUMS = "sums.json"
 CHECKSUM = "checksum"
 """The key of a JSON document's own checksum."""
-SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 class JournalWriter:
@@ -89,10 +87,9 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first. One without settings was written after somebody removed it in mid-run."""
-        found = self.run_dir.glob("attempt_*")
-        folders = [path for path in found if (path / "status.json").exists() and (path / "spec.json").exists()]
-        return sorted(folders, key=lambda path: int(path.name.removeprefix("attempt_")))
+        """The attempts' folders, oldest first. One without settings is what was left by a removal in mid-run."""
+        needed = ("status.json", "spec.json")
+        return [path for path in numbered(self.run_dir) if all((path / name).exists() for name in needed)]
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""
@@ -240,6 +237,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return _rows(path, path.read_bytes()) if path.exists() else []
 
 
+def numbered(run_dir: Path) -> list[Path]:
+    """The folders of all attempts by number, those without a status among them."""
+    numbers = {path: path.name.removeprefix("attempt_") for path in run_dir.glob("attempt_*")}
+    return sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: int(numbers[path]))
+
+
 def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     *whole, _ = content.split(b"\n")
     return [_row(path, line) for line in whole]
@@ -272,6 +275,8 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
         row: dict[str, Any] = orjson.loads(line)
     except ValueError as error:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
+    if not isinstance(row, dict):
+        raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
@@ -314,14 +319,6 @@ def checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def gone_meanwhile(path: Path) -> RunFailed:
-    """The error for a file or folder that somebody removed while it was in use."""
-    return RunFailed(
-        f"{path} was removed while it was being written",
-        fix="repeat the same command: it begins again with what is left",
-    )
-
-
 def damaged(path: Path, what: str) -> RunFailed:
     """The error for a damaged file. what: the damage, as in "gone"."""
     return RunFailed(
@@ -337,12 +334,22 @@ def read_json(path: Path) -> Any:
     Raises:
         RunFailed: the document is damaged.
     """
+    # A folder, or a pipe, from which reading never ends.
+    if path.exists() and not path.is_file():
+        raise damaged(path, "not a file")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, f"damaged: it is not JSON ({error})") from error
-    if isinstance(data, dict) and data.pop(CHECKSUM, None) not in (None, _sum(data)):
+    except PermissionError as error:
+        raise damaged(path, "not readable for this user") from error
+    if not isinstance(data, dict):
+        raise damaged(path, "damaged: it is no JSON object")
+    if data.pop(CHECKSUM, None) not in (None, _sum(data)):
         raise damaged(path, "damaged: its checksum does not match")
+    for key, kind in KEYS.get(path.name, {}).items():
+        if not isinstance(data.get(key), kind):
+            raise damaged(path, f"damaged: {key!r} is missing, or not what it should be")
     return data
 
 
@@ -374,25 +381,3 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             # A partial file would take space that other files need.
             part.unlink(missing_ok=True)
             raise
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a system error about writing `path` into an error with a fix.
-
-    Raises:
-        RunFailed: `path` could not be written.
-    """
-    try:
-        yield
-    except Exception as error:
-        match = SYSTEM_ERROR.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
-        if number is None:
-            raise
-        if number == errno.ENOENT:
-            raise gone_meanwhile(path) from error
-        raise RunFailed(
-            f"{path} cannot be written: {os.strerror(number)}",
-            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
-        ) from error

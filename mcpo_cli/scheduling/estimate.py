@@ -11,7 +11,7 @@ from mcpo_cli.backends import cost
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.attempts import eval_problems, eval_steps
+from mcpo_cli.runs.attempts import eval_problems
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
 
 SECONDS_A_TOKEN = 9.7e-6
@@ -24,8 +24,8 @@ WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
 UPDATE = 1
 """Update cost relative to sampling one batch: half of the sequences have no gradient."""
-WARMUP_PASSES = 2
-"""Cost of a supervised training step relative to sampling its tokens."""
+WARMUP_PASSES = 3.5
+"""Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
 
 
 class Estimator:
@@ -87,10 +87,9 @@ def training_seconds(spec: RunSpec) -> float:
         return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
     _, length = spec.task.expected_tokens(spec.train.max_response)
     batch = spec.train.prompts * spec.train.rollouts * length
-    rounds = cost.SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
-    evaluation = len(eval_steps(spec)) * eval_problems(spec) * spec.eval.samples * length
+    evaluation = cost.evaluations(spec) * eval_problems(spec) * spec.eval.samples * length
     rerolls = cost.rerolled(spec) * spec.train.rollouts * length
-    return _seconds_a_token(spec) * (spec.train.steps * batch * (rounds + UPDATE) + rerolls + evaluation)
+    return _seconds_a_token(spec) * (spec.train.steps * batch * (cost.rounds(spec) + UPDATE) + rerolls + evaluation)
 
 
 def warmup_seconds(spec: RunSpec) -> float:

@@ -18,7 +18,8 @@ from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.journal import Journal, read_json, write_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import limits
 from mcpo_cli.scheduling.estimate import Estimator, makespan
 from mcpo_cli.scheduling.feed import feeding

@@ -21,7 +21,12 @@ BAD = [
     ("train method=mpco", "unknown method 'mpco'", "method=mcpo"),
     ("train modle=toy-s", "unknown key 'modle'", "model=toy-s"),
     ("train lr=0.001", "'train.lr' or 'warmup.lr'", "train.lr=0.001"),
-    ("train zzz=1", "unknown key 'zzz'", "mcpo train --help"),
+    ("train zzz=1", "unknown key 'zzz'", "mcpo help"),
+    ("train wandb.project=foo", "unknown key 'wandb.project'", "mcpo help"),
+    ("train method.foo=1", "unknown key 'method.foo'", "mcpo help method"),
+    ("train seed=[0,1]", "must be an integer, not list", "seed=0,1"),
+    ("train --seed 3", "--seed is not an option but a setting", "seed=3"),
+    ("train --train.lr=3", "--train.lr is not an option but a setting", "train.lr=3"),
     ("train method.bta=2", "unknown key 'method.bta'", "method.beta=2"),
     (
         "train method=grpo method.delta=0.1",

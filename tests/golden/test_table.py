@@ -16,6 +16,7 @@ from scipy import stats as scipy_stats
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError, MissingCells
 from tests.fakes import TIERS, build, write_runs
 
@@ -185,7 +186,7 @@ def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artif
 
 
 def test_published_pass_at_1_are_shares_of_one_run_and_pass_at_8_are_not_shares_of_problems() -> None:
-    paper = load.read_yaml(load.EXPERIMENTS / "paper.yaml")
+    paper = read_yaml(load.EXPERIMENTS / "paper.yaml")
     evaluation = paper["settings"]["evaluation"]
     fits = []
     for table in paper["tables"].values():
@@ -241,7 +242,7 @@ def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -
 
 
 def test_a_sweep_over_anything_else_is_refused(mcpo_home: Path) -> None:
-    with pytest.raises(ConfigError, match="only model and seed can be swept"):
+    with pytest.raises(ConfigError, match="only model, base_seed and seed can be swept"):
         build("table1", _plan("table1", "train.lr=1e-3,2e-3"), mcpo_home)
 
 

@@ -8,13 +8,14 @@ from typer.testing import CliRunner
 
 from mcpo_cli.commands.method import app
 from mcpo_cli.methods import describe, get, query_weight, registry
+from mcpo_cli.settings import options
 
 NAMES = sorted(registry())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_says_what_it_means(name: str) -> None:
-    lacking = [option.name for option in describe.options(registry()[name]) if not option.meaning]
+    lacking = [option.name for option in options(registry()[name]) if not option.meaning]
     assert lacking == []
 
 
@@ -26,13 +27,13 @@ def test_every_method_names_its_source_in_the_first_line(name: str) -> None:
 
 
 def test_options_with_one_value_are_none_and_bounds_are_shown() -> None:
-    options = {option.name: option for option in describe.options(registry()["gmpo"])}
-    assert "aggregation" not in options
-    assert options["clip_low"].default == 0.4
-    assert options["clip_low"].allowed == ">= 0"
-    assert options["degenerate"].allowed == "zero, shaped"
+    found = {option.name: option for option in options(registry()["gmpo"])}
+    assert "aggregation" not in found
+    assert found["clip_low"].default == 0.4
+    assert found["clip_low"].allowed == ">= 0"
+    assert found["degenerate"].allowed == "zero, shaped"
     # Said where the field is declared, not by the method itself.
-    assert options["ddof"].meaning.startswith("Of the standard deviation")
+    assert found["ddof"].meaning.startswith("Of the standard deviation")
 
 
 def test_backends_and_curves() -> None:
@@ -57,7 +58,7 @@ def test_show_says_everything_of_each_method(name: str) -> None:
     """Also of one that contradicts a run at its defaults, as passk does."""
     result = CliRunner().invoke(app, ["show", name])
     assert result.exit_code == 0
-    for option in describe.options(registry()[name]):
+    for option in options(registry()[name]):
         assert f"method.{option.name}" in result.output
     assert "backends: local" in result.output
     bars = re.findall(r"^ *[01]\.\d{4} +\d+\.\d{4}", result.output, re.MULTILINE)

@@ -15,6 +15,7 @@ from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import checkpoint, diagnosis, groups, launch
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group, Prompt
@@ -54,6 +55,13 @@ def group(order: int, *statuses: Status) -> Group:
     return Group(prompt, [tokens] * n, reward, verdicts, logp=[-1.0] * n, entropy=[0.5] * n)
 
 
+def spent(spec: RunSpec, folder: Path) -> Spent:
+    """What one global step cost."""
+    total = Spent(spec, Journal(folder), 0)
+    total.add(rollouts=6, sampled_tokens=60, trained_tokens=50, gradient_steps=1, seconds=1.0)
+    return total
+
+
 def rows(folder: Path, kind: str, step: int) -> list[dict[str, object]]:
     return list(read_lines(folder / kind / f"step_{step:06d}.jsonl"))
 
@@ -72,6 +80,7 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
         [group(0, "wrong", "correct")],
         [thrown],
         {"probe/rollouts": 8.0, "own/name": 3.0},
+        spent(spec, tmp_path),
         {"a": {"b": 4}},
         timing,
         TOKENIZER,
@@ -80,7 +89,8 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     seconds = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}
     assert seconds == {"sample": 3.0, "probe": 2.0, "update": 1.0, "record": 1.0}
     assert row["metrics"]["train/entropy"] == 0.5
-    assert [row["metrics"][name] for name in ("probe/rollouts", "own/name", "verl/a/b")] == [8.0, 3.0, 4.0]
+    names = ("probe/rollouts", "own/name", "verl/a/b", "cost/rollouts")
+    assert [row["metrics"][name] for name in names] == [8.0, 3.0, 4.0, 6.0]
     kept, discarded = rows(tmp_path, "groups", 1)
     assert (kept["entropy"], kept["entropy_right"], kept["entropy_wrong"]) == (0.5, 0.5, 0.5)
     assert not {"entropy", "entropy_right", "entropy_wrong"} & discarded.keys()
@@ -90,7 +100,7 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
     kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
-    records.step(1, kept, thrown, {}, {}, {"step": 1.0}, TOKENIZER)
+    records.step(1, kept, thrown, {}, spent(spec, tmp_path), {}, {"step": 1.0}, TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     assert row["metrics"]["grading/infra_errors"] == 3 / 6
     assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)

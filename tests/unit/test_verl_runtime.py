@@ -131,14 +131,14 @@ def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatc
         other.wait()
 
 
-def score(response: str, grader: str = "exact") -> dict[str, object]:
+def score(response: str, grader: str = "trace") -> dict[str, object]:
     info = {"problem": "1 + 2 _ =", "grader": grader}
     return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
 
 
 @pytest.mark.parametrize(
     ("response", "right", "answer"),
-    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("3 = 6 <eos>", 0.0, "6"), ("", 0.0, "")],
+    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("", 0.0, "")],
 )
 def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
     status = "correct" if right else "wrong"

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop, starved
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.encoding import Judged, decoded, judge, prompts
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
@@ -22,6 +22,7 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
@@ -33,7 +34,7 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import answer, closed
+from mcpo_cli.tasks import closed
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
 
@@ -69,13 +71,10 @@ class Sampled:
         """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
         return crop(self.rollouts.select(self.batch_index))
 
-    def for_method(self, needs: Collection[Need], limit: int, tokenizer: PreTrainedTokenizerFast) -> Step:
+    def for_method(self, needs: Collection[Need], limit: int) -> Step:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
-        problems, answer_PG = [self.problems[index] for index in chosen], None
-        if "answers" in needs:
-            texts = decoded(rollouts, tokenizer)
-            answer_PG = torch.tensor(measure.answer_classes([[answer(text) for text in group] for group in texts]))
+        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
         return Step(
             reward_PG=self.reward_PG[chosen],
             correct_PG=self.correct_PG[chosen],
@@ -84,17 +83,8 @@ class Sampled:
             limit=limit,
             logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
             entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=answer_PG,
+            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
-
-
-def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
-    """The text of each response, a list a group."""
-    lengths = rollouts.length_PG.tolist()
-    return [
-        [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
-        for token_GT, length_G in zip(rollouts.token_PGT, lengths, strict=True)
-    ]
 
 
 @dataclass
@@ -121,7 +111,7 @@ class Trainer:
         self.method_state = spec.method.initial_state()
         self.step = 0
         self.cursor = 0
-        self.rerolls = self._rerolls()
+        self._follow_journal()
 
     def train(self, stop: Stop) -> None:
         """From the current step to the last one."""
@@ -136,7 +126,7 @@ class Trainer:
             self.step += 1
             self.attempt.phase(f"step {self.step} of {steps}")
             self.global_step()
-            if self.step in eval_steps(self.spec):
+            if self.spent.evaluation_due:
                 self.evaluate()
             if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
                 self.save()
@@ -153,15 +143,22 @@ class Trainer:
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             self.method_state = self.spec.method.learn(self.method_state, updates)
+        self.spent.add(
+            rollouts=sampled.correct_PG.numel(),
+            sampled_tokens=int(sampled.rollouts.length_PG.sum()),
+            trained_tokens=self.updater.trained_tokens,
+            gradient_steps=len(mini_batches),
+            seconds=clock.seconds["sample"] + clock.seconds["update"],
+        )
         with clock.phase("record"):
             entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
-            self.record(sampled)
+            self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
-        metrics |= measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
+        metrics |= self.spent.totals | measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
     def look(self) -> None:
@@ -169,7 +166,7 @@ class Trainer:
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
         self.gradients(sampled, self.batch(sampled)[0])
-        self.record(sampled)
+        self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
         """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
@@ -192,6 +189,7 @@ class Trainer:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
         )
@@ -201,36 +199,35 @@ class Trainer:
         train = self.spec.train
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
-        rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        reward_PG = correct_PG.double() + shaping_PG
-        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
+        reward_PG = judged.correct_PG.double() + shaping_PG
+        everything = torch.arange(len(problems))
+        return Sampled(train.temperature, problems, rollouts, judged.correct_PG, judged.answers, reward_PG, everything)
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
-        step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
+        step = sampled.for_method(method.needs, self.spec.train.max_response)
         signals, state = method.signals(step, self.method_state)
         return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
 
-    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
-        """A group of rollouts of each problem from stream `seed`, and correct_PG."""
+    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+        """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train = self.spec.train
-        batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
+        prompt_PS = prompts(self.tokenizer, problems).to(self.policy.device)
         eos = self.tokenizer.eos_token_id
-        rollouts = sample(
-            self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
-        )
-        return rollouts, batch.correct(rollouts)
+        rollouts = sample(self.policy, prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
+        return rollouts, judge(self.benchmark, self.tokenizer, problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
         rolls = self.rerolls.due(self.step, graded)
         c_P: list[int] = []
         if rolls:
-            _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
-            c_P = correct_PG.sum(-1).tolist()
+            _, judged = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+            c_P = judged.correct_PG.sum(-1).tolist()
         rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
@@ -258,11 +255,11 @@ class Trainer:
             self.attempt.journal.rows("gradients", self.step, rows)
         return measure.gradients(rows, int(batch.mixed_P.sum()) * train.mini_batch / train.prompts)
 
-    def record(self, sampled: Sampled) -> None:
-        """Group rows of this step, and some full responses where the policy is evaluated anyway."""
+    def record(self, sampled: Sampled, *, with_samples: bool) -> None:
+        """Group rows of this step, and some full responses if wanted: where the policy is evaluated."""
         in_batch = set(sampled.batch_index.tolist())
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
-        if self.step in eval_steps(self.spec):
+        if with_samples:
             shown = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
             rows = measure.sample_rows(self.step, sampled.graded, decoded(shown, self.tokenizer))
             self.attempt.journal.rows("samples", self.step, rows)
@@ -286,11 +283,13 @@ class Trainer:
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
         self.method_state = saved.tensors.get("method", self.method_state)
-        self.rerolls = self._rerolls()
+        self._follow_journal()
 
-    def _rerolls(self) -> Rerolls:
-        journal = Journal(self.attempt.folder.parent)
-        return Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, self.spec.probe.panel))
+    def _follow_journal(self) -> None:
+        """Take up what the journal holds of the steps so far."""
+        journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
+        self.rerolls = Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, panel))
+        self.spent = Spent(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:

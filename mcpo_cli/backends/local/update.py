@@ -57,11 +57,13 @@ class Updater:
     """Optimizer steps under one method.
 
     previous: the policy before the last optimizer step, kept only where the method asks for it; its weights are part
-    of a checkpoint.
+    of a checkpoint. trained_tokens: of the last global step, tokens of the sequences that went through a forward and a
+    backward pass, prompts included.
     """
 
     def __init__(self, policy: Policy, method: Method, train: Train, compute: Compute, seed: int) -> None:
         self.policy, self.method, self.train, self.compute, self.seed = policy, method, train, compute, seed
+        self.trained_tokens = 0
         self.previous = policy.copy() if "previous_policy" in method.needs else None
         # A micro-batch a thread: torch's own threads split every operation, and these are too small for it.
         self._map = _threads(compute.threads).map if compute.threads > 1 else map
@@ -74,7 +76,7 @@ class Updater:
         rate = self.train.lr_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        sums, rows = Sums(), list[MiniBatchRow]()
+        self.trained_tokens, sums, rows = 0, Sums(), list[MiniBatchRow]()
         for index_M in torch.arange(self.train.prompts, device=self.policy.device).split(self.train.mini_batch):
             own = self.mini_batch(batch.select(index_M), step, len(rows))
             rows.append(measure.mini_batch_row(step, len(rows) + 1, own))
@@ -94,6 +96,8 @@ class Updater:
         if not bears_M.any():
             # The optimizer still moves by its momentum, and the loss is recorded: one group stands for all.
             bears_M[0] = True
+        rollouts = batch.rollouts.select(bears_M)
+        self.trained_tokens += int(rollouts.length_PG.sum()) + rollouts.prompt_PS.shape[1] * rollouts.length_PG.numel()
         total_gradients = [torch.zeros_like(parameter) for parameter in self.policy.parameters()]
         parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, bears_M)]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.

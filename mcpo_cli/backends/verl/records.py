@@ -7,13 +7,13 @@ from typing import Any
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import groups
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow, StepRow
-from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import JournalWriter, Kind
 
 PHASES = {
@@ -57,6 +57,7 @@ class Records:
         kept: Sequence[Group],
         discarded: Sequence[Group],
         measured: Mapping[str, float],
+        spent: Spent,
         metrics: Mapping[str, Any],
         timing: Mapping[str, float],
         tokenizer: Any,
@@ -64,26 +65,27 @@ class Records:
         """Write all rows of one global step.
 
         kept, discarded: groups in the batch, and those that dynamic sampling dropped. measured, metrics: our metrics,
-        and verl's own. Sampling metrics cover all groups, except `train/entropy`: verl computes entropies with the old
-        log-probabilities of kept groups; the others would cost another forward pass.
+        and verl's own. spent: with this step. Sampling metrics cover all groups, except `train/entropy`: verl computes
+        entropies with the old log-probabilities of kept groups; the others would cost another forward pass.
         """
         everything = groups.in_order([*kept, *discarded])
         graded = groups.graded(everything, tokenizer.eos_token_id)
         orders = {group.prompt.order for group in kept}
         in_batch = {i for i, group in enumerate(everything) if group.prompt.order in orders}
         self._journal.rows("groups", step, measure.group_rows(step, graded, in_batch))
-        if step in eval_steps(self.spec):
+        if spent.evaluation_due:
             shown = everything[: self.spec.compute.sample_groups]
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
             self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         row = {
             **{f"verl/{name}": value for name, value in _flat(metrics)},
             **measured,
+            **spent.totals,
             **measure.sampled(graded, _entropy(graded)),
             **measure.sanity(graded, reasons=self.spec.task.reasons),
             **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
             "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
-            **measure.speed(_seconds(timing), float(graded.length_PG.sum())),
+            **measure.speed(seconds(timing), float(graded.length_PG.sum())),
         }
         self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
 
@@ -135,11 +137,12 @@ def _entropy(graded: Graded) -> float:
     return float((graded.entropy_PG * graded.length_PG)[known_PG].sum() / graded.length_PG[known_PG].sum())
 
 
-def _seconds(timing: Mapping[str, float]) -> dict[str, float]:
-    seconds = dict.fromkeys(("sample", "probe", "update"), 0.0)
+def seconds(timing: Mapping[str, float]) -> dict[str, float]:
+    """The seconds of a global step by phase, from verl's timers."""
+    phases = dict.fromkeys(("sample", "probe", "update"), 0.0)
     for name, value in timing.items():
         if phase := PHASES.get(name):
-            seconds[phase] += value
+            phases[phase] += value
     # verl's sampling timer includes the probes.
-    seconds["sample"] -= seconds["probe"]
-    return {**seconds, "record": max(0.0, timing["step"] - sum(seconds.values()))}
+    phases["sample"] -= phases["probe"]
+    return {**phases, "record": max(0.0, timing["step"] - sum(phases.values()))}

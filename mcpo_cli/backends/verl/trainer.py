@@ -30,17 +30,17 @@ from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import starved
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, loss, merged
 from mcpo_cli.backends.verl.overrides import TRAINER
-from mcpo_cli.backends.verl.records import Records
+from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import MiniBatch, Signals, Step, TokenBatch
 from mcpo_cli.records import MiniBatchRow
-from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
 
@@ -51,6 +51,7 @@ class Trainer(PPOTrainerSync):
 
     Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
     and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
+    trained_tokens: of all sequences in the batch, prompts included; verl passes over every one.
     """
 
     def __init__(self, config: Any) -> None:
@@ -64,6 +65,7 @@ class Trainer(PPOTrainerSync):
         self.discarded: list[Group] = []
         self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
+        self.trained_tokens = 0
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
         self.records = Records(self.spec, attempt)
@@ -96,7 +98,9 @@ class Trainer(PPOTrainerSync):
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
-        self.rerolls = Rerolls(self.spec, Journal(self.records.run_dir), self.global_steps, panel)
+        journal = Journal(self.records.run_dir)
+        self.rerolls = Rerolls(self.spec, journal, self.global_steps, panel)
+        self.spent = Spent(self.spec, journal, self.global_steps)
 
     def fit(self, agent_loop_manager: Any) -> None:
         """Train from the checkpoint's step to the last one, as `mcpo_cli.backends.local.train` does.
@@ -116,7 +120,7 @@ class Trainer(PPOTrainerSync):
             self.global_steps += 1
             self.records.phase(f"step {self.global_steps} of {steps}")
             self.global_step()
-            if self.global_steps in eval_steps(self.spec):
+            if self.spent.evaluation_due:
                 self.evaluate()
             if self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps:
                 self.save()
@@ -136,7 +140,16 @@ class Trainer(PPOTrainerSync):
         self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
         self.records.rows("mini_batches", self.global_steps, self.mini_batches)
-        record = (self.kept, self.discarded, self.measured, metrics, self.timing_raw)
+        length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
+        phases = seconds(self.timing_raw)
+        self.spent.add(
+            rollouts=len(length),
+            sampled_tokens=sum(length),
+            trained_tokens=self.trained_tokens,
+            gradient_steps=len(self.mini_batches),
+            seconds=phases["sample"] + phases["update"],
+        )
+        record = (self.kept, self.discarded, self.measured, self.spent, metrics, self.timing_raw)
         self.records.step(self.global_steps, *record, self.tokenizer)
 
     def evaluate(self) -> None:
@@ -240,6 +253,7 @@ class Trainer(PPOTrainerSync):
         """
         ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
         tokens = [tag["seq_len"] for tag in batch.tags]
+        self.trained_tokens = sum(tokens)
         order = sorted(range(len(tokens)), key=lambda i: groups.place_of(batch.keys[i], self.prompts))
         size = self.spec.train.mini_batch * self.spec.train.rollouts
         shares: list[list[int]] = [[] for _ in range(ranks)]

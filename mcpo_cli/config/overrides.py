@@ -1,0 +1,82 @@
+"""Reads single overrides, in Hydra's grammar; what their keys mean is none of this module's business."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mcpo_cli.errors import ConfigError, first_line
+from mcpo_cli.redaction import redact
+
+MAX_VALUES = 1000
+"""The most runs of one sweep; more are taken for a typing error."""
+MAX_NESTING, MAX_LENGTH = 20, 10_000
+"""The most brackets within brackets in an override (Hydra's parser calls itself for each), and its most characters."""
+MAX_SHOWN = 200
+"""The most characters of an override that a message repeats."""
+
+
+def key_of(override: str) -> str:
+    """The key that one override sets."""
+    return override.partition("=")[0].lstrip("+~")
+
+
+def parse(text: str) -> tuple[str, list[str]]:
+    """Key and values of one override; a sweep has several values."""
+    with reading(text):
+        override = read(text)
+        if override.is_sweep_override():
+            values = list(itertools.islice(override.sweep_string_iterator(), MAX_VALUES + 1))
+            if not values:
+                raise ValueError("the sweep is empty")
+            return override.key_or_group, values
+        return override.key_or_group, [override.get_value_element_as_str()]
+
+
+def read(text: str) -> Any:
+    """One override that sets a key, parsed by Hydra."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    refuse_secrets(text)
+    with reading(text):
+        if (depth := _nesting(text)) > MAX_NESTING:
+            raise ValueError(f"{depth} brackets within brackets; at most {MAX_NESTING}")
+        if len(text) > MAX_LENGTH:
+            raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH}")
+        override = OverridesParser.create().parse_override(text)
+    if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
+        fix = f"{override.key_or_group}=VALUE"
+        raise ConfigError(f"'{short(text)}': settings can be changed, not added, moved or removed", fix=fix)
+    return override
+
+
+def refuse_secrets(setting: str) -> None:
+    """Refuses passwords and tokens: settings are stored with every run, and all users can read command lines."""
+    if (shown := redact(setting)) != setting:
+        raise ConfigError(
+            f"'{short(shown)}': a password or a token cannot be a setting, because settings are stored with the run",
+            fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+        )
+
+
+@contextmanager
+def reading(text: str) -> Iterator[None]:
+    from hydra.errors import HydraException
+
+    try:
+        yield
+    except (HydraException, ValueError, NotImplementedError) as error:
+        hint = "write key=value, for example method=mcpo seed=0,1,2"
+        why = short(first_line(error))
+        raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
+
+
+def short(text: str) -> str:
+    """The text, or its beginning."""
+    return f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
+
+
+def _nesting(text: str) -> int:
+    """Most brackets that are open at once, whether quoted or not."""
+    steps = ((sign in "([{") - (sign in ")]}") for sign in text)
+    return max(itertools.accumulate(steps), default=0)

@@ -1,0 +1,143 @@
+"""What training has cost is counted, survives attempts, and gives scores at equal cost."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.backends import cost
+from mcpo_cli.backends.local import train
+from mcpo_cli.backends.spent import Spent
+from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.records import AXES
+from mcpo_cli.runs.attempts import Attempt, eval_steps, missing
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics.interpolate import at_cost
+from tests.fakes import write_runs
+
+QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")
+
+
+def trained(*overrides: str) -> tuple[RunSpec, Journal]:
+    """A run of the local engine, from untrained weights."""
+    spec = load([*QUICK, *overrides])[0]
+    folder = Path.cwd() / "runs" / spec.run_id
+    attempt = Attempt(folder, spec, start_step=0)
+    train.run(spec, attempt, stop=lambda: False)
+    attempt.end("done")
+    return spec, Journal(folder)
+
+
+@pytest.fixture
+def here(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """MCPO_HOME, as the current folder."""
+    monkeypatch.chdir(mcpo_home)
+    return mcpo_home
+
+
+def test_totals_by_hand(here: Path) -> None:
+    """GRPO keeps every group: 3 steps of 8 prompts x 2 rollouts in 2 mini-batches."""
+    spec, journal = trained("method=grpo")
+    rows = [row["metrics"] for row in journal.steps()]
+    assert [row["cost/rollouts"] for row in rows] == [16, 32, 48]
+    assert [row["cost/gradient_steps"] for row in rows] == [2, 4, 6]
+    sampled = [
+        sum(group["mean_length"] * 2 for group in journal.groups() if group["step"] <= step) for step in (1, 2, 3)
+    ]
+    assert [row["cost/sampled_tokens"] for row in rows] == pytest.approx(sampled)
+    expected = [cost.operations(spec, row["cost/sampled_tokens"], row["cost/trained_tokens"]) for row in rows]
+    assert [row["cost/flops"] for row in rows] == pytest.approx(expected)
+    phases = [row["perf/seconds_sample"] + row["perf/seconds_update"] for row in rows]
+    assert rows[-1]["cost/seconds"] == pytest.approx(sum(phases))
+
+
+def test_tokens_that_are_trained_on_belong_to_groups_that_bear_a_gradient(here: Path) -> None:
+    """Untrained, nearly all groups are all wrong. A mini-batch without any mixed group still passes over one group."""
+    spec, journal = trained("method=grpo", "train.steps=1", "train.mini_batch=8")
+    (row,) = journal.steps()
+    mixed = [group for group in journal.groups() if 0 < group["p"] < 1] or journal.groups()[:1]
+    tokens = sum(2 * (group["mean_length"] + spec.task.prompt_length) for group in mixed)
+    assert row["metrics"]["cost/trained_tokens"] == pytest.approx(tokens)
+    assert len(mixed) < 8
+
+
+def test_one_forward_pass_of_a_model_by_hand() -> None:
+    """2 operations a weight that multiplies, and 4 x layers x heads x head_dim for each token attended to."""
+    spec = load(["scale=smoke", "model=toy-s"])[0]
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    weights = 2 * (4 * 2 * 64 * 32 + 3 * 64 * 192) + 64 * len(spec.task.vocabulary)
+    a_token = 2 * weights + 4 * 2 * 2 * 32 * (prompt + response / 2)
+    assert cost.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
+    assert cost.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * cost.TRAINING_PASSES)
+
+
+def test_totals_go_on_from_the_journal(here: Path) -> None:
+    spec = load([*QUICK])[0]
+    folder = here / "runs" / spec.run_id
+    first, step = Attempt(folder, spec, start_step=0), {"sampled_tokens": 7, "trained_tokens": 5, "gradient_steps": 2}
+    spent = Spent(spec, Journal(folder), 0)
+    for number in (1, 2):
+        spent.add(rollouts=10 * number, seconds=0.5, **step)
+        first.journal.step({"step": number, "time": 0.0, "metrics": spent.totals})
+    Attempt(folder, spec, start_step=1)
+    again = Spent(spec, Journal(folder), 1)
+    assert again.totals["cost/rollouts"] == 10
+    again.add(rollouts=20, seconds=0.5, **step)
+    assert again.totals == spent.totals
+
+
+def test_evaluations_at_rollouts(here: Path) -> None:
+    """16 rollouts a step: multiples of 40 are passed in steps 3 and 5; eval.every and the last step stay."""
+    spec, journal = trained("method=grpo", "train.steps=6", "eval.every=4", "eval.every_rollouts=40")
+    assert list(journal.files("eval")) == [0, 3, 4, 5, 6]
+    assert list(journal.files("samples")) == [3, 4, 5, 6]
+    assert not missing(journal.run_dir, spec)
+    (journal.run_dir / "attempt_1" / "sums.json").unlink()
+    (journal.run_dir / "attempt_1" / "eval" / "step_000003.jsonl").unlink()
+    assert missing(journal.run_dir, spec) == ["evaluation at step 3: 0 of 18 problems"]
+
+
+def test_steps_that_pass_several_multiples_are_evaluated_once() -> None:
+    spec = load(["scale=smoke", "train.steps=5", "eval.every=5", "eval.every_rollouts=100"])[0]
+    assert eval_steps(spec, {1: 99, 2: 100, 3: 350, 4: 399, 5: 450}) == [0, 2, 3, 5]
+    assert eval_steps(spec) == [0, 5]
+
+
+def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
+    write_runs(plan)
+    runs = Runs(plan)
+    scores = runs.scores()
+    assert len(scores) == len(plan.cells) * 3 * 3  # tiers, evaluations
+    assert (scores.loc[scores["step"] == 0, list(AXES)] == 0).all(axis=None)
+    for cell in plan.cells:
+        here = scores[(scores["run_id"] == cell.spec.run_id) & (scores["step"] == 2)]
+        assert here["cost/rollouts"].tolist() == [2 * 8 * 4] * 3
+        rows = [row for row in runs.journal(cell).eval() if (row["step"], row["tier"]) == (2, "k5-6")]
+        mean = sum(row["c"] / row["n"] for row in rows) / len(rows)
+        assert here.loc[here["tier"] == "k5-6", "pass@1"].item() == pytest.approx(mean)
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.floats(0, 1))
+def test_a_score_between_two_evaluations_lies_between_theirs(score_E: list[float], share: float) -> None:
+    cost_E = [10.0 * e for e in range(len(score_E))]
+    where = share * cost_E[-1]
+    low = min(int(where // 10), len(score_E) - 2)
+    around = score_E[low : low + 2]
+    assert min(around) - 1e-12 <= at_cost(cost_E, score_E, where) <= max(around) + 1e-12
+
+
+def test_a_score_at_a_cost_by_hand() -> None:
+    assert at_cost([0, 100, 300], [0.2, 0.4, 0.8], 100) == 0.4
+    assert at_cost([0, 100, 300], [0.2, 0.4, 0.8], 150) == pytest.approx(0.5)
+    assert math.isnan(at_cost([50, 100], [0.2, 0.4], 49))
+    assert math.isnan(at_cost([0, 100], [0.2, 0.4], 100.5))
+    with pytest.raises(ValueError, match="rising costs"):
+        at_cost([0, 0], [0.2, 0.4], 0)
+    with pytest.raises(ValueError, match="a score each"):
+        at_cost([0, 1], [0.2], 0)

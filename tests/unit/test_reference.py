@@ -1,0 +1,42 @@
+"""`mcpo help` knows every setting that an override may name, and says what it means."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from mcpo_cli.config import load, reference
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.main import app
+
+
+def test_every_key_has_an_entry_with_a_meaning() -> None:
+    entries = reference.entries()
+    assert [entry.key for entry in entries if not entry.meaning] == []
+    # Options with a single value cannot be set to anything else.
+    assert set(load.keys()) - {entry.key for entry in entries} <= {"method.aggregation", "method.name", "task.name"}
+    assert {entry.key for entry in entries} == {*load.keys(), *load.groups()}
+
+
+def test_an_option_names_the_methods_that_have_it() -> None:
+    (delta,) = (entry for entry in reference.look_up("method.delta") if "mcpo" in entry.owners)
+    assert not set(delta.owners) & {"grpo", "dapo"}
+    assert (delta.default, delta.role) == (0.01, "identity")
+    (threads,) = reference.look_up("compute.threads")
+    assert (threads.default, threads.allowed, threads.role, threads.owners) == (1, ">= 1", "runtime", ())
+
+
+def test_a_group_stands_for_its_keys() -> None:
+    names = load.keys()
+    assert {entry.key for entry in reference.look_up("eval")} == {name for name in names if name[:5] == "eval."}
+    with pytest.raises(ConfigError, match=r"did you mean 'train\.lr'") as raised:
+        reference.look_up("trian.lr")
+    assert raised.value.fix == "mcpo help train.lr"
+
+
+def test_the_verb_prints_one_document_or_an_explanation() -> None:
+    one = CliRunner().invoke(app, ["help", "train.lr"])
+    assert one.exit_code == 0
+    assert "default    0.0007" in one.stdout
+    document = json.loads(CliRunner().invoke(app, ["help", "--json"]).stdout)
+    assert [entry["key"] for entry in document] == [entry.key for entry in reference.entries()]

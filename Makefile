@@ -12,8 +12,11 @@ INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
 VERL := .venv-verl
 PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
 
+# Markers of tests that need more than .venv; each has a target of its own.
+ELSEWHERE := vllm or verl or trl or browser or postgres
+
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,17 +35,24 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 test: setup ## Run the quick tests (under three minutes)
-	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not trl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not (slow or $(ELSEWHERE))" $(ARGS)
 
-test-all: setup ## Run all tests except test-browser and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl and not trl and not browser" $(ARGS)
+test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
+	$(BIN)/pytest -n 2 -m "not ($(ELSEWHERE))" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
 		{ echo "chromium is missing and could not be installed; as root: apt-get install chromium"; exit 1; }
 	$(BIN)/pytest -n 0 -m browser tests/browser $(ARGS)
 
-test-faults: setup ## Run the fault-injection tests; writes docs/reliability.md and .json
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || (apt-get update && apt-get install --yes --no-install-recommends postgresql) || \
+		{ echo "PostgreSQL is missing and could not be installed; as root: apt-get install postgresql"; exit 1; }
+
+test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's if there is none
+	$(BIN)/pytest -n 0 -m postgres tests/faults $(ARGS)
+
+test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliability.md and .json
 	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)

@@ -32,10 +32,10 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 test: setup ## Run the quick tests (under three minutes)
-	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not trl and not browser" $(ARGS)
 
 test-all: setup ## Run all tests except test-browser and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not vllm and not verl and not trl and not browser" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
@@ -52,6 +52,7 @@ test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (half an h
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py
+	$(BIN)/python -m tests.gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
@@ -72,7 +73,8 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: $(VENV)/.installed-bench ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: $(VENV)/.installed-bench ## Hold losses against TRL's, and benchmark speed; writes reports/bench.json
+	$(BIN)/pytest -n 0 -m trl tests/bench
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results

@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
+from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, Numbers
+from mcpo_cli.analysis.measures import Numbers, Statistic
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
@@ -26,6 +27,9 @@ from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
+OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
+"""Claims of other papers about the methods that the suites `methods-*` compare."""
+STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
 ALPHA = 0.05
 POWER = 0.8
 Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]

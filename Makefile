@@ -15,7 +15,7 @@ define install
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit test test-all test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,10 +34,10 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 test: setup ## Run the quick tests (under three minutes)
-	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not trl and not browser" $(ARGS)
 
 test-all: setup ## Run all tests except test-browser and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not vllm and not verl and not trl and not browser" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
@@ -51,6 +51,11 @@ setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on 
 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
 	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+
+docs: setup ## Build the documentation into site/; broken links are errors
+	$(BIN)/python .ci/reference.py
+	$(BIN)/python -m tests.gallery
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
@@ -70,11 +75,12 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: setup ## Hold losses against TRL's, and benchmark speed; writes reports/bench.json
+	$(BIN)/pytest -n 0 -m trl tests/bench
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results
-	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
+	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:

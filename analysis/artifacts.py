@@ -8,6 +8,7 @@ the files. An artifact whose hash and checksums still match is not built again.
 import hashlib
 import importlib.metadata
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -24,7 +25,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
@@ -36,6 +37,7 @@ LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
+FORMULA = re.compile(r"[=+@\t\r]|-[^\d.]")
 ALL = "all"
 
 
@@ -222,7 +224,11 @@ class Workshop:
         Raises:
             MissingCells: a run of its suites is not done; the message names the command that completes it.
         """
-        draft = self._draft(name)
+        return self.make(get(name), self.command(name))
+
+    def make(self, artifact: Artifact, command: str) -> Built:
+        """Like `build`, of an artifact that has no name of its own on the command line. command: rebuilds it."""
+        draft = self._draft(artifact, command)
         return draft.finish() if isinstance(draft, Draft) else draft
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
@@ -235,18 +241,17 @@ class Workshop:
             return [drawing_processes.outcome(one.result) if isinstance(one, Future) else one for one in begun]
 
     def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
-        draft = self._draft(name)
+        draft = self._draft(get(name), self.command(name))
         return pool.submit(draft.finish) if isinstance(draft, Draft) else draft
 
-    def _draft(self, name: str) -> Draft | Built:
-        """The artifact `name`: from disk if it is up to date, else computed from its runs."""
-        artifact = get(name)
+    def _draft(self, artifact: Artifact, command: str) -> Draft | Built:
+        """The artifact: from disk if it is up to date, else computed from its runs."""
         runs = {suite: self.runs(suite) for suite in artifact.needs}
-        inputs = self._hash(name, artifact)
+        inputs = self._hash(command, artifact)
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
             return Built(artifact.name, self.folder, record, fresh=True)
         product = artifact.build(runs)
-        notes = [*product.notes, *self._provenance(name, runs)]
+        notes = [*product.notes, *_provenance(command, runs)]
         record = {
             "name": artifact.name,
             "title": product.title,
@@ -256,7 +261,7 @@ class Workshop:
             "notes": notes,
             "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
-            "command": self.command(name),
+            "command": command,
             "runs": list(_runs(runs)),
             "inputs": inputs,
             "code": commit(),
@@ -286,18 +291,13 @@ class Workshop:
                 self._missing[suite] = error
         return self._missing.get(suite)
 
-    def _provenance(self, name: str, runs: Mapping[str, Runs]) -> Iterator[str]:
-        yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
-        plans = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
-        yield f"Built by: {self.command(name)}" + (f" (runs of {plans})" if plans else "")
-
-    def _hash(self, name: str, artifact: Artifact) -> str:
+    def _hash(self, command: str, artifact: Artifact) -> str:
         journals = {
             suite: [[cell.arm, cell.spec.run_id, self._digest(cell.spec.run_id)] for cell in self.plans[suite].cells]
             for suite in artifact.needs
         }
         source = [_sha256(artifact.source.read_bytes())] if artifact.source else []
-        return _sha256(json.dumps([self.command(name), [*_code(), *source], journals], sort_keys=True))
+        return _sha256(json.dumps([command, [*_code(), *source], journals], sort_keys=True))
 
     def _digest(self, run_id: str) -> str:
         if run_id not in self._digests:
@@ -305,8 +305,16 @@ class Workshop:
         return self._digests[run_id]
 
 
+def _provenance(command: str, runs: Mapping[str, Runs]) -> Iterator[str]:
+    yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
+    plans = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
+    yield f"Built by: {command}" + (f" (runs of {plans})" if plans else "")
+
+
 def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
-    yield f"{name}.csv", product.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
+    texts = product.data.select_dtypes(include=["object", "string"])
+    data = product.data.assign(**{str(column): texts[column].map(_without_formula) for column in texts})
+    yield f"{name}.csv", data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
     if product.grids:
         page = render.Page(product.title, product.sentence, product.grids, notes)
         yield f"{name}.md", render.markdown(page)
@@ -316,6 +324,11 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 
         for kind, content in base.save(product.figure).items():
             yield f"{name}.{kind}", content
+
+
+def _without_formula(cell: Any) -> Any:
+    """The cell, marked as text where a spreadsheet would compute or execute it."""
+    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
@@ -338,7 +351,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
         same = record["inputs"] == inputs and all(
             _sha256((path.parent / file).read_bytes()) == digest for file, digest in record["files"].items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (RunFailed, OSError, ValueError, KeyError, TypeError):
         return None
     return record if same else None
 

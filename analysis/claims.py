@@ -1,57 +1,87 @@
 """Tests the claims of the paper (`experiments/claims.yaml`) on runs: effect, interval and verdict of each test.
 
-A test is one claim on one model (and on one tier, if its statistic is by tier). It compares one number per seed with a
-reference by a two-sided Student's t-test. Verdicts use the nominal level, so that they agree with the 95% interval next
-to them; each also says whether it holds for all tests together (Holm's method).
+A test is one claim on one model and regime. It compares one number per seed with a reference by a two-sided Student's
+t-test. A claim of every part (every benchmark, every third of training) is one intersection-union test: it holds only
+if it holds for each part (Berger 1982, Technometrics 24, 295-300), and fails if one part contradicts it after
+Bonferroni's correction. Verdicts use the nominal level, so that they agree with the 95% interval next to them; each
+also says whether it holds for all tests together (Holm's method).
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from scipy import special
 
+from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, Numbers
+from mcpo_cli.analysis.measures import Numbers, Statistic
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
+OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
+"""Claims of other papers about the methods that the suites `methods-*` compare."""
+STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
 ALPHA = 0.05
 POWER = 0.8
-Verdict = Literal["supported", "contradicted", "unresolved", "not testable"]
-VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable")
+Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]
+VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable", "by construction")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """An entry of `claims.yaml`; the head of that file explains the keys."""
+    """An entry of `claims.yaml`."""
 
     id: str
     claim: str
+    """The claim in a sentence."""
     suite: str
+    """The runs."""
     statistic: str
+    """One number per run, or one per run and part (`analysis/measures.py`)."""
     arm: str
+    """The arm tested."""
     relation: Literal["greater", "less", "within"]
+    """What the number is claimed to be: greater or less than `reference`, or within `margin` of it."""
     where: str = ""
+    """Place in the paper."""
     quote: str = ""
+    """The paper's words."""
     baseline: str = ""
+    """The arm whose number at the same seed is subtracted."""
+    beyond: tuple[str, ...] = ()
+    """Two arms, whose difference at the same seed is subtracted from that of `arm` and `baseline`: an interaction."""
     reference: float = 0.0
     margin: float = 0.0
     beside: str = ""
+    """A statistic of `arm` shown with the result."""
     reads: str = ""
+    """How the claim is interpreted where the paper's words leave it open."""
+    outside: Literal["", "by construction", "not testable"] = ""
+    """The verdict of a claim that these runs cannot test; its number is shown without one."""
+    because: str = ""
+    """Why they cannot."""
+
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """The arms of the tested contrast and what each counts."""
+        plus, minus = [self.arm, *self.beyond[1:]], [self.baseline, *self.beyond[:1]]
+        return dict.fromkeys(plus, 1) | {arm: -1 for arm in minus if arm}
 
     @property
     def tested(self) -> str:
         """The test as a formula: `pass@1: MCPO - DAPO > 0`."""
         arms = f"{self.arm} - {self.baseline}" if self.baseline else self.arm
+        if self.beyond:
+            arms = f"({arms}) - ({' - '.join(self.beyond)})"
         sign = {"greater": ">", "less": "<", "within": "="}[self.relation]
         margin = f" ± {self.margin:g}" if self.relation == "within" else ""
         return f"{self.statistic}: {arms} {sign} {self.reference:g}{margin}"
@@ -59,20 +89,23 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of one test: one claim on the runs of one model."""
+    """Result of one test: one claim on the runs of one model in one regime."""
 
     claim: Claim
     model: str
+    regime: str
     part: str
-    """The tier; empty for the whole run."""
+    """The part (tier, third, ...) that is least in favour of the claim; empty for the whole run."""
     effect: Interval
-    """Mean over seeds and its t-interval; NaN if there are no numbers."""
+    """Mean over seeds and its t-interval, of that part; NaN if there are no numbers."""
     sd: float
-    """Standard deviation over the seeds."""
+    """Standard deviation over the seeds, of that part."""
     favours: bool
-    """Whether the effect lies on the claim's side."""
+    """Whether the effect lies on the claim's side, in every part."""
     p: float
     """Two-sided p-value; NaN if no test is possible."""
+    parts: Mapping[str, Interval] = field(default_factory=dict)
+    """The effect of every part."""
     why: str = ""
     """Why no test is possible."""
     beside: float = math.nan
@@ -80,13 +113,24 @@ class Outcome:
     p_holm: float = math.nan
     """p adjusted over all tests."""
     verdict: Verdict = "not testable"
-    seeds: int | None = None
-    """Seeds that find this effect with probability POWER if unresolved; None above `power.MOST_SEEDS`."""
 
     @property
     def holds(self) -> bool:
         """Whether the verdict also holds for all tests together."""
         return self.p_holm <= ALPHA
+
+    @property
+    def detectable(self) -> tuple[float, float]:
+        """Distance from the reference (or its margin) that as many seeds detect with probability POWER; NaN if unknown.
+
+        It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
+        belong to both ends of `power.sd_bounds`.
+        """
+        if self.effect.n < stats.LEAST or not self.sd > 0:
+            return math.nan, math.nan
+        low, high = power.sd_bounds(self.sd, self.effect.n)
+        found = [power.detectable_effect(sd, self.effect.n, POWER, ALPHA) for sd in (low, high)]
+        return found[0], found[1]
 
 
 def read(path: Path = PATH) -> list[Claim]:
@@ -96,7 +140,7 @@ def read(path: Path = PATH) -> list[Claim]:
         ConfigError: a key, suite, arm or statistic is unknown, a key is missing, or an id is used twice.
     """
     claims: list[Claim] = []
-    entries = load.read_yaml(path).get("claims")
+    entries = read_yaml(path).get("claims")
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ConfigError(f"{path}: claims must be a list of claims", fix=f"edit {path}")
     for number, entry in enumerate(entries, start=1):
@@ -112,13 +156,18 @@ def read(path: Path = PATH) -> list[Claim]:
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:
-    needed = [field.name for field in fields(Claim) if field.default is MISSING]
+    needed = [one.name for one in fields(Claim) if one.default is MISSING and one.default_factory is MISSING]
     if missing := [name for name in needed if name not in entry]:
         raise ConfigError(f"{', '.join(missing)} must be given")
     claim = convert(Claim, entry, "")
     arms = plan.read(claim.suite).arms
     _known("arm", claim.arm, arms)
-    _known("baseline", claim.baseline or claim.arm, arms)
+    for name in (claim.baseline or claim.arm, *claim.beyond):
+        _known("baseline", name, arms)
+    if claim.beyond and not (claim.baseline and len(claim.beyond) == 2):
+        raise ConfigError("beyond must be two arms, beside a baseline")
+    if bool(claim.outside) != bool(claim.because):
+        raise ConfigError("outside and because must be given together")
     _known("statistic", claim.statistic, STATISTICS)
     _known("statistic", claim.beside or claim.statistic, STATISTICS)
     return claim
@@ -135,70 +184,77 @@ def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]
 
 
 def verdicts(tests: Sequence[Outcome]) -> list[Outcome]:
-    """Judge the tests as one family: adjusted p-values, verdicts, and seeds needed by unresolved tests."""
+    """Judge the tests as one family: adjusted p-values and verdicts."""
     adjusted = stats.holm([test.p for test in tests])
     return [_judged(test, float(p_holm)) for test, p_holm in zip(tests, adjusted, strict=True)]
 
 
 def _judged(test: Outcome, p_holm: float) -> Outcome:
     if math.isnan(test.p):
-        return test
+        return replace(test, verdict=test.claim.outside or "not testable")
     if test.p <= ALPHA:
         return replace(test, p_holm=p_holm, verdict="supported" if test.favours else "contradicted")
-    return replace(test, p_holm=p_holm, verdict="unresolved", seeds=_seeds(test))
-
-
-def _seeds(test: Outcome) -> int | None:
-    """Seeds needed to separate the mean from the nearest bound: reference, or reference plus or minus margin."""
-    claim = test.claim
-    distance = abs(abs(test.effect.mean - claim.reference) - claim.margin)
-    return power.seeds_needed(distance, test.sd, POWER, ALPHA) if test.sd > 0 else None
+    return replace(test, p_holm=p_holm, verdict="unresolved")
 
 
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
-    arm, baseline = (_numbers(claim.statistic, runs, name) for name in (claim.arm, claim.baseline))
-    beside = _numbers(claim.beside, runs, claim.arm)
-    for model in dict.fromkeys(cell.spec.model.name for cell in runs.cells):
-        mine = [seed for seed in arm if seed[0] == model]
-        for part in dict.fromkeys(part for seed in mine for part in arm[seed]) or [""]:
-            pairs = [
-                (arm[seed][part], baseline[seed][part] if claim.baseline else 0.0)
-                for seed in mine
-                if part in arm[seed] and (not claim.baseline or part in baseline.get(seed, {}))
-            ]
-            shown = [value for seed in mine for value in beside.get(seed, {}).values()]
-            test = outcome(claim, model, part, [one - other for one, other in pairs])
-            yield replace(test, beside=float(np.mean(shown))) if shown else test
+    by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
+    beside = _numbers(claim.beside, runs, claim.arm) if claim.beside else {}
+    for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
+        seeds = [seed for seed in by_arm[claim.arm] if seed[:2] == (model, regime)]
+        values: dict[str, list[float]] = {}
+        for seed in seeds:
+            numbers = {arm: found.get(seed, {}) for arm, found in by_arm.items()}
+            for part in numbers[claim.arm]:
+                if all(part in own for own in numbers.values()):
+                    contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
+                    values.setdefault(part, []).append(contrast)
+        shown = [value for seed in seeds for value in beside.get(seed, {}).values()]
+        test = outcome(claim, model, regime, values)
+        yield replace(test, beside=float(np.mean(shown))) if shown else test
 
 
-def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, int], Numbers]:
-    """The statistic of each run of one arm, by model and seed."""
-
-    def measured(cell: Cell) -> Numbers:
-        return STATISTICS[statistic].measure(runs, cell)
-
+def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, str, int, int], Numbers]:
+    """The statistic of each run of one arm, by model, regime, base seed and seed."""
     return {
-        (cell.spec.model.name, cell.spec.seed): measured(cell) for cell in runs.cells if cell.arm == arm and statistic
+        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(runs, cell)
+        for cell in runs.cells
+        for spec in (cell.spec,)
+        if cell.arm == arm
     }
 
 
-def outcome(claim: Claim, model: str, part: str, values: Sequence[float]) -> Outcome:
-    """One test, not yet adjusted for the others. values: one per seed.
+def outcome(claim: Claim, model: str, regime: str, values: Mapping[str, Sequence[float]]) -> Outcome:
+    """One test, not yet adjusted for the others. values: one per seed, by part.
 
-    p is twice the smaller of two one-sided p-values, one for the claim and one against it. With a margin, the claim
-    needs both bounds rejected (two one-sided tests, Schuirmann 1987, doi 10.1007/BF01068419); its opposite needs one.
+    p is twice the smaller of two one-sided p-values, one for the claim and one against it. For the claim, every part
+    must be rejected, so its p-value is the largest of the parts'; against it, one part is enough, so its p-value is the
+    smallest times their number. With a margin, the claim needs both bounds rejected (two one-sided tests, Schuirmann
+    1987, doi 10.1007/BF01068419); its opposite needs one.
     """
-    if len(values) < 2:
-        why = "one seed" if values else "no such records"
-        effect = stats.t_interval(values) if values else Interval(math.nan, math.nan, 0)
-        return Outcome(claim, model, part, effect, math.nan, False, math.nan, why)
-    effect, sd = stats.t_interval(values), float(np.std(values, ddof=1))
-    over_low, over_high = (
-        _p_over(effect.mean - claim.reference + shift, sd, effect.n) for shift in (claim.margin, -claim.margin)
-    )
+    parts = {part: stats.t_interval(numbers) for part, numbers in values.items()}
+    fewest = min((interval.n for interval in parts.values()), default=0)
+    if fewest < stats.LEAST or claim.outside:
+        few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
+        part, effect = next(iter(parts.items()), ("", Interval(math.nan, math.nan, 0)))
+        why = claim.because or few
+        return Outcome(claim, model, regime, part, effect, math.nan, False, math.nan, parts, why)
+    sides = {part: _sides(claim, numbers) for part, numbers in values.items()}
+    worst = max(sides, key=lambda part: sides[part])
+    p_for = sides[worst][0]
+    p_against = min(1.0, len(sides) * min(against for _, against in sides.values()))
+    sd = float(np.std(values[worst], ddof=1))
+    p = min(1.0, 2 * min(p_for, p_against))
+    return Outcome(claim, model, regime, worst, parts[worst], sd, p_for < p_against, p, parts)
+
+
+def _sides(claim: Claim, values: Sequence[float]) -> tuple[float, float]:
+    """One-sided p-values for the claim and against it."""
+    mean, sd, n = float(np.mean(values)), float(np.std(values, ddof=1)), len(values)
+    over_low, over_high = (_p_over(mean - claim.reference + shift, sd, n) for shift in (claim.margin, -claim.margin))
     p_for = {"greater": over_high, "less": 1 - over_low, "within": max(over_low, 1 - over_high)}[claim.relation]
     p_against = {"greater": 1 - over_low, "less": over_high, "within": min(1 - over_low, over_high)}[claim.relation]
-    return Outcome(claim, model, part, effect, sd, p_for < p_against, min(1.0, 2 * min(p_for, p_against)))
+    return p_for, p_against
 
 
 def _p_over(distance: float, sd: float, n: int) -> float:

@@ -2,7 +2,9 @@
 
 import gc
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
@@ -19,6 +21,7 @@ from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind, read_json
+from mcpo_cli.runs.provenance import environment
 from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
@@ -36,6 +39,8 @@ ROWS: Mapping[Kind, type] = {
     "gradients": GradientRow,
     "samples": SampleRow,
 }
+SEVERAL = {"commit": "commits", "torch": "versions of torch", "Python": "versions of Python", "processor": "processors"}
+"""The parts of an environment (`runs/provenance.py`) that are reported where runs differ, in the plural."""
 DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
 
@@ -118,6 +123,10 @@ class Runs:
         self.plan = plan
         self._shelf, self._own = shelf or Shelf(), Shelf()
         self.cells = done(plan, self._shelf)
+
+    def of(self, arms: Sequence[str]) -> "Runs":
+        """The runs of these arms alone."""
+        return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
 
     def journal(self, cell: Cell) -> LoadedJournal:
         """The journal of one run."""
@@ -296,7 +305,7 @@ def provenance(cell: Cell) -> list[dict[str, Any]]:
 
 
 def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
-    """Warnings about the code that trained these runs: uncommitted changes, several commits."""
+    """Warnings about what trained these runs: uncommitted changes, several commits, versions or processors."""
     trees = {cell.spec.run_id: tree(cell) for cell in cells}
     for state, meaning in (
         ("dirty", "trained from a working tree with uncommitted changes"),
@@ -304,12 +313,15 @@ def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
     ):
         if run_ids := [run_id for run_id, one in trees.items() if one == state]:
             yield f"{len(run_ids)} of {len(trees)} runs: {meaning} ({', '.join(run_ids)})"
-    commits: dict[str, int] = {}
+    runs_by: dict[str, Counter[str]] = defaultdict(Counter)
     for cell in cells:
-        for commit in {record["commit"][:12] for record in provenance(cell) if record.get("commit")}:
-            commits[commit] = commits.get(commit, 0) + 1
-    if len(commits) > 1:
-        yield "runs of several commits: " + ", ".join(f"{commit} ({n})" for commit, n in sorted(commits.items()))
+        attempts = [environment(record) for record in provenance(cell)]
+        # A run counts once for each value that its attempts have.
+        for name, value in {item for attempt in attempts for item in attempt.items()}:
+            runs_by[name][value] += 1
+    for name, plural in SEVERAL.items():
+        if len(found := runs_by[name]) > 1:
+            yield f"runs of several {plural}: " + ", ".join(f"{value} ({n})" for value, n in sorted(found.items()))
 
 
 def _not_finite(cell: Cell, journal: Journal) -> list[str]:

@@ -7,17 +7,24 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from mcpo_cli import probes
 from mcpo_cli.analysis.comparison import K
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Cell
+from mcpo_cli.probes import mastery
 from mcpo_cli.probes.base import Finding
-from mcpo_cli.statistics import stats
+from mcpo_cli.statistics import cohorts, stats
+from mcpo_cli.statistics.stats import Floats
 
 WHOLE = ""
 """Key of a number that describes the whole run."""
 Numbers = Mapping[str, float]
-"""Numbers of one run by tier or under WHOLE; undetermined ones are left out."""
+"""Numbers of one run by part (tier, third of training, ...) or under WHOLE; undetermined ones are left out."""
+EDGE = 1e-9
+"""Keeps p = 1/3 and p = 2/3 out of the ends: they belong to the middle."""
+THIRDS = ("first third", "second third", "last third")
 
 
 @dataclass(frozen=True)
@@ -86,15 +93,51 @@ def _rise(finding: Finding) -> float:
     return last - first
 
 
-def _floor(finding: Finding) -> float:
-    return min(_series(finding, "accuracy_lag_1"), default=math.nan)
+def _thirds(name: str) -> Callable[[Runs, Cell], Numbers]:
+    """Mean of a column of the probe `composition` over each third of the steps."""
+
+    def measure(runs: Runs, cell: Cell) -> Numbers:
+        parts = np.array_split(_series(runs.finding("composition", cell), name), len(THIRDS))
+        return {third: float(part.mean()) for third, part in zip(THIRDS, parts, strict=True) if part.size}
+
+    return measure
 
 
-def _swings(finding: Finding) -> float:
-    """Root mean square change from step to step; a trend inflates it less than it does a standard deviation."""
-    values = _series(finding, "accuracy_lag_1")
-    changes = [(after - before) ** 2 for before, after in pairwise(values)]
-    return math.sqrt(fmean(changes)) if changes else math.nan
+def _rises(runs: Runs, cell: Cell) -> Numbers:
+    means = _thirds("mastered")(runs, cell)
+    return {f"{after} minus {before}": means[after] - means[before] for before, after in pairwise(means)}
+
+
+def _cohorts(number: Callable[[Sequence[Floats]], float]) -> Callable[[Runs, Cell], Numbers]:
+    """A number computed from the accuracies of all cohorts under the same and the next policy (prompts x 2 a step)."""
+
+    def measure(runs: Runs, cell: Cell) -> Numbers:
+        value = number([*mastery.cohorts(runs.journal(cell).rerolls(), 1).values()])
+        return {} if math.isnan(value) else {WHOLE: value}
+
+    return measure
+
+
+def _gap(cohort_TC2: Sequence[Floats]) -> float:
+    return fmean([float(np.subtract(*cohort_C2.T).mean()) for cohort_C2 in cohort_TC2]) if cohort_TC2 else math.nan
+
+
+def _deepest(cohort_TC2: Sequence[Floats]) -> float:
+    return cohorts.deepest([np.subtract(*cohort_C2.T) for cohort_C2 in cohort_TC2])
+
+
+def _swings(cohort_TC2: Sequence[Floats]) -> float:
+    return cohorts.swings([cohort_C2[:, 1] for cohort_C2 in cohort_TC2])
+
+
+def _early_swings(cohort_TC2: Sequence[Floats]) -> float:
+    third = len(cohort_TC2) // 3
+    return _swings(cohort_TC2[:third]) - _swings(cohort_TC2[third:])
+
+
+def _kept(finding: Finding) -> float:
+    first, last = _ends(_series(finding, "entropy"))
+    return last / first
 
 
 def _drift_share(finding: Finding) -> float:
@@ -102,9 +145,21 @@ def _drift_share(finding: Finding) -> float:
     return gap / (1 - accuracy) if accuracy != 1 else math.nan
 
 
-def _middling(finding: Finding) -> float:
-    middle = [1 / 3 <= row["p"] <= 2 / 3 for row in finding.tables["bins"]]
-    return finding.values.get("middle", math.nan) / fmean(middle)
+def _bimodality(runs: Runs, cell: Cell) -> Numbers:
+    rows = runs.finding("histogram", cell).tables["bins"]
+    prompts: int = sum(row["prompts"] for row in rows)
+
+    def density(low: float, high: float) -> float:
+        here: list[int] = [row["prompts"] for row in rows if low <= row["p"] <= high]
+        return fmean(here) * len(rows) / prompts
+
+    low, middle, high = density(0, 1 / 3 - EDGE), density(1 / 3, 2 / 3), density(2 / 3 + EDGE, 1)
+    return {"low end": low - middle, "high end": high - middle}
+
+
+def _promoted(finding: Finding) -> float:
+    rows = [row for row in finding.tables.get("transitions", ()) if row["before"] == "majority_correct"]
+    return float(rows[0]["mastered"]) if rows and rows[0]["pairs"] else math.nan
 
 
 def _weight(finding: Finding, low: float, high: float) -> float:
@@ -121,36 +176,55 @@ STATISTICS: Mapping[str, Statistic] = {
     "pass@1 by tier": Statistic("pass@1 after the last step", _tiers(1)),
     "best@8": Statistic("best@8, the paper's pass@8, after the last step, mean over the tiers", _average(K)),
     "best@8 by tier": Statistic("best@8, the paper's pass@8, after the last step", _tiers(K)),
-    "mastered share": Statistic(
-        "share of sampled prompts with p = 1, mean over steps", _value("composition", "mastered")
+    "mastered share by third": Statistic("share of sampled prompts with p = 1", _thirds("mastered")),
+    "mastered share's rise by third": Statistic(
+        "share of sampled prompts with p = 1 in a third of training minus that in the third before", _rises
     ),
     "mastered share in the end": Statistic(
         "share of sampled prompts with p = 1, mean over the last fifth of the steps",
         _of("composition", lambda finding: _ends(_series(finding, "mastered"))[1]),
     ),
-    "all-wrong share": Statistic(
-        "share of sampled prompts with p = 0, mean over steps", _value("composition", "all_wrong")
-    ),
+    "all-wrong share by third": Statistic("share of sampled prompts with p = 0", _thirds("all_wrong")),
     "next-step accuracy": Statistic(
         "accuracy of mastered prompts rolled again under the next step's policy", _value("mastery", "accuracy_lag_1")
     ),
     "same-policy accuracy": Statistic(
         "accuracy of mastered prompts rolled again under the same policy", _value("mastery", "same_policy")
     ),
-    "next-step gap": Statistic("same-policy accuracy minus next-step accuracy", _value("mastery", "gap_lag_1")),
-    "next-step floor": Statistic("lowest next-step accuracy of a step's mastered prompts", _of("mastery", _floor)),
+    "next-step gap": Statistic(
+        "same-policy minus next-step accuracy of mastered prompts, mean over their steps; each step counts once",
+        _cohorts(_gap),
+    ),
+    "deepest next-step gap": Statistic(
+        "next-step gap in the fifth of training where it is largest; half of the prompts pick that fifth, the other "
+        "half measure it, so that small cohorts do not look deeper",
+        _cohorts(_deepest),
+    ),
     "next-step swings": Statistic(
-        "root mean square change of next-step accuracy from step to step", _of("mastery", _swings)
+        "mean squared change of next-step accuracy from step to step, minus the sampling variance of the cohorts",
+        _cohorts(_swings),
+    ),
+    "early minus later swings": Statistic(
+        "next-step swings in the first third of the steps minus those in the rest", _cohorts(_early_swings)
     ),
     "drift's share of the drop": Statistic(
-        "next-step gap as a share of 1 minus next-step accuracy", _of("mastery", _drift_share)
+        "next-step gap as a share of 1 minus next-step accuracy, each prompt counted once a step",
+        _of("mastery", _drift_share),
     ),
     "entropy rise": Statistic(
         "mean entropy (nats) of the last fifth of the steps minus the first", _of("entropy", _rise)
     ),
-    "middling prompts": Statistic(
-        "share of sampled prompts with 1/3 <= p <= 2/3, divided by that share if all p = k/G were equally frequent",
-        _of("histogram", _middling),
+    "entropy kept": Statistic(
+        "mean entropy of the last fifth of the steps as a share of that of the first", _of("entropy", _kept)
+    ),
+    "accuracies at the ends": Statistic(
+        "frequency of an accuracy p = k/G below 1/3 (low end) and above 2/3 (high end) minus that of one between, as a "
+        "multiple of the frequency if all were equally frequent",
+        _bimodality,
+    ),
+    "majority to mastered": Statistic(
+        "share of the panel's prompts with .5 < p < 1 that are mastered at the next roll",
+        _of("transitions", _promoted),
     ),
     "weight lost towards mastery": Statistic(
         "measured query weight of prompts with .5 < p <= .75 minus that of .75 < p < 1",

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from mcpo_cli import plugins
 from mcpo_cli.analysis.product import Artifact
-from mcpo_cli.analysis.tables.base import suite_table
+from mcpo_cli.analysis.tables.base import comparison
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 
 SWEPT = {"model", "base_seed", "seed"}
@@ -40,6 +41,6 @@ def of(name: str) -> Artifact:
     Raises:
         ConfigError: it cannot be read.
     """
-    if load.is_file(name) and "claims" in load.read_yaml(Path(name).expanduser()):
+    if load.is_file(name) and "claims" in read_yaml(Path(name).expanduser()):
         return claims_table(Path(name).expanduser())
-    return suite_table(name, plan.read(name).title or load.stem(name), plan.file(name))
+    return comparison(name)

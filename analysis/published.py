@@ -7,6 +7,7 @@ to distribute the right samples over the problems; results are ranges over the a
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,13 @@ DIGIT = 1e-4
 """Unit of the paper's last printed digit."""
 ROUNDING = 1e-9
 """Tolerance for floating-point errors, far below DIGIT."""
-DRAWS = 1000
-"""Bootstrap draws behind verl's best@k/mean."""
+DRAWS, DRAW_SEED = 1000, 42
+"""Bootstrap draws behind verl's best@k/mean, and the seed that verl sets anew for each problem
+(`verl/trainer/ppo/metric_utils.py`, `bootstrap_metric`, verl 0.9.1)."""
 Z = 1.959964
 """97.5% quantile of the normal distribution."""
+NEAR = 0.01
+"""How far from a published pass@8 another number is that could have been published in its place."""
 METHOD = "MCPO"
 Range = tuple[float, float]
 
@@ -43,7 +47,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Arrangements:
-    """Means over the problems for each of the M multisets of counts c, one count per problem, with a given sum."""
+    """Means over the problems for each of the M multisets of counts c, one count per problem, with a given sum.
+
+    `drawn` is best@k as verl draws it (`drawn`); which of a problem's samples are right is not known, so it has a mean
+    and a variance over their orders.
+    """
 
     best_M: Floats
     """Mean of best@k = 1 - (1 - c/n)^k with k = n."""
@@ -51,11 +59,15 @@ class Arrangements:
     """Mean of the square of best@k."""
     square_M: Floats
     """Mean of (c/n)^2."""
+    drawn_M: Floats
+    """Mean of the expected draw of verl's."""
+    drawn_variance_M: Floats
+    """Mean of the variance of a problem's draw."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What one cell can be. Fitting arrangements give its pass@1, and its pass@8 up to bootstrap noise."""
+    """What one cell can be. Fitting arrangements give its pass@1, and its pass@8 within the error of verl's draws."""
 
     cell: Cell
     right: int | None
@@ -69,13 +81,15 @@ class Audit:
     best: Range
     """Range of best@8 over these multisets."""
     reachable: float
-    """Share of the four-digit numbers in `best` that some multiset gives."""
+    """Share of the four-digit numbers within NEAR of pass@8 (and within `best`) that some multiset gives."""
     nearest: float
     """The best@8 of a multiset that is nearest to the published pass@8."""
-    exact: bool
-    """Whether some best@8 prints as the published pass@8."""
     drawn: bool
-    """Whether `nearest` is within two standard deviations (an upper bound) of a bootstrap of DRAWS draws."""
+    """Whether some arrangement, drawn as verl does, comes within two standard deviations of pass@8."""
+    draw_error: float
+    """Standard deviation of best@8 as verl draws it, of the arrangement nearest to pass@8."""
+    square: Range
+    """Range of the mean of (c/n)^2 over the fitting arrangements."""
     sampling: Range
     """Standard error of pass@1 with the problems fixed, over the fitting arrangements."""
     problem: Range
@@ -88,9 +102,7 @@ class Audit:
         """The tested estimator that can have given pass@8."""
         if self.any_of_8:
             return "any of 8"
-        if self.exact:
-            return "best@8"
-        return "best@8, drawn" if self.drawn else "none of these"
+        return "best@8" if self.drawn else "none of these"
 
 
 @dataclass(frozen=True)
@@ -145,35 +157,53 @@ def arrangements(problems: int, samples: int, right: int) -> Arrangements:
     """
     total, counts_right = min(right, problems * samples - right), 2 * right <= problems * samples
     value = np.arange(samples + 1)
-    best_V = 1 - ((samples - value if counts_right else value) / samples) ** samples
-    gain_V3 = np.stack([best_V - best_V[0], best_V**2 - best_V[0] ** 2, (value / samples) ** 2], axis=1)
+    right_V = value if counts_right else samples - value
+    best_V = 1 - ((samples - right_V) / samples) ** samples
+    drawn_V, variance_V = (column[right_V] for column in drawn(samples))
+    of_V5 = np.stack([best_V, best_V**2, (value / samples) ** 2, drawn_V, variance_V], axis=1)
+    gain_V5 = of_V5 - of_V5[0]
     middle = samples // 2
     halves = [
-        _halves(values, problems, total, gain_V3) for values in (range(1, middle + 1), range(middle + 1, samples + 1))
+        _halves(values, problems, total, gain_V5) for values in (range(1, middle + 1), range(middle + 1, samples + 1))
     ]
-    parts = [np.empty((0, 3))]
+    parts = [np.empty((0, 5))]
     for low, high in ((total - s, s) for s in halves[1] if total - s in halves[0]):
-        (used_L, gain_L3), (used_H, gain_H3) = halves[0][low], halves[1][high]
+        (used_L, gain_L5), (used_H, gain_H5) = halves[0][low], halves[1][high]
         fits_LH = used_L[:, None] + used_H <= problems
-        parts.append((gain_L3[:, None] + gain_H3)[fits_LH])
-    best_M, best_square_M, square_M = np.concatenate(parts).T / problems
+        parts.append((gain_L5[:, None] + gain_H5)[fits_LH])
+    best_M, best_square_M, square_M, drawn_M, variance_M = (np.concatenate(parts) / problems + of_V5[0]).T
     if not counts_right:
         square_M = 1 - 2 * total / (problems * samples) + square_M
-    return Arrangements(best_M + best_V[0], best_square_M + best_V[0] ** 2, square_M)
+    return Arrangements(best_M, best_square_M, square_M, drawn_M, variance_M)
+
+
+@cache
+def drawn(samples: int) -> tuple[Floats, Floats]:
+    """best@k as verl draws it, k = `samples`, for each number c of right samples: its mean and variance over orders.
+
+    verl draws DRAWS times with DRAW_SEED, so every problem gets the same positions, and the value depends on which c
+    of the samples are right. All 2^samples patterns are enumerated; the orders of exchangeable samples are equally
+    likely, and independent from problem to problem.
+    """
+    position_DK = np.random.RandomState(DRAW_SEED).choice(samples, size=(DRAWS, samples), replace=True)
+    right_OS = (np.arange(2**samples)[:, None] >> np.arange(samples) & 1).astype(bool)
+    value_O, count_O = right_OS[:, position_DK].any(-1).mean(-1), right_OS.sum(-1)
+    by_count = [value_O[count_O == count] for count in range(samples + 1)]
+    return np.array([values.mean() for values in by_count]), np.array([values.var() for values in by_count])
 
 
 def _halves(
-    values: Sequence[int], problems: int, total: int, gain_V3: Floats
+    values: Sequence[int], problems: int, total: int, gain_V5: Floats
 ) -> dict[int, tuple[NDArray[np.int64], Floats]]:
     """Multisets of `values` by their sum (at most `total`): problems that each uses, and its gain over all zeros."""
     count_VK = np.indices([min(problems, total // value) + 1 for value in values]).reshape(len(values), -1)
     sum_K, used_K = np.asarray(values) @ count_VK, count_VK.sum(axis=0)
     keep_K = (used_K <= problems) & (sum_K <= total)
-    sum_K, used_K, gain_K3 = sum_K[keep_K], used_K[keep_K], count_VK[:, keep_K].T @ gain_V3[list(values)]
+    sum_K, used_K, gain_K5 = sum_K[keep_K], used_K[keep_K], count_VK[:, keep_K].T @ gain_V5[list(values)]
     order = np.argsort(sum_K, kind="stable")
     sums, starts = np.unique(sum_K[order], return_index=True)
     groups = np.split(order, starts[1:])
-    return {int(s): (used_K[group], gain_K3[group]) for s, group in zip(sums, groups, strict=True)}
+    return {int(s): (used_K[group], gain_K5[group]) for s, group in zip(sums, groups, strict=True)}
 
 
 def audit(cell: Cell) -> Audit:
@@ -182,14 +212,15 @@ def audit(cell: Cell) -> Audit:
     right, any_of_8 = _multiple(cell.pass_at_1, N * n), _multiple(cell.pass_at_8, N) is not None
     if right is None:
         nothing = (math.nan, math.nan)
-        return Audit(cell, None, False, any_of_8, 0, nothing, 0.0, math.nan, False, False, nothing, nothing, nothing)
+        return Audit(
+            *(cell, None, False, any_of_8, 0, nothing, 0.0, math.nan, False, math.nan),
+            *(nothing, nothing, nothing, nothing),
+        )
     all_M = arrangements(N, n, right)
-    distance_M = np.abs(all_M.best_M - cell.pass_at_8)
-    nearest = int(distance_M.argmin())
+    nearest = int(np.abs(all_M.best_M - cell.pass_at_8).argmin())
     low, high = float(all_M.best_M.min()), float(all_M.best_M.max())
-    # verl draws every problem with the same random numbers, so errors need not average out over problems.
-    noise = 2 * math.sqrt(cell.pass_at_8 * (1 - cell.pass_at_8) / DRAWS)
-    fits_M = distance_M <= noise
+    error_M = np.sqrt(all_M.drawn_variance_M / N)
+    fits_M = np.abs(all_M.drawn_M - cell.pass_at_8) <= 2 * error_M + DIGIT
     p, square_F = right / (N * n), all_M.square_M[fits_M]
     return Audit(
         cell,
@@ -198,10 +229,11 @@ def audit(cell: Cell) -> Audit:
         any_of_8=any_of_8,
         arrangements=all_M.best_M.size,
         best=(low, high),
-        reachable=np.unique(np.floor(all_M.best_M / DIGIT)).size / (high // DIGIT - low // DIGIT + 1),
+        reachable=_reachable(all_M.best_M, cell.pass_at_8),
         nearest=float(all_M.best_M[nearest]),
-        exact=bool(_prints_as(all_M.best_M, cell.pass_at_8).any()),
-        drawn=bool(distance_M[nearest] <= noise),
+        drawn=bool(fits_M.any()),
+        draw_error=float(error_M[nearest]),
+        square=(float(square_F.min()), float(square_F.max())) if square_F.size else (math.nan, math.nan),
         sampling=_errors((p - square_F) / ((n - 1) * N)),
         problem=_errors((square_F - p**2) / (N - 1)),
         problem_at_8=_errors((all_M.best_square_M - all_M.best_M**2)[fits_M] / (N - 1)),
@@ -238,6 +270,14 @@ def _prints_as(exact: ArrayLike, value: float) -> NDArray[np.bool_]:
     """Whether `exact`, rounded or truncated to four digits, is `value`; the paper does both."""
     above: Floats = np.asarray(exact) - value
     return (above >= -DIGIT / 2 - ROUNDING) & (above < DIGIT - ROUNDING)
+
+
+def _reachable(best_M: Floats, value: float) -> float:
+    """Share of the four-digit numbers within NEAR of `value` that some of `best_M` prints as, rounded or truncated."""
+    printed = np.union1d(np.floor(best_M / DIGIT + ROUNDING), np.rint(best_M / DIGIT))
+    low, high = max(value - NEAR, best_M.min()), min(value + NEAR, best_M.max())
+    numbers = np.arange(math.ceil(low / DIGIT), math.floor(high / DIGIT) + 1)
+    return float(np.isin(numbers, printed).mean()) if numbers.size else 0.0
 
 
 def _multiple(value: float, of: int) -> int | None:

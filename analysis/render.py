@@ -71,9 +71,9 @@ def _lines(grid: Grid) -> str:
 def markdown(page: Page, level: int = 1) -> str:
     """GitHub-flavoured Markdown whose main heading has level `level`."""
     marks = "#" * level
-    blocks = [f"{marks} {page.title}", escaped(page.sentence)]
+    blocks = [f"{marks} {escaped(page.title)}", escaped(page.sentence)]
     for grid in page.grids:
-        blocks += [f"{marks}# {grid.title}", pipes(grid)]
+        blocks += [f"{marks}# {escaped(grid.title)}", pipes(grid)]
     blocks += [f"{marks}# Notes", "\n".join(f"- {escaped(note)}" for note in page.notes)]
     return "\n\n".join(blocks) + "\n"
 
@@ -89,8 +89,19 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def escaped(cell: str) -> str:
-    """The text with Markdown's special characters escaped."""
-    return re.sub(r"([|*_<`])", r"\\\1", cell)
+    """The text on one line with Markdown's special characters escaped: no markup, link or image is left in it."""
+    return re.sub(r"([\\|*_<`\[\]])", r"\\\1", _one_line(cell))
+
+
+def code(text: str) -> str:
+    """The text as a code span on one line: its fence is longer than any row of backticks in it."""
+    rows = re.findall("`+", text)
+    fence, room = "`" * (1 + max(map(len, rows), default=0)), " " if rows else ""
+    return f"{fence}{room}{_one_line(text)}{room}{fence}"
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"[\x00-\x1f\x7f]+", " ", text)
 
 
 def tex(page: Page) -> str:

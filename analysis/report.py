@@ -25,12 +25,17 @@ KINDS = {
     "contradicted": "bad",
     "unresolved": "open",
     "not testable": "open",
+    "by construction": "open",
+    "above": "good",
+    "below": "bad",
     DEVIATES: "bad",
     "dirty": "bad",
     "unknown": "bad",
     "not built": "bad",
 }
 """CSS class of table cells that begin with these words."""
+ALONE = ("supported", "contradicted", "above", "below")
+"""Verdicts of a single test, which do not hold for all tests together: they are paler."""
 NOTHING = ("", "-")
 """Text of empty cells."""
 LONG = 40
@@ -91,7 +96,7 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
     yield render.pipes(content.settings)
     yield _heading(2, "provenance", "Provenance")
     for grid in content.provenance:
-        yield f"### {grid.title}"
+        yield f"### {render.escaped(grid.title)}"
         yield render.pipes(grid)
 
 
@@ -114,13 +119,13 @@ def _built(built: Built, command: str) -> Iterator[str]:
         yield render.pipes(grid)
     yield _folded("Notes", _list([render.escaped(note) for note in page.notes]))
     files = ", ".join(f"[{path.name}]({path.name})" for path in built.paths)
-    yield f"Files: {files}. Rebuild: `{command}`"
+    yield f"Files: {files}. Rebuild: {render.code(command)}"
 
 
 def _missing(piece: Piece) -> Iterator[str]:
-    yield f"**not built:** {render.escaped(piece.why)}; `{piece.command}`"
-    messages = "\n".join(error.message for error in piece.errors)
-    yield _folded("What is missing", f"```text\n{messages}\n```")
+    yield f"**not built:** {render.escaped(piece.why)}; {render.code(piece.command)}"
+    lines = [line for error in piece.errors for line in error.message.splitlines()]
+    yield _folded("What is missing", "\n".join(f"    {line}" for line in lines))
 
 
 def _heading(level: int, anchor: str, text: str) -> str:
@@ -143,6 +148,8 @@ def _slug(heading: str) -> str:
 def _kind(cell: str, is_number: bool) -> str:
     """The CSS classes of a table cell."""
     standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
+    if cell in ALONE:
+        standing_out += " alone"
     folds = "long" if len(cell) > LONG and not standing_out else ""
     return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
 

@@ -8,6 +8,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
 
 NOT_STATED = "not stated"
 DEVIATES = "deviates"
@@ -87,7 +88,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
 
 def published() -> dict[str, Any]:
     """The paper's settings by the names of `HERE`; a list holds alternatives."""
-    return dict(_flat(load.read_yaml(load.EXPERIMENTS / "paper.yaml")["settings"]))
+    return dict(_flat(read_yaml(load.EXPERIMENTS / "paper.yaml")["settings"]))
 
 
 def grid(plans: Mapping[str, Plan]) -> Grid:

@@ -92,7 +92,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
     if named:
         if not (isinstance(value, Mapping) and all(isinstance(name, str) for name in value)):
             raise _wrong_type(path, value, "a mapping of names to values")
-        return {name: _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
+        return {_scalar(str, name, path): _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
         raise _wrong_type(path, value, "a list")
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)

@@ -7,6 +7,7 @@
 | `Findings`     | 1    | `data audit` or `doctor` found problems to fix first           |
 | `MissingCells` | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
+| `OutputLost`   | 1    | standard output cannot be written; records are not affected    |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
 | anything else  | 70   | a bug: `--debug` shows where                                   |
 
@@ -69,6 +70,12 @@ class StoreError(McpoError):
     """The MLflow store could not be reached, read or written after the start."""
 
     exit_code = 4
+
+
+class OutputLost(McpoError):
+    """Standard output could not be written: a full disk, a closed file, or a reader that has gone."""
+
+    exit_code = 1
 
 
 class Interrupted(McpoError):

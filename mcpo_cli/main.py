@@ -3,8 +3,10 @@
 Imports stay light here and in `commands`, so that `mcpo --help` does not wait for libraries it does not use.
 """
 
+import os
 import sys
 import traceback
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +14,8 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import data, method, runs
 from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
+from mcpo_cli.commands.compare import compare
 from mcpo_cli.commands.doctor import doctor
 from mcpo_cli.commands.evaluate import EPILOG, evaluate
 from mcpo_cli.commands.export import export
@@ -22,9 +26,10 @@ from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
 from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
+from mcpo_cli.commands.standard_files import standard_files, visible
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
 from mcpo_cli.redaction import redact
 
 START = """\
@@ -35,6 +40,7 @@ Begin here:
   mcpo train method=dapo,mcpo seed=0,1     four runs, one per core at a time
   mcpo plan table1                         the runs of Table 1 and their estimated time
   mcpo reproduce table1                    run what is missing, then print Table 1
+  mcpo compare table2                      its arms against a baseline, at equal cost
   mcpo reproduce all                       every table and figure, and a report with verdicts
   mcpo probe mastery                       how mastered prompts fare in later steps
   mcpo ui                                  browse the runs in MLflow
@@ -53,6 +59,7 @@ app = typer.Typer(
 )
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
+app.command(epilog=COMPARE_EXAMPLES)(compare)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)
 app.command()(export)
@@ -69,16 +76,25 @@ def begin(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
     if version:
-        typer.echo(__version__)
+        sys.stdout.write(f"{__version__}\n")
     elif context.invoked_subcommand is None:
-        typer.echo(START, nl=False)
+        sys.stdout.write(START)
 
 
 def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
-    style = ErrorStyle()
+    # No process that this one starts imports a module from the current folder, which may be anybody's.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    with standard_files():
+        _run(ErrorStyle())
+
+
+def _run(style: ErrorStyle) -> None:
     try:
         app(obj=style)
+    except OutputLost as error:
+        _report(str(error), style)
+        sys.exit(error.exit_code)
     except McpoError as error:
         _report(str(error), style)
         if style.as_json:
@@ -100,14 +116,16 @@ def main() -> None:
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    sys.stderr.write(redact(f"{shown}error: {message}\n"))
+    sys.stderr.write(visible(redact(f"{shown}error: {message}\n")))
 
 
 def _print_error_document(error: McpoError) -> None:
     from mcpo_cli.commands.console import print_json
 
     about = {"type": type(error).__name__, "message": redact(error.message), "fix": error.fix and redact(error.fix)}
-    print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
+    # Without stdout, the message on stderr and the exit code have to do.
+    with suppress(OutputLost):
+        print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})
 
 
 if __name__ == "__main__":

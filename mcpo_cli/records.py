@@ -32,6 +32,12 @@ evals/<eval_id>/
 from typing import Any, Literal, NotRequired, TypedDict
 
 SOURCES = "data.json"
+KEYS: dict[str, dict[str, Any]] = {
+    "spec.json": {"method": dict, "task": dict},
+    "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
+    | {"started": (int, float), "updated": (int, float)},
+}
+"""What readers rely on, by document: a checksum says that nothing was changed by chance, not who wrote it."""
 AXES = {
     "cost/rollouts": "sampled rollouts",
     "cost/sampled_tokens": "sampled tokens",
@@ -61,6 +67,8 @@ class Status(TypedDict):
     phase: NotRequired[str]
     """The run's current activity, in words."""
     error: NotRequired[str]
+    notes: NotRequired[list[str]]
+    """What is unusual about this attempt: where it continues from, and under which other versions."""
 
 
 class DataSource(TypedDict):

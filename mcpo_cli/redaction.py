@@ -14,30 +14,44 @@ VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|KEY)$", re.I
 SHAPES = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
     r"|\bgh[opsur]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}"  # GitHub, GitLab
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{35}"  # AWS, Google
     r"|\bsk-[\w-]{20,}|\bwandb_v1_\w{20,}|\bdapi[a-f0-9]{32}"  # OpenAI and others, W&B, Databricks
+    r"|\bxox[a-z]-[\w-]{10,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{50,}"  # Slack, npm, PyPI
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # JSON web tokens
 )
-USER = re.compile(r"(?<=://)(?:[^\s\"'<>/:@]*:[^\s\"'<>]*|[^\s\"'<>/]*)@")
-"""User and password of a URL; the password may hold slashes, which SQLAlchemy accepts."""
-PASSWORD = re.compile(r"://[^\s/:@]*:([^\s@]+)@")
+KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
+PORT = r"(?!\d{1,5}(?:[/?#,;:)\s]|$))"
+USER = re.compile(
+    r"(?<=://)(?:[^\s\"'<>/:@]{0,256}:[^\s\"'<>]{0,512}|[^\s\"'<>/]{0,512}"
+    rf"|[^\s\"'<>/:@]{{1,256}}:{PORT}[^\n\"'<>@]{{0,128}})@"
+)
+"""User and password of a URL; the password may hold slashes, which SQLAlchemy accepts, and blanks, which it should not.
+
+Lengths are bounded, so that the time is proportional to the length of a text, whoever wrote it.
+"""
+PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
 NAMED = re.compile(
-    r"((?:token|secret|passw(?:or)?d|api[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
-    r"(?:=|[\"']\s*:\s*)[\"']?|authorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[^\s\"'&,;]+",
+    r"((?:token|secret|passw(?:or)?d|passphrase|(?:api|account|shared)[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
+    r"(?:=|[\"']?\s{0,8}:\s{0,8})|authorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?\w+\s+|\bbearer\s+(?=\S{16}))"
+    r"([\"'])?(?(2)(?:(?!\2).)+|[^\s\"'&,;]+)",
     re.IGNORECASE,
 )
 
 
 def redact(text: str) -> str:
     """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
-    return NAMED.sub(rf"\g<1>{HIDDEN}", USER.sub(f"{HIDDEN}@", masked(text)))
+    return NAMED.sub(_without_value, USER.sub(f"{HIDDEN}@", masked(text)))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return f"{found[1]}{found[2] or ''}{HIDDEN}"
 
 
 def masked(text: str) -> str:
     """`text` without values that are secret in any position; nothing else changes, so that code stays valid."""
     for value in sorted(_environment(), key=len, reverse=True):
         text = text.replace(value, HIDDEN)
-    return SHAPES.sub(HIDDEN, text)
+    return KEY.sub(rf"\g<1>{HIDDEN}", SHAPES.sub(HIDDEN, text))
 
 
 def _environment() -> set[str]:

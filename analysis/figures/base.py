@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
@@ -219,7 +220,7 @@ def curves(
 
 def published(figure: str) -> dict[str, Any]:
     """The entry of `experiments/paper.yaml` for a figure of the paper."""
-    entry: dict[str, Any] = load.read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
+    entry: dict[str, Any] = read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
     return entry
 
 

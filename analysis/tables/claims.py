@@ -3,32 +3,38 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import ALPHA, POWER, VERDICTS, Claim, Outcome
+from mcpo_cli.analysis.claims import ALPHA, POWER, STATISTICS, VERDICTS, Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
-from mcpo_cli.statistics import power
+from mcpo_cli.statistics.stats import LEAST
 
+TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}
 HOLDS = " (Holm)"
 NOTES = (
-    "A test is one claim on one model, and on each tier if the paper claims it for every benchmark. value: mean over "
-    "seeds of the statistic, or of its paired difference, with a 95% t-interval. p: two-sided, Student's t over seeds; "
-    "p Holm: adjusted over all tests of this table.",
+    "A test is one claim on one model and regime. value: mean over seeds of the statistic, or of its paired "
+    "difference, with a 95% t-interval. p: two-sided, Student's t over seeds; p Holm: adjusted over all tests of this "
+    "table.",
+    "A claim of every benchmark, or of every third of training, is one test (intersection-union): supported only if "
+    "each part is, contradicted if one part is, corrected for their number. value and interval then belong to the part "
+    "that is least in favour; the others stand beside it.",
     f"supported: p is at most {ALPHA:g} and the effect is on the claim's side; contradicted: it is on the other side;"
     f"{HOLDS}: p Holm is at most {ALPHA:g}, too. Without any true effect, one test in {1 / ALPHA:.0f} is still called "
     "supported or contradicted. unresolved: p is larger, which does not show that there is no effect. contradicted "
     "refers to these runs, not to what the paper measured.",
-    f"seeds needed: seeds that detect the effect seen here, if it is the true one, with probability {POWER:g} at level "
-    f"{ALPHA:g}. This number is as uncertain as the standard deviation that it uses.",
+    "by construction: an identity of the code that is tested, no evidence for the paper; it is not counted. not "
+    f"testable: these runs cannot say, or have fewer than {LEAST} seeds.",
+    f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
+    f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
+    "is shown for both ends of the 80% interval of their standard deviation.",
     "Claims with a margin (±) test both bounds (two one-sided tests), so a wide interval cannot support them.",
 )
 
@@ -40,13 +46,13 @@ def claims_table(path: Path) -> Artifact:
         ConfigError: the file is none of claims.
     """
     declared = claims.read(path)
-    title = "Claims of the paper" if path == claims.PATH else f"Claims of {path.name}"
+    title = TITLES.get(path, f"Claims of {path.name}")
 
     def build(data: Mapping[str, Runs]) -> Product:
         found = claims.outcomes(declared, data)
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        grids = [_glance(declared, found), _verdicts(found), _claims(declared)]
+        grids = [_glance(declared, found), verdict_grid(found), _claims(declared)]
         rows = pd.DataFrame(map(_row, found))
         return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
 
@@ -57,56 +63,76 @@ def claims_table(path: Path) -> Artifact:
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
     models = dict.fromkeys(one.model for one in tests)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
-    by_verdict = Counter(one.verdict for one in tests)
-    holding = Counter(one.verdict for one in tests if one.holds)
+    counted = [one for one in tests if one.verdict != "by construction"]
+    by_verdict = Counter(one.verdict for one in counted)
+    holding = Counter(one.verdict for one in counted if one.holds)
     parts = []
     for verdict in VERDICTS:
-        held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
-        parts.append(f"{by_verdict[verdict]} {verdict}{held}")
-    return f"Of {len(tests)} tests of {len(declared)} claims on {on}: {'; '.join(parts)}."
+        if by_verdict[verdict] or verdict != "by construction":
+            held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
+            parts.append(f"{by_verdict[verdict]} {verdict}{held}")
+    identities = len({one.claim.id for one in tests} - {one.claim.id for one in counted})
+    beside = f" {identities} more claims hold by construction." if identities else ""
+    count = f"Of {len(counted)} tests of {len(declared) - identities} claims on {on}"
+    return f"{count}: {'; '.join(parts)}.{beside}"
 
 
 def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
-    """One row per claim and one column per model: the verdict, or the number of tests with each verdict."""
-    models = list(dict.fromkeys(one.model for one in tests))
-    rows = []
-    for claim in declared:
-        by_model = [[one for one in tests if one.claim is claim and one.model == model] for model in models]
-        rows.append([claim.claim, claim.where, *map(_together, by_model)])
-    return Grid("At a glance", ["claim", "where", *models], rows, labels=2 + len(models))
+    """One row per claim and one column per model and regime: the verdict."""
+    settings = list(dict.fromkeys((one.model, one.regime) for one in tests))
+    names = [" ".join(one) if len({regime for _, regime in settings}) > 1 else one[0] for one in settings]
+    verdicts = {(one.claim.id, one.model, one.regime): verdict_of(one) for one in tests}
+    rows = [
+        [claim.claim, claim.where, *(verdicts.get((claim.id, *one), "-") for one in settings)] for claim in declared
+    ]
+    return Grid("At a glance", ["claim", "where", *names], rows, labels=2 + len(names))
 
 
-def _together(tests: Sequence[Outcome]) -> str:
-    counts = Counter(_verdict(one) for one in tests)
-    if len(counts) == 1:
-        return next(iter(counts))
-    return ", ".join(f"{verdict} {count}/{len(tests)}" for verdict, count in counts.items()) or "-"
-
-
-def _verdict(one: Outcome) -> str:
+def verdict_of(one: Outcome) -> str:
+    """The verdict as text, with what qualifies it."""
     if one.why:
         return f"{one.verdict}: {one.why}"
     return one.verdict + (HOLDS if one.holds else "")
 
 
-def _verdicts(tests: Iterable[Outcome]) -> Grid:
-    header = ["claim", "model", "tier", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
+def verdict_grid(tests: Iterable[Outcome]) -> Grid:
+    """One row per test."""
+    header = [
+        "claim",
+        "model",
+        "regime",
+        "verdict",
+        "seeds",
+        "value",
+        "95% interval",
+        "against",
+        "p",
+        "p Holm",
+        "finds",
+    ]
     rows = [
         [
-            *(one.claim.id, one.model, one.part or "-"),
-            _verdict(one),
+            *(one.claim.id, one.model, one.regime),
+            verdict_of(one),
             str(one.effect.n),
-            _number(one.effect.mean, one.claim),
+            _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
             _interval(one),
             {"greater": "> ", "less": "< ", "within": ""}[one.claim.relation] + _against(one.claim),
-            _p(one.p),
-            _p(one.p_holm),
-            _needed(one),
-            "-" if math.isnan(one.beside) else f"{one.claim.beside} {one.beside:.3f}",
+            *(_p(one.p), _p(one.p_holm)),
+            "-" if math.isnan(one.detectable[0]) else "{:.2g} to {:.2g}".format(*one.detectable),
+            _beside(one),
         ]
         for one in tests
     ]
-    return Grid("Verdicts of these runs", [*header, "seeds needed", "for comparison"], rows, labels=4)
+    return Grid("Verdicts of these runs", [*header, "finds", "for comparison"], rows, labels=4)
+
+
+def _beside(one: Outcome) -> str:
+    """The other parts, and the companion statistic."""
+    others = [f"{part} {_number(effect.mean, one.claim)}" for part, effect in one.parts.items() if part != one.part]
+    if not math.isnan(one.beside):
+        others.append(f"{one.claim.beside} {one.beside:.3f}")
+    return ", ".join(others) or "-"
 
 
 def _claims(declared: Sequence[Claim]) -> Grid:
@@ -149,18 +175,20 @@ def _p(value: float) -> str:
     return f"{value:.4f}" if value >= 1e-4 else "<.0001"
 
 
-def _needed(one: Outcome) -> str:
-    if one.verdict != "unresolved":
-        return "-"
-    return f">{power.MOST_SEEDS}" if one.seeds is None else str(one.seeds)
-
-
 def _row(one: Outcome) -> dict[str, Any]:
-    about = {"claim": one.claim.id, "model": one.model, "tier": one.part, "verdict": one.verdict, "why": one.why}
+    about = {"claim": one.claim.id, "model": one.model, "regime": one.regime, "part": one.part}
+    found = {"verdict": one.verdict, "why": one.why}
     effect = {"value": one.effect.mean, "t_low": one.effect.low, "t_high": one.effect.high, "sd": one.sd}
-    tests = {"p": one.p, "p_holm": one.p_holm, "seeds": one.effect.n, "seeds_needed": one.seeds}
+    tests = {"p": one.p, "p_holm": one.p_holm, "seeds": one.effect.n}
+    tests |= {"detectable_low": one.detectable[0], "detectable_high": one.detectable[1]}
+    parts = {"parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part)}
     declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
-    return about | effect | tests | {"beside_value": one.beside, "says": one.claim.claim} | declared
+    declared["beyond"] = " - ".join(one.claim.beyond)
+    return about | found | effect | tests | parts | {"beside_value": one.beside, "says": one.claim.claim} | declared
 
 
-ARTIFACT = claims_table(claims.PATH)
+ARTIFACTS = (
+    claims_table(claims.PATH),
+    # Built by name alone: its runs are three times those of the paper.
+    replace(claims_table(claims.OF_METHODS), section="diagnostic"),
+)

@@ -37,12 +37,8 @@ class Backend(Protocol):
         """
         ...
 
-    def resume_step(self, run_dir: Path) -> int:
-        """The global step of the newest complete checkpoint, 0 if there is none."""
-        ...
-
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-        """Train from the newest checkpoint to the end.
+        """Train to the end, from the checkpoint of the step that the attempt starts after; 0 is the base policy.
 
         Raises:
             Interrupted: `stop` returned true; a checkpoint was written.
@@ -51,7 +47,7 @@ class Backend(Protocol):
         ...
 
     def kept(self, run_dir: Path) -> list[int]:
-        """The global steps whose checkpoints still exist, in order."""
+        """The global steps of the run's complete checkpoints, in order."""
         ...
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:

@@ -1,15 +1,47 @@
-"""`mcpo ablate`: train a method with its components removed or changed one at a time."""
+"""`mcpo ablate`: train a method with its components removed or changed one at a time, and compare the arms."""
+
+from typing import Annotated, Literal
+
+import typer
 
 from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides
 
+Until = Annotated[
+    Literal["decided"] | None,
+    typer.Option(
+        help="decided: 3, 6, then 12 seeds, stopping once every arm's difference to the baseline has a verdict.",
+        show_default=False,
+    ),
+]
+
 
 def ablate(
-    overrides: SuiteOverrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
+    overrides: SuiteOverrides = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    debug: Debug = False,
 ) -> None:
-    """Train all arms of a suite. Default: table2 (MCPO, MCPO without hinge-KL, without reweighting, DAPO)."""
-    from mcpo_cli.commands.start_runs import execute
+    """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
+    from mcpo_cli.analysis.comparison import Choice
+    from mcpo_cli.commands import compare_runs, console, train_in_stages
+    from mcpo_cli.commands.start_runs import print_runs, run_plan, show_plan
     from mcpo_cli.config import plan
 
-    suite, rest = plan.split_suite(overrides or [])
-    command = f"mcpo ablate {suite}".strip()
-    execute(plan.from_suite(suite or "table2", rest, command), dry_run=dry_run, as_json=as_json)
+    named, rest = plan.split_suite(overrides or [])
+    suite, command = named or "table2", f"mcpo ablate {named}".strip()
+    if dry_run:
+        show_plan(plan.from_suite(suite, rest, command), as_json=as_json, previews=True)
+        return
+    if until:
+        document, rest = train_in_stages.train(suite, rest, command)
+    else:
+        document = run_plan(plan.from_suite(suite, rest, command))
+    built = compare_runs.suite(suite, rest, Choice())
+    if as_json:
+        console.print_json({**document, "comparisons": [one.to_json() for one in built]})
+        return
+    print_runs(document)
+    compare_runs.show(built)
+    if until:
+        train_in_stages.show(document["decisions"])

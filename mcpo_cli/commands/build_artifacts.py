@@ -67,11 +67,16 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
 
 def publish(plans: Mapping[str, Plan], built: Mapping[str, Built], report: Sequence[Path] = ()) -> None:
     """Log artifacts, and the report that contains them, to the parent runs of their suites in MLflow."""
-    files: dict[str, list[Path]] = {}
+    made: dict[str, list[Built]] = {}
     for name, one in built.items():
         for suite in artifacts.get(name).needs:
-            files.setdefault(suite, [*report]).extend([*one.paths, one.folder / f"{one.name}.json"])
-    publish_artifacts.publish(plans, files)
+            made.setdefault(suite, []).append(one)
+    publish_artifacts.publish([(plans[suite], here) for suite, here in made.items()], report)
+
+
+def publish_suite(plan: Plan, built: Sequence[Built]) -> None:
+    """Log the artifacts of one plan to its parent run in MLflow."""
+    publish_artifacts.publish([(plan, built)])
 
 
 def show(built: Built, *, whole: bool) -> None:

@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mcpo_cli.commands.standard_files import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
@@ -34,13 +35,13 @@ def print_json(document: Any) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print text on stdout unchanged."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
+    """Print text on stdout, unchanged but for control characters."""
+    sys.stdout.write(visible(text.rstrip("\n")) + "\n")
 
 
 def talk(text: str) -> None:
     """Print a message on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(visible(text) + "\n")
     sys.stderr.flush()
 
 
@@ -71,7 +72,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
     Console(highlight=False, width=width()).print(table)
 
 

@@ -175,6 +175,7 @@ def _text(document: dict[str, Any]) -> str:
         seconds = duration(max(0.0, attempt["updated"] - attempt["started"]))
         error = f": {attempt['error']}" if "error" in attempt else ""
         lines.append(f"  {attempt['attempt']}  {attempt['state']}, from step {attempt['start_step']}, {seconds}{error}")
+        lines += [f"    {note}" for note in attempt.get("notes", [])]
     if document["warnings"]:
         lines += ["warnings", *(f"  {line(warned)}, {warned['steps']} steps" for warned in document["warnings"])]
     lines += ["metrics", *(f"  {name:<40}{value:.6g}" for name, value in sorted(document["metrics"].items()))]

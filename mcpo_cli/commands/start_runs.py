@@ -26,8 +26,13 @@ def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         console.print_json(document)
     else:
-        rows = [[run["run_id"], run["arm"], run["state"], *_shown(run["metrics"])] for run in document["runs"]]
-        console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
+        print_runs(document)
+
+
+def print_runs(document: Mapping[str, Any]) -> None:
+    """Print the outcomes of `run_plan`."""
+    rows = [[run["run_id"], run["arm"], run["state"], *_shown(run["metrics"])] for run in document["runs"]]
+    console.print_table(["run", "arm", "state", "train accuracy", "eval pass@1"], rows)
 
 
 def run_plan(plan: Plan) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""`mcpo ui`: serve MLflow's UI for the configured store."""
+"""`mcpo ui`: serve MLflow's UI for the configured store.
+
+MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
+reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers to the
+names of this machine only, and takes no files: artifacts of the local store are shown without that service.
+"""
 
 import errno
 import os
@@ -21,16 +26,18 @@ SEE_WHY = "mcpo ui --debug, which shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 LOOPBACK = ("127.0.0.1", "localhost")
+EVERY_ADDRESS = "0.0.0.0"
 Host = Annotated[
     str,
     typer.Option(
-        help="Address to listen on. The default admits this machine only; any other admits all who can reach it."
+        help="Address to listen on. The default is reached from this machine only, but by all of its users: there is "
+        "no password. Any other is reached from other machines, too."
     ),
 ]
 
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
-    """Browse the runs in MLflow's UI until Ctrl-C."""
+    """Browse the runs in MLflow's UI until Ctrl-C. Whoever reaches it can read, change and delete what it shows."""
     from mcpo_cli.commands import console
     from mcpo_cli.store.address import resolve
     from mcpo_cli.store.mlflow import Store
@@ -55,11 +62,13 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
             "contents; there is no password"
         )
     # In a new session, Ctrl-C reaches only us, and we end the server with all its processes.
-    command = [sys.executable, "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
+    command += ["--allowed-hosts", ",".join(_answers_to(host)), "--no-serve-artifacts"]
     environment = os.environ | {
         "MLFLOW_BACKEND_STORE_URI": uri,  # on the command line others could read its password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_UVICORN_OPTS": "--log-level warning",
+        "PYTHONSAFEPATH": "1",  # for the processes that the server starts
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     output = sys.stderr if debug else subprocess.DEVNULL
@@ -79,6 +88,18 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
         if server.poll() is None:
             os.killpg(server.pid, signal.SIGTERM)
             server.wait()
+
+
+def _answers_to(host: str) -> list[str]:
+    """MLflow's patterns of the names that a request may be addressed to; any port, as a tunnel may end at another."""
+    import psutil
+
+    names = {*LOOPBACK, host}
+    if host == EVERY_ADDRESS:
+        addresses = [address for found in psutil.net_if_addrs().values() for address in found]
+        names |= {one.address for one in addresses if one.family == socket.AF_INET}
+        names |= {socket.gethostname(), socket.getfqdn()}
+    return [pattern for name in sorted(names) for pattern in (name, f"{name}:*")]
 
 
 def _wait_until_up(server: subprocess.Popen[bytes], host: str, port: int) -> None:

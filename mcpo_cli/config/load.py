@@ -18,8 +18,9 @@ import yaml
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config import contradictions
-from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets
+from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin
@@ -65,8 +66,8 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             RunSpec,
             data,
             "",
-            method=methods.get(method.pop("name"), **method),
-            task=tasks.get(task.pop("name"), **task),
+            method=methods.get(str(method.pop("name", "")), **method),
+            task=tasks.get(str(task.pop("name", "")), **task),
         )
     )
 
@@ -153,25 +154,6 @@ def validate(spec: RunSpec) -> RunSpec:
     return spec
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file, safe-loaded.
-
-    Raises:
-        ConfigError: the file cannot be read or is not a YAML mapping with text keys.
-    """
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
-    if wrong := [key for key in data if not isinstance(key, str)]:
-        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
-    return data
-
-
 def _base_node() -> dict[str, Any]:
     """All defaults of the schema except those of method and task: Hydra's lowest layer."""
     return {
@@ -216,7 +198,7 @@ def _expand(overrides: Sequence[str]) -> Iterator[list[str]]:
         _check_key(key, values)
         axes[key] = values
         if (runs := math.prod(map(len, axes.values()))) > MAX_VALUES:
-            raise ConfigError(f"'{text}' asks for {runs} runs or more; at most {MAX_VALUES} at once")
+            raise ConfigError(f"'{short(text)}' asks for {runs} runs or more; at most {MAX_VALUES} at once")
     named = [[f"{key}={value}" for value in values] for key, values in axes.items()]
     return (list(combination) for combination in itertools.product(*named))
 
@@ -241,7 +223,8 @@ def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
     hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
     group = key.partition(".")[0]
     listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in keys()) else "mcpo help"
-    return ConfigError(f"unknown key '{key}'{hint}", fix=mend(meant[0]) if meant else f"{listed}  (lists the settings)")
+    fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
+    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix)
 
 
 def _meant(key: str) -> list[str]:
@@ -278,7 +261,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
         if "${" in str(data):
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
-        raise ConfigError(f"cannot compose {' '.join(overrides)}: {first_line(error)}") from error
+        raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
     composed = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret and ${oc.env:...} may read one from the environment.
     listed = [f"{key}={value}" for key, value in _flatten(composed)]

@@ -10,6 +10,10 @@ from mcpo_cli.redaction import redact
 
 MAX_VALUES = 1000
 """The most runs of one sweep; more are taken for a typing error."""
+MAX_NESTING, MAX_LENGTH = 20, 10_000
+"""The most brackets within brackets in an override (Hydra's parser calls itself for each), and its most characters."""
+MAX_SHOWN = 200
+"""The most characters of an override that a message repeats."""
 
 
 def key_of(override: str) -> str:
@@ -35,10 +39,14 @@ def read(text: str) -> Any:
 
     refuse_secrets(text)
     with reading(text):
+        if (depth := _nesting(text)) > MAX_NESTING:
+            raise ValueError(f"{depth} brackets within brackets; at most {MAX_NESTING}")
+        if len(text) > MAX_LENGTH:
+            raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH}")
         override = OverridesParser.create().parse_override(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
         fix = f"{override.key_or_group}=VALUE"
-        raise ConfigError(f"'{text}': settings can be changed, not added, moved or removed", fix=fix)
+        raise ConfigError(f"'{short(text)}': settings can be changed, not added, moved or removed", fix=fix)
     return override
 
 
@@ -46,7 +54,7 @@ def refuse_secrets(setting: str) -> None:
     """Refuses passwords and tokens: settings are stored with every run, and all users can read command lines."""
     if (shown := redact(setting)) != setting:
         raise ConfigError(
-            f"'{shown}': a password or a token cannot be a setting, because settings are stored with the run",
+            f"'{short(shown)}': a password or a token cannot be a setting, because settings are stored with the run",
             fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
         )
 
@@ -59,4 +67,16 @@ def reading(text: str) -> Iterator[None]:
         yield
     except (HydraException, ValueError, NotImplementedError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
-        raise ConfigError(f"cannot read the override '{text}': {first_line(error)}", fix=hint) from error
+        why = short(first_line(error))
+        raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
+
+
+def short(text: str) -> str:
+    """The text, or its beginning."""
+    return f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
+
+
+def _nesting(text: str) -> int:
+    """Most brackets that are open at once, whether quoted or not."""
+    steps = ((sign in "([{") - (sign in ")]}") for sign in text)
+    return max(itertools.accumulate(steps), default=0)

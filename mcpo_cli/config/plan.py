@@ -10,8 +10,12 @@ from mcpo_cli import plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
+
+SMALLEST_EFFECT = 0.02
+"""The smallest difference that matters, unless a suite says otherwise: two points of pass@1."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,12 @@ class Suite:
     question: str = ""
     table: bool = False
     """Whether a table of the suite's name shows its result: `mcpo reproduce` prints it."""
+    baseline: str = ""
+    """The arm that its comparison compares the others with; empty for the first."""
+    metric: str = ""
+    """The metric of its comparison's headline; empty for pass@1."""
+    smallest_effect: float = field(default=SMALLEST_EFFECT, metadata={"gt": 0.0})
+    """The smallest difference of the metric that matters: what the seeds needed are counted for."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
@@ -125,7 +135,7 @@ def read(name: str) -> Suite:
     """
     path = file(name)
     try:
-        suite = convert(Suite, load.read_yaml(path), "")
+        suite = convert(Suite, read_yaml(path), "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
     except ConfigError as error:

@@ -23,6 +23,8 @@ VERL = ("prompt", "reward_model")
 PROBLEMS, ANSWERS = ("problem", "question"), ("answer", "final_answer", "ground_truth")
 SURROGATE = re.compile("[\ud800-\udfff]")
 """Half of a surrogate pair: JSON can escape it, but UTF-8 cannot encode it."""
+MAX_LINE = 64 << 20
+"""The most bytes of a line: a small compressed file may hold a line that no memory does."""
 BATCH = 8192
 """Rows of a parquet file held in memory at once."""
 USE = "give a parquet or JSONL file with the columns problem and answer, or in verl's schema"
@@ -196,7 +198,7 @@ def objects(path: Path) -> Iterator[Row]:
             yield from _items(path)
         else:
             with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
-                yield from _lines(path, file)
+                yield from _lines(path, iter(lambda: file.readline(MAX_LINE + 1), b""))
     except (OSError, EOFError, zlib.error) as error:
         raise ConfigError(f"{path} cannot be read: {error}", fix=USE) from error
 
@@ -211,8 +213,10 @@ def _items(path: Path) -> Iterator[Row]:
 
 def _lines(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
+        if len(line) > MAX_LINE:
+            raise ConfigError(f"{where}: more than {MAX_LINE >> 20} MiB", fix=USE)
         if line.strip():
-            where = f"{path}, line {number}"
             yield number, _object(_parse(line, where), where)
 
 

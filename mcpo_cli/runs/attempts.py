@@ -1,12 +1,15 @@
 """Attempts and states of a run. A run is `done` only if its records are complete; the status file alone is no proof."""
 
 import fcntl
+import json
+import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -14,7 +17,19 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, read_json, seal, write_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import (
+    SUMS,
+    Journal,
+    JournalWriter,
+    damaged,
+    drop_torn,
+    numbered,
+    read_json,
+    seal,
+    sync,
+    write_json,
+)
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
@@ -33,15 +48,12 @@ class Attempt:
     """
 
     def __init__(self, run_dir: Path, spec: RunSpec, start_step: int) -> None:
-        for earlier in Journal(run_dir).attempts():
-            # An earlier attempt without checksums was killed; seal it now.
-            if not (earlier / SUMS).exists():
-                (earlier / RESERVE).unlink(missing_ok=True)
-                seal(earlier)
-        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in run_dir.glob("attempt_*")), default=0)
+        number = 1 + max((int(path.name.removeprefix("attempt_")) for path in numbered(run_dir)), default=0)
         self.folder = run_dir / f"attempt_{number}"
         with writing(self.folder):
             self.folder.mkdir(parents=True)
+            sync(run_dir)
+            sync(run_dir.parent)
             # Random bytes: a compressing file system cannot shrink them.
             (self.folder / RESERVE).write_bytes(os.urandom(RESERVE_BYTES))
         write_json(self.folder / "spec.json", spec.to_dict())
@@ -62,6 +74,11 @@ class Attempt:
         self.status["phase"] = text
         self._write_status()
 
+    def note(self, text: str) -> None:
+        """Record something unusual about this attempt, for display."""
+        self.status["notes"] = [*self.status.get("notes", []), text]
+        self._write_status()
+
     def end(self, state: State, error: str | None = None) -> None:
         """Close the attempt. error: the reason, on one line."""
         (self.folder / RESERVE).unlink(missing_ok=True)
@@ -80,6 +97,77 @@ class Attempt:
     def _write_status(self) -> None:
         self.status["updated"] = time.time()
         write_json(self.folder / "status.json", self.status)
+
+
+def resume_step(run_dir: Path, spec: RunSpec, checkpoints: Sequence[int]) -> int:
+    """The global step that the next attempt continues from: the newest with a checkpoint and all rows, or else 0.
+
+    Attempts that were killed are sealed first, without what a power cut tore.
+
+    Args:
+        checkpoints: the steps of the whole checkpoints.
+
+    Raises:
+        RunFailed: rows of an ended attempt are damaged, or an attempt belongs to another run.
+    """
+    check_own(run_dir, spec)
+    for attempt in Journal(run_dir).attempts():
+        if not (attempt / SUMS).exists():
+            (attempt / RESERVE).unlink(missing_ok=True)
+            drop_torn(attempt / "metrics.jsonl")
+            seal(attempt)
+    journal = Journal(run_dir)
+    # Damage is better found now than after hours of training.
+    journal.check_all()
+    gap = _first_gap(journal, spec)
+    return max((step for step in checkpoints if step < gap), default=0)
+
+
+def durable_step(run_dir: Path) -> int:
+    """The last global step that a checkpoint of any attempt covered, whether it is still there or not."""
+    return max((read_json(path / "status.json")["durable_step"] for path in Journal(run_dir).attempts()), default=0)
+
+
+def _first_gap(journal: Journal, spec: RunSpec) -> float:
+    """The first global step without all of its rows: metrics, prompt groups, and the evaluation if one is due."""
+    rollouts, groups, evaluated = _rollouts(journal), set(journal.files("groups")), _evaluated(journal, spec)
+    expected = eval_problems(spec)
+    lacking = [step for step in range(1, spec.train.steps + 1) if step not in rollouts.keys() & groups]
+    lacking += [step for step in eval_steps(spec, rollouts) if evaluated.get(step, 0) != expected]
+    return min(lacking, default=math.inf)
+
+
+def check_own(run_dir: Path, spec: RunSpec) -> None:
+    """Compare the settings of each attempt with those of the run.
+
+    Raises:
+        RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
+    """
+    identity = json.loads(json.dumps(spec.identity()))
+    for attempt in Journal(run_dir).attempts():
+        path = attempt / "spec.json"
+        if not path.exists():
+            raise damaged(path, "gone")
+        stored = read_json(path)
+        if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
+            stored["base_seed"] = stored.get("seed")
+        if (other := next(_differences(identity, stored), None)) is not None:
+            raise RunFailed(
+                f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
+                "link to it",
+                fix=f"{'rm' if run_dir.is_symlink() else 'rm -r'} {run_dir}, then repeat the command that starts "
+                "this run",
+            )
+
+
+def _differences(own: Mapping[str, Any], stored: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The settings of `own` that differ in `stored`, as text."""
+    for key, value in own.items():
+        other = stored.get(key)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            yield from _differences(value, other, f"{prefix}{key}.")
+        elif value != other:
+            yield f"{prefix}{key}={other}, and this run has {prefix}{key}={value}"
 
 
 def give_up(run_dir: Path, pid: int, error: str) -> None:
@@ -118,7 +206,7 @@ def is_owned(run_dir: Path) -> bool:
         with (run_dir / "lock").open("rb") as file:
             # A shared lock: two simultaneous readers must not mistake each other for an owner.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return False
     except BlockingIOError:
         return True
@@ -137,6 +225,7 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
     if not attempts:
         return "planned"
     try:
+        check_own(run_dir, spec)
         last: Status = read_json(attempts[-1] / "status.json")
     except RunFailed:
         return "failed"
@@ -149,23 +238,34 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
 def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
     """What keeps the run from being done: missing or damaged steps, evaluations or samples. journal: see `state`."""
     try:
+        check_own(run_dir, spec)
         return list(_missing(journal or Journal(run_dir), spec))
     except RunFailed as damage:
         return [damage.message]
 
 
 def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
-    rollouts = {row["step"]: row["metrics"].get("cost/rollouts", 0.0) for row in journal.steps()}
+    rollouts = _rollouts(journal)
     if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
         yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
-    expected = eval_problems(spec)
+    expected, problems = eval_problems(spec), _evaluated(journal, spec)
+    for step in eval_steps(spec, rollouts):
+        if problems.get(step, 0) != expected:
+            yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
+
+
+def _rollouts(journal: Journal) -> dict[int, float]:
+    """Global step -> rollouts sampled up to it."""
+    return {row["step"]: row["metrics"].get("cost/rollouts", 0.0) for row in journal.steps()}
+
+
+def _evaluated(journal: Journal, spec: RunSpec) -> dict[int, int]:
+    """Global step -> number of held-out problems with all of their samples."""
     problems: dict[int, int] = {}
     for row in journal.eval():
         drawn = row["n"] + row.get("ungraded", 0)
         problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
-    for step in eval_steps(spec, rollouts):
-        if problems.get(step, 0) != expected:
-            yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
+    return problems
 
 
 def eval_problems(spec: RunSpec) -> int:

@@ -80,6 +80,8 @@ def _read(folder: Path) -> Run:
     path = folder / "origin.json"
     origin = read_json(path) if path.exists() else {}
     # The suite becomes a folder name in the store.
-    if not is_plain(origin.get("suite", "train")):
-        raise RunFailed(f"{path} names a suite that is not a plain folder name: {origin['suite']!r}", fix=f"rm {path}")
-    return Run(folder, spec(folder), origin)
+    if not (isinstance(suite := origin.get("suite", "train"), str) and is_plain(suite)):
+        raise RunFailed(f"{path} names a suite that is not a plain folder name: {suite!r}", fix=f"rm {path}")
+    settings = spec(folder)
+    attempts.check_own(folder, settings)
+    return Run(folder, settings, origin)

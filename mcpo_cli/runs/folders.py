@@ -1,6 +1,5 @@
 """Folders (checkpoints, policies) that are written atomically, with checksums of their files."""
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs.journal import checksum, read_json, write_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
 
@@ -27,20 +27,17 @@ def whole(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
             part.mkdir(parents=True)
             yield part
             for path in part.iterdir():
-                _sync(path)
+                # Without this a checksum could survive a power cut that its file does not.
+                sync(path)
             sums = {path.name: checksum(path) for path in sorted(part.iterdir())}
             write_json(part / MANIFEST, {**about, "sha256": sums})
             shutil.rmtree(final, ignore_errors=True)
+            sync(part)
             part.rename(final)
+            sync(final.parent)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-
-
-def _sync(path: Path) -> None:
-    """Flush a file to disk, so that after a power cut no checksum survives without its file."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def damage(folder: Path) -> str | None:

@@ -1,4 +1,7 @@
-"""The journal: append-only JSON lines, flushed row by row. It is the source of truth; everything else is derived.
+"""The journal: append-only JSON lines. It is the source of truth; everything else is derived.
+
+Rows are flushed one by one, so that they survive a kill, and synced to the disk before each checkpoint, so that after
+a power cut no checkpoint is ahead of its rows.
 
 Each attempt writes its own files. Readers merge the attempts of a run: rows that a later attempt recomputed, because
 no checkpoint covered them, count once.
@@ -13,14 +16,15 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import orjson
 
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
+from mcpo_cli.runs.disk import writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -30,8 +34,6 @@ TAIL_BYTES = 1 << 16
 SUMS = "sums.json"
 CHECKSUM = "checksum"
 """The key of a JSON document's own checksum."""
-SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
-"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 class JournalWriter:
@@ -42,22 +44,38 @@ class JournalWriter:
         self._metrics = (attempt_dir / "metrics.jsonl").open("a", encoding="utf-8")
 
     def step(self, row: StepRow) -> None:
-        """Append one global step; flushed when this returns."""
+        """Append one global step; flushed when this returns.
+
+        Raises:
+            RunFailed: the file cannot be written, or was removed since the attempt began.
+        """
         with writing(Path(self._metrics.name)):
             self._metrics.write(dumps(row) + "\n")
             self._metrics.flush()
+            removed = os.fstat(self._metrics.fileno()).st_nlink == 0
+        if removed:
+            raise RunFailed(
+                f"{self._metrics.name} was removed while the run was writing it",
+                fix="repeat the command that started the run: it begins again with what is left",
+            )
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write all rows of `kind` for one step as one file, atomically."""
         write_atomic(self.folder / kind / f"step_{step:06d}.jsonl", "".join(dumps(row) + "\n" for row in rows))
 
+    def sync(self) -> None:
+        """Sync all rows and the folders that list them to the disk: a power cut then loses none of them."""
+        with writing(Path(self._metrics.name)):
+            os.fsync(self._metrics.fileno())
+            for folder in (*(path for path in self.folder.iterdir() if path.is_dir()), self.folder):
+                sync(folder)
+
     def close(self) -> None:
         """Sync to disk and close; a second call does nothing."""
         if self._metrics.closed:
             return
-        with writing(Path(self._metrics.name)), self._metrics:
-            self._metrics.flush()
-            os.fsync(self._metrics.fileno())
+        with self._metrics:
+            self.sync()
 
 
 class Journal:
@@ -73,8 +91,7 @@ class Journal:
 
     def attempts(self) -> list[Path]:
         """The attempts' folders, oldest first."""
-        folders = [path for path in self.run_dir.glob("attempt_*") if (path / "status.json").exists()]
-        return sorted(folders, key=lambda path: int(path.name.removeprefix("attempt_")))
+        return [path for path in numbered(self.run_dir) if (path / "status.json").exists()]
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""
@@ -222,6 +239,12 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return _rows(path, path.read_bytes()) if path.exists() else []
 
 
+def numbered(run_dir: Path) -> list[Path]:
+    """The folders of all attempts by number, those without a status among them."""
+    numbers = {path: path.name.removeprefix("attempt_") for path in run_dir.glob("attempt_*")}
+    return sorted((path for path in numbers if numbers[path].isdecimal()), key=lambda path: int(numbers[path]))
+
+
 def _rows(path: Path, content: bytes) -> list[dict[str, Any]]:
     *whole, _ = content.split(b"\n")
     return [_row(path, line) for line in whole]
@@ -254,9 +277,31 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
         row: dict[str, Any] = orjson.loads(line)
     except ValueError as error:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
+    if not isinstance(row, dict):
+        raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
+
+
+def sync(path: Path) -> None:
+    """Write a file, or the names that a folder lists, through to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def drop_torn(path: Path) -> None:
+    """Cut a JSON lines file before its first line that is not a whole row: what a power cut left of it."""
+    end = 0
+    # Its error is the answer: the row after `end` is damaged.
+    with suppress(RunFailed):
+        for _, intact in lines_from(path, 0):
+            end = intact
+    if path.exists() and end < path.stat().st_size:
+        write_atomic(path, path.read_bytes()[:end])
 
 
 def seal(attempt: Path) -> None:
@@ -291,12 +336,22 @@ def read_json(path: Path) -> Any:
     Raises:
         RunFailed: the document is damaged.
     """
+    # A folder, or a pipe, from which reading never ends.
+    if path.exists() and not path.is_file():
+        raise damaged(path, "not a file")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise damaged(path, f"damaged: it is not JSON ({error})") from error
-    if isinstance(data, dict) and data.pop(CHECKSUM, None) not in (None, _sum(data)):
+    except PermissionError as error:
+        raise damaged(path, "not readable for this user") from error
+    if not isinstance(data, dict):
+        raise damaged(path, "damaged: it is no JSON object")
+    if data.pop(CHECKSUM, None) not in (None, _sum(data)):
         raise damaged(path, "damaged: its checksum does not match")
+    for key, kind in KEYS.get(path.name, {}).items():
+        if not isinstance(data.get(key), kind):
+            raise damaged(path, f"damaged: {key!r} is missing, or not what it should be")
     return data
 
 
@@ -328,23 +383,3 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             # A partial file would take space that other files need.
             part.unlink(missing_ok=True)
             raise
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a system error about writing `path` into an error with a fix.
-
-    Raises:
-        RunFailed: `path` could not be written.
-    """
-    try:
-        yield
-    except Exception as error:
-        match = SYSTEM_ERROR.search(str(error))
-        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
-        if number is None:
-            raise
-        raise RunFailed(
-            f"{path} cannot be written: {os.strerror(number)}",
-            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
-        ) from error

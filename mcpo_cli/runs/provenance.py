@@ -4,9 +4,10 @@ import hashlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,20 @@ import psutil
 
 from mcpo_cli import __version__, plugins
 from mcpo_cli.redaction import masked, redact
-from mcpo_cli.runs.journal import write_atomic, write_json
+from mcpo_cli.runs.journal import Journal, read_json, write_atomic, write_json
 
+RECORD = "provenance.json"
 SOURCE = Path(__file__).resolve().parent.parent.parent
-ENVIRONMENT = ("MCPO_HOME", "MCPO_PLUGINS", "MLFLOW_TRACKING_URI", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+VECTOR = re.compile(r"sse|ssse|avx|fma|amx|asimd|sve")
+"""Flags of /proc/cpuinfo that name vector instructions, on x86 and ARM."""
+ENVIRONMENT = (
+    "MCPO_HOME",
+    "MCPO_PLUGINS",
+    "MLFLOW_TRACKING_URI",
+    "CUDA_VISIBLE_DEVICES",
+    "OMP_NUM_THREADS",
+    "ATEN_CPU_CAPABILITY",
+)
 
 
 def write(attempt_dir: Path, command: Sequence[str]) -> None:
@@ -41,12 +52,39 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
         "machine": {
             "platform": platform.platform(),
             "processor": processor(),
+            "instructions": instructions(),
+            "kernels": _kernels(),
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
             "gpus": _gpus(),
         },
     }
-    write_json(attempt_dir / "provenance.json", record)
+    write_json(attempt_dir / RECORD, record)
+
+
+def environment(record: Mapping[str, Any]) -> dict[str, str]:
+    """What of a provenance record can change a run's numbers: commit, torch, Python and processor, where known."""
+    found = {
+        "commit": (record.get("commit") or "")[:12],
+        "torch": record.get("packages", {}).get("torch"),
+        "Python": record.get("python"),
+        "processor": record.get("machine", {}).get("processor"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def changes(run_dir: Path) -> list[str]:
+    """How the newest attempt's environment differs from that of the attempt before, one line each."""
+    records = [read_json(path) for attempt in Journal(run_dir).attempts() if (path := attempt / RECORD).exists()]
+    if len(records) < 2:
+        return []
+    before, now = (environment(record) for record in records[-2:])
+    return [
+        f"continues under {name} {value}, begun under {before[name]}: its numbers may differ in the last digits from "
+        "those of an undisturbed run"
+        for name, value in now.items()
+        if before.get(name, value) != value
+    ]
 
 
 def parent_command() -> list[str]:
@@ -83,13 +121,29 @@ def _git(*arguments: str) -> str:
 
 def processor() -> str:
     """The processor's model name."""
+    return _cpuinfo("model name") or platform.processor()
+
+
+def instructions() -> list[str]:
+    """The processor's vector instructions: libraries choose kernels by them, and kernels round differently."""
+    return sorted(flag for flag in (_cpuinfo("flags") or _cpuinfo("Features")).split() if VECTOR.match(flag))
+
+
+def _cpuinfo(key: str) -> str:
+    """A field of the first processor in /proc/cpuinfo; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
+        return ""
+    fields = (line.partition(":") for line in lines)
+    return next((value.strip() for name, _, value in fields if name.strip() == key), "")
+
+
+def _kernels() -> str:
+    """The instruction set that torch chose its kernels for, such as `AVX2`."""
+    import torch  # the process that writes provenance computes with it afterwards
+
+    return torch.backends.cpu.get_cpu_capability()
 
 
 def _gpus() -> list[str]:

@@ -24,8 +24,8 @@ WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
 UPDATE = 1
 """Update cost relative to sampling one batch: half of the sequences have no gradient."""
-WARMUP_PASSES = 2
-"""Cost of a supervised training step relative to sampling its tokens."""
+WARMUP_PASSES = 3.5
+"""Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
 
 
 class Estimator:

@@ -65,6 +65,7 @@ class Tracker:
         self._eval: tuple[Path, float] | None = None
         self._offsets: dict[Path, int] = {}
         self._warned: set[str] = set()
+        self._noted: set[str] = set()
 
     def read(self) -> Progress:
         """The run's current progress; damaged files are shown as a phase, not raised."""
@@ -103,6 +104,16 @@ class Tracker:
                     rows.append(row)
         new = [warned for warned in sanity.warnings(rows) if warned["metric"] not in self._warned]
         self._warned |= {warned["metric"] for warned in new}
+        return new
+
+    def notes(self) -> list[str]:
+        """What is unusual about the newest attempt (`Status.notes`), each reported once."""
+        found: list[str] = []
+        for attempt in self._journal.attempts()[-1:]:
+            with suppress(RunFailed):
+                found = [f"{attempt.name} {note}" for note in read_json(attempt / "status.json").get("notes", [])]
+        new = [note for note in found if note not in self._noted]
+        self._noted.update(new)
         return new
 
     def _clock(self, attempt: Path, step: int) -> None:

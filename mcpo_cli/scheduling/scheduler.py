@@ -18,7 +18,8 @@ from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.journal import Journal, read_json, write_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import limits
 from mcpo_cli.scheduling.estimate import Estimator, makespan
 from mcpo_cli.scheduling.feed import feeding
@@ -191,6 +192,8 @@ class _Scheduler:
         spec = _placed(job.cell.spec)
         job.tried = True
         try:
+            # Otherwise a linked folder's settings would be overwritten: another run's.
+            attempts.check_own(job.folder, spec)
             write_json(job.folder / "spec.json", spec.to_dict())
             if not (job.folder / "origin.json").exists():
                 origin = {"suite": self.plan.suite, "arm": job.cell.arm, "command": self.plan.command}
@@ -248,6 +251,8 @@ class _Scheduler:
     def _warn(self, job: _Job) -> None:
         for warned in job.tracker.warnings():
             self.display.note(f"{job.cell.spec.run_id}: warning: {sanity.line(warned)}")
+        for note in job.tracker.notes():
+            self.display.note(f"{job.cell.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
         estimator = Estimator(self.home)

@@ -18,8 +18,7 @@ from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import catalog, provenance
-from mcpo_cli.runs.attempts import Attempt, Busy, missing, owned
-from mcpo_cli.runs.journal import Journal
+from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, resume_step
 
 BUSY = 75
 """Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
@@ -64,12 +63,18 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",
         )
-    # Find damaged records now rather than after hours of training.
-    Journal(folder).check_all()
     backend = backends.get(spec.backend)
-    attempt = Attempt(folder, spec, backend.resume_step(folder))
+    start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
+    attempt = Attempt(folder, spec, start)
     try:
+        if start < reached:
+            attempt.note(
+                f"continues from {f'the checkpoint of step {start}' if start else 'the base policy'} and not from step "
+                f"{reached}: later checkpoints, or the rows up to them, are gone or damaged"
+            )
         provenance.write(attempt.folder, provenance.parent_command())
+        for change in provenance.changes(folder):
+            attempt.note(change)
         backend.run(spec, attempt, stop)
         if gaps := missing(folder, spec):
             raise RunFailed("the run ended but its records are incomplete: " + "; ".join(gaps))

@@ -11,7 +11,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
 from scipy import special
 
-from mcpo_cli.statistics.stats import Floats, Interval, t_interval
+from mcpo_cli.statistics.stats import LEAST, Floats, Interval, t_interval
 
 SHIFTS = np.arange(-70, 71) * (math.log(4) / 70)
 """Candidate values of log c: c runs from 1/4 to 4 and includes 1."""
@@ -35,7 +35,7 @@ def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, 
     sizes: 94 to 95 % (90 to 95 % with C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom).
 
     Returns:
-        `Interval` with n = number of clusters; one cluster gives no interval (NaN half-width).
+        `Interval` with n = number of clusters; fewer than LEAST clusters give no interval (NaN half-width).
 
     Raises:
         ValueError: lengths differ, a value or weight is NaN, a weight is below 0, or no weight is above 0.
@@ -53,8 +53,8 @@ def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, 
     place = np.unique(cluster[counts], return_inverse=True)[1]
     residual_C = np.bincount(place, weights=weight * (value - mean))
     share_C = np.bincount(place, weights=weight / total)
-    if share_C.size == 1:
-        return Interval(mean, math.nan, 1)
+    if share_C.size < LEAST:
+        return Interval(mean, math.nan, share_C.size)
     error = math.sqrt((residual_C**2 / (1 - share_C)).sum()) / total
     quantile = special.stdtrit(1 / (share_C**2).sum() - 1, 0.5 + level / 2)
     return Interval(mean, float(quantile * error), share_C.size)

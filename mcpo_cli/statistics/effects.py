@@ -1,86 +1,80 @@
-"""Mean, interquartile mean and probability of improvement over several tasks, with stratified bootstrap intervals.
+"""Mean, interquartile mean and probability of improvement over several tasks, with intervals over runs.
 
-Quantities and intervals follow Agarwal et al. 2021 (arXiv 2108.13264, the package rliable), with one difference: a
-stratum holds all tasks that the same runs were evaluated on. One training run is evaluated on every benchmark, so a
-draw takes whole runs; resampling each benchmark separately would treat one run as several.
+The quantities are those of Agarwal et al. 2021 (arXiv 2108.13264, the package rliable). Their intervals are not: a
+bootstrap of 3 runs covers 64 to 86 % where it promises 95 %. Here each estimate is close to a sum of one number a run
+(its influence), whose spread gives the variance, and the interval is Wilson's with Student's t, within 0..1.
+
+A stratum holds all tasks that the same runs were evaluated on, such as one model's benchmarks: a training run is
+evaluated on every benchmark, so its scores are one observation and not several.
+
+Measured coverage, 95 % nominal, of 3 tasks that share their runs, with seed deviations of .02 to .05:
+
+| estimate                              | 3 seeds | 5 seeds | 10 seeds |
+|---------------------------------------|---------|---------|----------|
+| mean                                  |    95 % |    95 % |     95 % |
+| interquartile mean                    |    90 % |    92 % |     94 % |
+| probability of improvement, truth .5  |    99 % |    97 % |     96 % |
+| the same, truth .92                   |    99 % |    98 % |     94 % |
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mcpo_cli.statistics.stats import Floats
+from mcpo_cli.statistics.stats import LEAST, Floats, share_interval
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value over tasks and its bootstrap interval; the bounds are NaN if a stratum has only one run."""
+    """A share and its 95 % interval, which lies within 0..1; the bounds are NaN if a stratum has too few runs."""
 
     value: float
     low: float
     high: float
 
 
-def mean(
-    strata: Sequence[Floats], generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
-) -> Estimate:
+def mean(strata: Sequence[Floats], trials: int = 1) -> Estimate:
     """Mean over tasks of the mean over runs.
 
-    Measured coverage of the percentile interval for normal scores, 95 % nominal; tasks of one model share their runs,
-    models do not:
-
-    | strata (models) of 3 tasks | 3 seeds | 5 seeds | 10 seeds |
-    |----------------------------|---------|---------|----------|
-    | 1                          |    74 % |    83 % |     90 % |
-    | 2                          |    79 % |    87 % |     92 % |
-    | 6                          |    86 % |    91 % |     93 % |
-
-    With 40 seeds it is 93 %. With few seeds read the interval as a description of these runs;
-    `stats.t_interval` of the seeds' means keeps its 95 %.
-
     Args:
-        strata: one matrix of runs (seeds) x tasks per stratum, such as one model's benchmarks.
-        generator: source of all randomness.
-        draws: number of bootstrap resamples.
+        strata: one matrix of runs (seeds) x tasks per stratum, such as one model's benchmarks; scores in 0..1.
+        trials: number of problems behind a score, from which equal scores get an interval.
 
     Raises:
-        ValueError: there are no strata, one is empty, or one contains NaN.
+        ValueError: there are no strata, one is empty, or one holds NaN or a score outside 0..1.
     """
-    return _estimate(_task_mean, strata, generator, draws, level)
+    _check(strata)
+    tasks = sum(score_SN.shape[1] for score_SN in strata)
+    return _estimate([score_SN.sum(axis=1) / tasks for score_SN in strata], trials=trials)
 
 
-def interquartile_mean(
-    strata: Sequence[Floats], generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
-) -> Estimate:
+def interquartile_mean(strata: Sequence[Floats]) -> Estimate:
     """Mean of the middle half of all scores, pooled over runs and tasks; robust to outlying runs and tasks.
 
-    Arguments, errors and the caveat about few seeds are those of `mean`.
+    Its variance is that of the Winsorised scores (Tukey and McLaughlin 1963, Sankhya A 25, 331-352), summed by run.
+    Argument and errors are those of `mean`.
     """
-    return _estimate(_middle_half, strata, generator, draws, level)
+    _check(strata)
+    score_K = np.sort(np.concatenate([score_SN.ravel() for score_SN in strata]))
+    cut = score_K.size // 4
+    middle_K = score_K[cut : score_K.size - cut]
+    return _estimate(
+        [
+            np.clip(score_SN, middle_K[0], middle_K[-1]).sum(axis=1) * len(score_SN) / middle_K.size
+            for score_SN in strata
+        ],
+        value=float(middle_K.mean()),
+    )
 
 
-def probability_of_improvement(
-    arm: Sequence[Floats],
-    baseline: Sequence[Floats],
-    generator: np.random.Generator,
-    *,
-    draws: int = 10_000,
-    level: float = 0.95,
-) -> Estimate:
+def probability_of_improvement(arm: Sequence[Floats], baseline: Sequence[Floats]) -> Estimate:
     """P(X > Y) + P(X = Y) / 2 for a run X of the arm and a run Y of the baseline, averaged over the tasks.
 
     It is a share of all pairs of runs, whatever their seeds: how likely a new run of the arm beats a new run of the
-    baseline, not by how much. The two arms are resampled separately. The interval is 0..0 or 1..1 if one arm wins all
-    pairs, which often happens by chance with few seeds. Measured coverage for normal scores of 3 tasks that share
-    their runs, 95 % nominal:
-
-    | true probability | 3 seeds | 5 seeds | 10 seeds |
-    |------------------|---------|---------|----------|
-    | .5               |    81 % |    90 % |     94 % |
-    | .76              |    79 % |    88 % |     92 % |
-    | .92              |    64 % |    84 % |     88 % |
+    baseline, not by how much. A run's influence is the share of the other arm's runs that it beats (Brunner and Munzel
+    2000, doi 10.1002/(SICI)1521-4036(200001)42:1<17::AID-BIMJ17>3.0.CO;2-U).
 
     Args:
         arm, baseline: strata as in `mean`, with the same tasks in the same order; numbers of runs may differ.
@@ -92,71 +86,32 @@ def probability_of_improvement(
         raise ValueError("arm and baseline must have the same strata and tasks")
     _check(arm)
     _check(baseline)
-    win_MSSN = [
-        (x_SN[:, None] > y_SN[None]) + 0.5 * (x_SN[:, None] == y_SN[None])
+    tasks = sum(x_SN.shape[1] for x_SN in arm)
+    won_MSS = [
+        ((x_SN[:, None] > y_SN[None]) + 0.5 * (x_SN[:, None] == y_SN[None])).sum(axis=2) / tasks
         for x_SN, y_SN in zip(arm, baseline, strict=True)
     ]
-    value = float(np.concatenate([win_SSN.mean(axis=(0, 1)) for win_SSN in win_MSSN]).mean())
-    if any(len(score_SN) == 1 for score_SN in (*arm, *baseline)):
-        return Estimate(value, math.nan, math.nan)
-    # Each draw only weights the runs, so that a pair of runs is compared once and not once per draw.
-    shares = ([_shares(len(score_SN), generator, draws) for score_SN in strata] for strata in (arm, baseline))
-    won_BN = np.concatenate(
-        [
-            np.einsum("bi,ijn,bj->bn", x_BS, win_SSN, y_BS, optimize=True)
-            for x_BS, win_SSN, y_BS in zip(next(shares), win_MSSN, next(shares), strict=True)
-        ],
-        axis=-1,
-    )
-    return _between(value, won_BN.mean(axis=-1), level)
-
-
-def _estimate(
-    statistic: Callable[[Sequence[Floats]], Floats],
-    strata: Sequence[Floats],
-    generator: np.random.Generator,
-    draws: int,
-    level: float,
-) -> Estimate:
-    """`statistic` of the strata, and its percentiles over their resamples.
-
-    statistic: maps a list of arrays (draws x runs x tasks) to one number per draw.
-    """
-    _check(strata)
-    value = float(statistic([score_SN[None] for score_SN in strata])[0])
-    if any(len(score_SN) == 1 for score_SN in strata):
-        return Estimate(value, math.nan, math.nan)
-    return _between(value, statistic([_resampled(score_SN, generator, draws) for score_SN in strata]), level)
+    value = float(sum(won_SS.mean() for won_SS in won_MSS))
+    return _estimate([won_SS.mean(axis=axis) for won_SS in won_MSS for axis in (1, 0)], value=value)
 
 
 def _check(strata: Sequence[Floats]) -> None:
-    if not strata or any(score_SN.ndim != 2 or not score_SN.size or np.isnan(score_SN).any() for score_SN in strata):
-        raise ValueError("strata must be non-empty matrices of runs x tasks without NaN")
+    if not strata or any(score_SN.ndim != 2 or not score_SN.size for score_SN in strata):
+        raise ValueError("strata must be non-empty matrices of runs x tasks")
+    if not all(((score_SN >= 0) & (score_SN <= 1)).all() for score_SN in strata):
+        raise ValueError("scores must lie in 0..1 and not be NaN")
 
 
-def _between(value: float, drawn_B: Floats, level: float) -> Estimate:
-    low, high = np.quantile(drawn_B, [0.5 - level / 2, 0.5 + level / 2])
-    return Estimate(value, float(low), float(high))
+def _estimate(influences: Sequence[Floats], value: float | None = None, trials: int = 1) -> Estimate:
+    """The interval of a sum over groups of runs of the mean influence in a group; that sum is the default value.
 
-
-def _shares(runs: int, generator: np.random.Generator, draws: int) -> Floats:
-    index_BS = generator.integers(runs, size=(draws, runs))
-    shares: Floats = np.stack([(index_BS == run).mean(axis=1) for run in range(runs)], axis=1)
-    return shares
-
-
-def _resampled(score_SN: Floats, generator: np.random.Generator, draws: int) -> Floats:
-    runs = len(score_SN)
-    return score_SN[generator.integers(runs, size=(draws, runs))]
-
-
-def _task_mean(strata: Sequence[Floats]) -> Floats:
-    means: Floats = np.concatenate([score_BSN.mean(axis=1) for score_BSN in strata], axis=-1).mean(axis=-1)
-    return means
-
-
-def _middle_half(strata: Sequence[Floats]) -> Floats:
-    score_BK = np.sort(np.concatenate([score_BSN.reshape(len(score_BSN), -1) for score_BSN in strata], axis=-1))
-    cut = score_BK.shape[-1] // 4
-    middle: Floats = score_BK[:, cut : score_BK.shape[-1] - cut].mean(axis=-1)
-    return middle
+    The groups are independent. The degrees of freedom are Welch's (1947, Biometrika 34, 28-35).
+    """
+    total = float(sum(own_S.mean() for own_S in influences)) if value is None else value
+    runs = sum(len(own_S) for own_S in influences)
+    if min(len(own_S) for own_S in influences) < LEAST:
+        return Estimate(total, math.nan, math.nan)
+    parts = [(float(own_S.var(ddof=1)) / len(own_S), len(own_S) - 1) for own_S in influences]
+    variance = sum(part for part, _ in parts)
+    freedom = variance**2 / sum(part**2 / df for part, df in parts) if variance > 0 else runs - len(parts)
+    return Estimate(total, *share_interval(min(1.0, max(0.0, total)), variance, runs * trials, freedom))

@@ -3,8 +3,8 @@
 Results are exact for differences that are normal over seeds: the test statistic then has a noncentral t distribution
 with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
-statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here and Holm's procedure in `stats.py`; the
-checks, the search for a whole number of seeds and the handling of undefined values would remain.
+statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here, Holm's procedure in `stats.py` and, by a
+fit that may not converge, the sums of squares in `variance.py`.
 """
 
 import math
@@ -48,8 +48,7 @@ def detectable_effect(sd: float, seeds: int, power: float = 0.8, alpha: float = 
 def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int | None:
     """The fewest seeds with which a paired t-test detects `effect` with probability `power`; None above MOST_SEEDS.
 
-    sd is treated as known. If it is estimated from few seeds, the result is uncertain: with 3 seeds the true number
-    lies between about a quarter of the result and forty times the result, by the 95 % interval of a variance.
+    sd is treated as known; `seeds_range` is for one that was estimated from a few seeds.
 
     Raises:
         ValueError: sd is not above 0.
@@ -67,6 +66,30 @@ def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def sd_bounds(sd: float, seeds: int, level: float = 0.8) -> tuple[float, float]:
+    """The interval of the true standard deviation where `seeds` values gave `sd`; exact for normal values.
+
+    Raises:
+        ValueError: there are fewer than 2 seeds, or sd is not above 0.
+    """
+    _check(sd, seeds)
+    df = seeds - 1
+    low, high = (sd * math.sqrt(df / special.chdtri(df, tail)) for tail in ((1 - level) / 2, (1 + level) / 2))
+    return low, high
+
+
+def seeds_range(
+    effect: float, sd: float, seeds: int, power: float = 0.8, alpha: float = 0.05
+) -> tuple[int | None, int | None]:
+    """`seeds_needed` at both ends of `sd_bounds`: the seeds that `effect` needs, given a deviation seen in `seeds`.
+
+    `effect` is a difference chosen beforehand: the smallest of interest, or a published one. The difference that the
+    same seeds happen to show is none: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
+    """
+    low, high = sd_bounds(sd, seeds)
+    return seeds_needed(effect, low, power, alpha), seeds_needed(effect, high, power, alpha)
 
 
 def _check(sd: float, seeds: int = 2) -> None:

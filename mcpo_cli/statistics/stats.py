@@ -9,6 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 Floats = NDArray[np.float64]
+LEAST = 3
+"""Fewest seeds or clusters that get an interval or a p-value: the spread of two says next to nothing."""
+ROUNDING = 1e-12
+"""Differences of shares below this are rounding errors."""
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
@@ -103,7 +107,7 @@ def _counts(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> list[NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over `n` seeds and the half-width of its interval (NaN for n = 1)."""
+    """A mean over `n` seeds and the half-width of its interval (NaN below LEAST)."""
 
     mean: float
     half_width: float
@@ -123,7 +127,7 @@ class Interval:
 def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
     """Student's t-interval for the mean of `values`, one value per seed.
 
-    Exact for any number of normal values; one value gives no interval (NaN half-width).
+    Exact for any number of normal values; fewer than LEAST values give no interval (NaN half-width).
 
     Raises:
         ValueError: there are no values.
@@ -131,8 +135,8 @@ def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interva
     data = np.asarray(values, dtype=np.float64)
     if data.ndim != 1 or not data.size:
         raise ValueError("values must be a non-empty list of numbers")
-    if data.size == 1:
-        return Interval(float(data[0]), math.nan, 1)
+    if data.size < LEAST:
+        return Interval(float(data.mean()), math.nan, data.size)
     quantile = special.stdtrit(data.size - 1, 0.5 + level / 2)
     return Interval(float(data.mean()), float(quantile * data.std(ddof=1) / math.sqrt(data.size)), data.size)
 
@@ -164,78 +168,58 @@ def share_interval(mean: float, variance: float, n: int, df: float, level: float
 
 @dataclass(frozen=True)
 class Effect:
-    """Mean, interval and two-sided p-value of a paired difference; for one seed all but the mean are NaN."""
+    """A paired difference over seeds: mean, 95 % t-interval, standard deviation, and the two-sided p of the t-test."""
 
     mean: float
-    low: float
-    high: float
+    half_width: float
+    """Half the width of the t-interval; NaN below LEAST seeds, or where all seeds differ by the same amount."""
+    sd: float
+    """Standard deviation over the seeds; NaN for one seed."""
     p: float
+    """NaN below LEAST seeds, or where all seeds differ by the same amount other than 0."""
+    n: int
+    """Number of seeds."""
+
+    @property
+    def low(self) -> float:
+        """Lower bound."""
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        """Upper bound."""
+        return self.mean + self.half_width
 
 
-def paired_bootstrap(
-    diff_SQ: Floats, generator: np.random.Generator, *, draws: int = 10_000, level: float = 0.95
-) -> Effect:
-    """Interval and p-value for the difference between two methods, paired by seed and by problem.
+def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
+    """The paired t-test of a method against a baseline: the one p-value of a contrast, wherever it is shown.
 
-    Each draw resamples seeds and problems. All seeds are evaluated on the same problems, so seeds and problems are
-    crossed: a draw takes the same problems in each of its seeds (pigeonhole bootstrap, Owen 2007,
-    doi 10.1214/07-AOAS122). Drawing different problems for each seed would treat the Q problems as S*Q independent
-    ones; if a difference is concentrated in some problems, its intervals then get worse as seeds are added (coverage
-    76 %, 57 %, 49 % with 3, 5, 10 seeds instead of 93 to 94 %).
-
-    The interval is the percentile interval. p = 2 (1 + m) / (1 + draws), at most 1, where m is the smaller count of
-    draws on one side of zero: p inverts the interval and is never 0 (Davison & Hinkley 1997, 4.2).
-
-    Measured coverage for normal differences on 60 problems, 95 % nominal:
-
-    | the difference varies over       | 3 seeds | 5 seeds | 10 seeds |
-    |----------------------------------|---------|---------|----------|
-    | seeds alone                      |    75 % |    84 % |     90 % |
-    | problems alone                   |    93 % |    94 % |     93 % |
-    | seeds and noise alike            |    97 % |    98 % |     98 % |
-    | noise (seed x problem) alone     |    99 % |   100 % |    100 % |
-
-    If 3 seeds differ by more than problems and samples explain, the interval is too narrow (resampling cannot leave the
-    range of the 3 values), and p falls below .05 in a quarter of the cases without a true difference. The t-interval
-    over the seeds' means keeps its 95 % in that case; read the two together.
+    It keeps its level for differences that are normal over seeds, with any number of them. A bootstrap of 3 seeds does
+    not: it cannot leave the range of the three values and rejects a true null in a fifth of the cases at level .05.
+    Seeds are the only thing it samples: the result holds for these problems and, where seeds share them, for these
+    base policies (`variance.py` says what others would add).
 
     Args:
-        diff_SQ: method minus baseline, seeds x problems, float without NaN.
-        generator: source of all randomness.
-        draws: number of bootstrap resamples.
+        diff_S: method minus baseline, one value a seed; a seed's value is its mean over problems.
+
+    Returns:
+        The effect. Seeds that agree to rounding errors have no spread to judge a difference by: p is 1 if they agree
+        on 0 and NaN otherwise.
 
     Raises:
-        ValueError: `diff_SQ` is not a matrix, is empty, or contains NaN.
+        ValueError: there are no values, or one is NaN.
     """
-    if diff_SQ.ndim != 2 or not diff_SQ.size or np.isnan(diff_SQ).any():
-        raise ValueError("diff_SQ must be a non-empty matrix of seeds x problems without NaN")
-    seeds, problems = diff_SQ.shape
-    return bootstrapped(diff_SQ, resampled(seeds, problems, generator, draws), level)
-
-
-Weights = tuple[Floats, Floats]
-"""weight_BS and weight_BQ: shares, summing to 1, of each seed and of each problem in each bootstrap draw."""
-
-
-def resampled(seeds: int, problems: int, generator: np.random.Generator, draws: int) -> Weights:
-    """The draws of `paired_bootstrap`, reusable for differences of one shape: drawing takes most of the time."""
-    weight_BS = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws) / seeds
-    weight_BQ = generator.multinomial(problems, np.full(problems, 1 / problems), size=draws) / problems
-    return weight_BS, weight_BQ
-
-
-def bootstrapped(diff_SQ: Floats, weights: Weights, level: float = 0.95) -> Effect:
-    """`paired_bootstrap` of a difference without NaN, using precomputed draws."""
-    mean = float(diff_SQ.mean())
-    if len(diff_SQ) == 1:
-        return Effect(mean, math.nan, math.nan, math.nan)
-    weight_BS, weight_BQ = weights
-    draws = len(weight_BS)
-    means_B = np.einsum("bq,bq->b", weight_BS @ diff_SQ, weight_BQ)
-    low, high = np.quantile(means_B, [0.5 - level / 2, 0.5 + level / 2])
-    # Means that are zero up to rounding count on both sides, so that summation order does not matter.
-    fewer = min(int((means_B <= 1e-12).sum()), int((means_B >= -1e-12).sum()))
-    return Effect(mean, float(low), float(high), min(1.0, 2 * (1 + fewer) / (1 + draws)))
+    diff = np.asarray(diff_S, dtype=np.float64)
+    if np.isnan(diff).any():
+        raise ValueError("differences must not be NaN")
+    interval = t_interval(diff, level)
+    sd = float(diff.std(ddof=1)) if diff.size > 1 else math.nan
+    if diff.size < LEAST:
+        return Effect(interval.mean, math.nan, sd, math.nan, diff.size)
+    if sd <= ROUNDING:
+        return Effect(interval.mean, math.nan, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan, diff.size)
+    p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
+    return Effect(interval.mean, interval.half_width, sd, p, diff.size)
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

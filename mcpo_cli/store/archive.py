@@ -1,21 +1,35 @@
-"""Packs the journal of a run into one file, from which another home can restore the run."""
+"""Packs the journal of a run into one file, from which another home can restore the run.
+
+What a store holds may be anybody's: an archive that unpacks to far more than a journal can be is refused while it is
+read, whatever its headers say.
+"""
 
 import gzip
 import io
 import json
 import re
+import shutil
 import tarfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mcpo_cli.errors import StoreError
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import read_json, writing
+from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import read_json
 
 NAME = "journal.tar.gz"
 KEPT = re.compile(r"\w+\.json|attempt_\d+/(\w+\.jsonl?|\w+/step_\d+\.jsonl)")
 """Paths, relative to the run folder, that are archived: records and rows, but no checkpoints, policies or logs."""
+
+
+MOST_RATIO = 100
+"""Bytes unpacked for a byte packed; records and rows give 5 to 20, zeros a thousand."""
+LEAST_LIMIT = 1 << 20
+"""Bytes that any archive may unpack to: tar pads each of its files."""
+CHUNK = 1 << 16
 
 
 def pack(run_dir: Path) -> bytes:
@@ -39,22 +53,56 @@ def unpack(content: bytes, folder: Path) -> None:
     """Write the files that `pack` archived into `folder`.
 
     Raises:
-        StoreError: the archive is unreadable or holds unexpected files; nothing was written.
+        StoreError: the archive is unreadable, too large or holds unexpected files; nothing was written.
         RunFailed: the disk cannot be written.
     """
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-            members = tar.getmembers()
-            if strange := [member.name for member in members if not (member.isfile() and KEPT.fullmatch(member.name))]:
-                raise StoreError(f"{NAME} holds a file that does not belong to a journal: {strange[0]!r}")
-            # `extractall` has safe filters only since Python 3.11.4. Names that match KEPT stay inside the folder.
-            files = {member.name: file.read() for member in members if (file := tar.extractfile(member))}
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise StoreError(f"{NAME} cannot be read: {error}") from error
+    # Read twice, so that all of it is known to be in order before anything is written, and memory holds one file.
+    for _, file in _files(content):
+        while file.read(CHUNK):
+            pass
     with writing(folder):
-        for name, data in files.items():
+        for name, file in _files(content):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(data)
+            with (folder / name).open("wb") as target:
+                shutil.copyfileobj(file, target)
+
+
+def _files(content: bytes) -> Iterator[tuple[str, IO[bytes]]]:
+    """The files of an archive, each readable until the next; see `unpack` for errors."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as unzipped:
+            bounded: Any = _Bounded(unzipped, max(LEAST_LIMIT, MOST_RATIO * len(content)))
+            # `extractall` has safe filters only since Python 3.11.4. Names that match KEPT stay inside the folder.
+            with tarfile.open(fileobj=bounded, mode="r|") as tar:
+                for member in tar:
+                    bounded.check(member.size)
+                    file = tar.extractfile(member) if member.isfile() and KEPT.fullmatch(member.name) else None
+                    if file is None:
+                        raise StoreError(f"{NAME} holds a file that does not belong to a journal: {member.name!r}")
+                    yield member.name, file
+            while bounded.read(CHUNK):  # to its end, where its checksum stands
+                pass
+    except (tarfile.TarError, EOFError, OSError, ValueError, zlib.error) as error:
+        raise StoreError(f"{NAME} cannot be read: {error}") from error
+
+
+class _Bounded:
+    """A binary file of which only so many bytes can be read."""
+
+    def __init__(self, file: gzip.GzipFile, most: int) -> None:
+        self._file, self._left = file, most
+
+    def read(self, size: int) -> bytes:
+        """The next bytes. Raises StoreError beyond the limit."""
+        data = self._file.read(size)
+        self.check(len(data))
+        self._left -= len(data)
+        return data
+
+    def check(self, size: int) -> None:
+        """Raises StoreError if the limit leaves no room for `size` more bytes."""
+        if size > self._left:
+            raise StoreError(f"{NAME} unpacks to more than {MOST_RATIO} times its size: it is no journal")
 
 
 def document(path: Path) -> str:

@@ -2,21 +2,27 @@
 
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from mlflow.entities import Metric, RunTag
+from mlflow.entities import LifecycleStage, Metric, RunTag
 from mlflow.store.db.db_types import DATABASE_ENGINES
 from mlflow.store.db.utils import create_sqlalchemy_engine
+from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 from mlflow.tracking import MlflowClient
+from mlflow.utils.file_utils import local_file_uri_to_path
+from sqlalchemy import Engine, event, func, update
 
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
-from mcpo_cli.store import pages
+from mcpo_cli.store import pages, rows
 from mcpo_cli.store.address import OFFLINE
 from mcpo_cli.store.points import Point, milliseconds
 
@@ -24,12 +30,37 @@ STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interru
 """MLflow's status for each state of a started run."""
 BATCH = 900
 """Metrics per call: MLflow accepts 1000 entities, which include the cursor's tags."""
+PARENT = "mlflow.parentRunId"
+RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
+"""The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
+PAGE = 1000
+"""Runs per page of a search."""
 NOTE = "mlflow.note.content"
 """The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
+REFUSALS = {
+    "BAD_REQUEST",
+    "INVALID_PARAMETER_VALUE",
+    "INVALID_STATE",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+}
+"""MLflow's error codes that concern one run, not the store."""
+SYNC = "mcpo runs sync"
+DOCTOR = "mcpo doctor, which checks the store; the same command then sends or fetches what is missing"
 LOCK_SECONDS = 60
 _OPENED: dict[Path, tuple[int, int] | None] = {}
 """Identity of each SQLite file when this process opened it. MLflow keeps connections until the process exits and would
 silently write to a removed file."""
+
+
+@dataclass
+class Listing:
+    """The active runs of an experiment."""
+
+    ids: set[str] = field(default_factory=set)
+    """Their MLflow ids."""
+    runs: dict[tuple[str, str], list[Any]] = field(default_factory=lambda: defaultdict(list))
+    """Tag and its value -> the runs that have it, for the tags that runs are looked up by."""
 
 
 class Connection:
@@ -46,6 +77,9 @@ class Connection:
         self._setup = FileLock(f"{name}.setup.lock", timeout=LOCK_SECONDS)
         self._turn = FileLock(f"{name}.writer.lock", timeout=LOCK_SECONDS)
         self._mlflow: MlflowClient | None = None
+        self._engine: Engine | None = None
+        self.notes: list[str] = []
+        """What was repaired in the store."""
         self._forget()
 
     @property
@@ -75,28 +109,29 @@ class Connection:
             self._client()
         except Exception as error:
             raise ConfigError(
-                f"the MLflow store {self.shown} cannot be used: {_reason(error)}",
+                f"the MLflow store {self.shown} cannot be used: {reason(error)}",
                 fix=f"compute.tracking_uri={OFFLINE} trains without it; mcpo runs sync uploads the runs later",
             ) from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._answering(fix="mcpo runs sync"), self._turn:
+        with self._answering(fix=SYNC), self._turn:
             yield
 
     @contextmanager
     def _answering(self, fix: str) -> Iterator[None]:
-        """fix: the command that repeats what the block does."""
+        """fix: the command that repairs what a failing block leaves."""
         try:
             yield
         except Exception as error:
             # Rows that were read but not sent must be read again, and cached objects may be gone.
             self._forget()
-            raise StoreError(f"the MLflow store {self.shown} failed: {_reason(error)}", fix=fix) from error
+            raise StoreError(f"the MLflow store {self.shown} failed: {reason(error)}", fix=fix) from error
 
     def _forget(self) -> None:
         """Clear the caches of the store's contents."""
         self._experiments: dict[str, str] = {}
+        self._listed: dict[str, Listing] = {}
         self._statuses: dict[str, str] = {}
 
     def _client(self) -> MlflowClient:
@@ -104,6 +139,8 @@ class Connection:
             raise StoreError("its file was removed, or replaced by another, while it was in use")
         if self._mlflow is None:
             with self._setup:
+                if self.database and not self.database.exists():
+                    self._make(self.database)
                 self._probe()
                 client = MlflowClient(self.uri)
                 client.search_experiments(max_results=1)  # the first call creates the schema of a new database
@@ -112,15 +149,26 @@ class Connection:
                     _OPENED[self.database] = _identity(self.database)
         return self._mlflow
 
+    def _make(self, database: Path) -> None:
+        """Create an SQLite file with its schema: beside, and renamed into place, so that it is never there in part."""
+        part = database.with_name(f"{database.name}.part")
+        for suffix in ("", "-journal", "-wal", "-shm"):
+            part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)
+        SqlAlchemyStore(f"sqlite:///{part}", (self._home / "mlartifacts").as_uri()).engine.dispose()
+        part.replace(database)
+
     def _probe(self) -> None:
         """Fail at once if the database cannot be used; MLflow itself would retry for minutes."""
         if re.split(r"[:+]", self.uri)[0] not in DATABASE_ENGINES:
             return
-        with create_sqlalchemy_engine(self.uri).connect() as connection:
+        if self._engine:
+            self._engine.dispose()
+        self._engine = create_sqlalchemy_engine(self.uri)
+        if self.database:
+            event.listen(self._engine, "connect", _prepare)
+        with self._engine.connect() as connection:
             if self.database:
-                # WAL mode, which is stored in the file, lets the UI read while a process writes.
-                for statement in ("PRAGMA busy_timeout = 20000", "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"):
-                    connection.exec_driver_sql(statement)
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
 
     def _set_status(self, mlflow_id: str, status: str, end: float) -> None:
         if self._statuses.get(mlflow_id) == status:
@@ -135,8 +183,13 @@ class Connection:
         if suite not in self._experiments:
             client = self._client()
             existing = client.get_experiment_by_name(suite)
+            if existing and existing.lifecycle_stage == LifecycleStage.DELETED:
+                client.restore_experiment(existing.experiment_id)
+                self.notes.append(f"the experiment '{suite}' had been deleted from the store: restored with its runs")
+            if existing:
+                self._relocate(existing)
             # A server chooses its own artifact location; a plain database would use the current folder.
-            location = None if self.is_server else (self._home / "mlartifacts" / suite).as_uri()
+            location = None if self.is_server else self._location(suite)
             key = existing.experiment_id if existing else client.create_experiment(suite, artifact_location=location)
             # An existing note may have been edited by the user.
             if NOTE not in (existing.tags if existing else {}):
@@ -144,8 +197,52 @@ class Connection:
             self._experiments[suite] = key
         return self._experiments[suite]
 
+    def _location(self, suite: str) -> str:
+        """The address of a suite's artifacts in this home."""
+        return (self._home / "mlartifacts" / suite).as_uri()
+
+    def _relocate(self, experiment: Any) -> None:
+        """Point an experiment in a database to this home's artifacts, if those it points to are in a home that moved.
+
+        A database inside this home moves with it; one elsewhere may serve several homes.
+        """
+        old, new = experiment.artifact_location, self._location(experiment.name)
+        if self._engine is None or old == new or not old.startswith("file:"):
+            return
+        is_ours = self.database is not None and self.database.parent.resolve() == self._home
+        if is_ours or not Path(local_file_uri_to_path(old)).exists():
+            experiments, runs = SqlExperiment.__table__, SqlRun.__table__
+            moved = new + func.substr(runs.c.artifact_uri, len(old) + 1)
+            here = runs.c.artifact_uri.startswith(f"{old}/", autoescape=True)
+            key = int(experiment.experiment_id)
+            with self._engine.begin() as connection:
+                connection.execute(
+                    update(experiments).where(experiments.c.experiment_id == key).values(artifact_location=new)
+                )
+                connection.execute(update(runs).where(runs.c.experiment_id == key, here).values(artifact_uri=moved))
+            self.notes.append(f"the artifacts of '{experiment.name}' are now looked for in {new}, no longer in {old}")
+
+    def _list(self, experiment: str) -> None:
+        """Read all runs of an experiment at once, for the look-ups that follow."""
+        listing = Listing()
+        token: str | None = ""
+        while token is not None:
+            page = self._client().search_runs([experiment], max_results=PAGE, page_token=token or None)
+            for run in page:
+                listing.ids.add(run.info.run_id)
+                for tag in (RUN_ID, PLAN_ID):
+                    if tag in run.data.tags:
+                        listing.runs[tag, run.data.tags[tag]].append(run)
+            token = page.token or None
+        self._listed[experiment] = listing
+
     def _find(self, experiment: str, tag: str, value: str) -> Any:
-        runs: list[Any] = self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        listing = self._listed.get(experiment)
+        runs: list[Any] = (
+            listing.runs[tag, value]
+            if listing
+            else self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        )
         # A retried create request can leave two runs: keep the one with more tags, which holds the data.
         runs = sorted(runs, key=lambda run: (-len(run.data.tags), run.info.run_id))
         for duplicate in runs[1:]:
@@ -154,8 +251,11 @@ class Connection:
 
     def _create(self, experiment: str, name: str, start: float, tags: dict[str, str]) -> Any:
         """A new run; later lookups use the first of `tags`. start: seconds since the epoch."""
-        self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
-        return self._find(experiment, *next(iter(tags.items())))
+        run = self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
+        if experiment in self._listed:
+            self._listed[experiment].ids.add(run.info.run_id)
+        # A server may have been asked twice for it.
+        return self._find(experiment, *next(iter(tags.items()))) if self.is_server else run
 
     def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
         """The content of an artifact; None if it does not exist."""
@@ -167,6 +267,9 @@ class Connection:
 
     def _log(self, mlflow_id: str, points: Sequence[Point], last_tags: Mapping[str, Any]) -> None:
         """Log `points` in batches, and `last_tags` with the last batch."""
+        if self._client() and self._engine and self._engine.dialect.name in rows.INSERT:
+            rows.insert(self._engine, mlflow_id, points, {key: str(value) for key, value in last_tags.items()})
+            return
         for i in range(0, max(len(points), 1), BATCH):
             metrics = [Metric(*point) for point in points[i : i + BATCH]]
             tags = last_tags if i + BATCH >= len(points) else {}
@@ -182,12 +285,22 @@ def _identity(file: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def _prepare(connection: Any, _record: object) -> None:
+    """Set up a connection to an SQLite file.
+
+    WAL mode, which is stored in the file, lets the UI read while a process writes. A power cut can take the last
+    transactions but tears none: the journals hold everything, and the cursor stands in the transaction of its points.
+    """
+    for statement in ("busy_timeout = 20000", "journal_mode = WAL", "synchronous = NORMAL"):
+        connection.execute(f"PRAGMA {statement}")
+
+
 def run_tags(tags: Mapping[str, Any]) -> list[RunTag]:
     """Tags as MLflow entities."""
     return [RunTag(key, str(value)) for key, value in tags.items()]
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """The first informative line of an error, without credentials."""
     lines = str(error).strip().splitlines()
     # SQLAlchemy puts the circumstances of an error on the line before the error itself.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.store.connection import Connection
+from mcpo_cli.store.connection import PARENT, Connection
 from mcpo_cli.store.points import Point, milliseconds
 
 
@@ -33,7 +33,7 @@ class Findings(Connection):
                 runs = self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'")
                 for run in runs:
                     self._log(run.info.run_id, _points(probe, values, self._ended(run_id)), {})
-                    parents.add(run.data.tags["mlflow.parentRunId"])
+                    parents |= {run.data.tags[tag] for tag in [PARENT] if tag in run.data.tags}
                 if not runs:
                     unknown.append(run_id)
             for parent in sorted(parents):

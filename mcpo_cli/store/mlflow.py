@@ -6,17 +6,22 @@ ever has to be withdrawn.
 """
 
 import json
+import platform
+import re
+import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, Param
+from mlflow.exceptions import MlflowException
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from mlflow.utils.file_utils import local_file_uri_to_path
 
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec, digest
@@ -26,9 +31,25 @@ from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.store import archive, pages
-from mcpo_cli.store.connection import NOTE, STATUS, Connection, run_tags
-from mcpo_cli.store.points import eval_points, flat, step_points
+from mcpo_cli.store.connection import (
+    DOCTOR,
+    NOTE,
+    PARENT,
+    PLAN_ID,
+    REFUSALS,
+    RUN_ID,
+    STATUS,
+    SYNC,
+    Connection,
+    reason,
+    run_tags,
+)
+from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
 
+ORIGIN, DIGEST = "mcpo.home", "mcpo.digest"
+"""Tags of a run: machine and home that it was sent from, and the digest of its journal when it ended."""
+Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
+"""Shows progress: from a title, a number of units and their name, a function to call after each."""
 MONITOR_SECONDS = 5
 CONTENT = 2
 """Version of the content stored for a finished run; raise it to upload finished runs again."""
@@ -39,8 +60,10 @@ class _Child:
     """The MLflow run of one of our runs, and how much of the journal it holds."""
 
     mlflow_id: str
+    artifacts: str
+    """The address of its artifacts."""
     parent: str
-    """MLflow id of the parent run."""
+    """MLflow id of the parent run; empty if that is unknown."""
     steps: FinalSteps
     """The steps still to be ingested."""
     evaluated: int
@@ -52,14 +75,38 @@ class _Child:
     """The ending (see `_update`) that is completely in the store; empty for none."""
 
 
+@dataclass
+class _Brought:
+    """What came of bringing a run to the store."""
+
+    parent: str
+    """MLflow id of the parent run; empty if nothing is known of it."""
+    state: State
+    end: float = 0.0
+    """When the run last changed, in seconds since the epoch."""
+    points: int | None = None
+    """Number of points sent; None if the run was left out."""
+
+
+@contextmanager
+def quiet(_title: str, _total: int, _unit: str) -> Iterator[Callable[[], None]]:
+    """Show no progress."""
+    yield lambda: None
+
+
 class Store(Connection):
     """An MLflow store that tracks how much of each journal it holds."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._monitored = False
+        self._machine = f"{platform.node()}:{self._home}"
         self.damaged: dict[str, str] = {}
         """Runs that the last call left out as damaged: run id -> reason."""
+        self.refused: dict[str, str] = {}
+        """Runs that the store would not take in the last call: run id -> reason."""
+        self.elsewhere: dict[str, str] = {}
+        """Runs that the store has from another home, with other results: run id -> where from."""
 
     def ingest(self, plan: Plan) -> int:
         """Upload what is new in the plan's journals; returns the number of points sent.
@@ -67,27 +114,39 @@ class Store(Connection):
         Raises:
             StoreError: the store failed; the next call continues where this one stopped.
         """
-        self.damaged.clear()
-        with self._writing():
+        self._begin()
+        with self._answering(fix=SYNC):
             return sum(self._ingest(plan, adopt=True).values())
 
-    def sync(self) -> dict[str, int]:
+    def sync(self, progress: Progress = quiet) -> dict[str, int]:
         """Upload every run of this home; returns the number of points sent for each run id.
+
+        What was changed in the store behind our back is repaired: lost artifacts, tags, experiments.
 
         Raises:
             StoreError: the store failed.
         """
-        self.damaged.clear()
+        self._begin()
         plans: dict[tuple[str, str], list[Cell]] = defaultdict(list)
         for run in catalog.runs(self._home):
             if self._journal(run.spec).attempts():
                 suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
                 plans[suite, command].append(Cell(run.origin.get("arm", run.spec.method.label), run.spec))
         points: dict[str, int] = {}
-        with self._writing():
-            for (suite, command), cells in plans.items():
-                points |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False)
+        total = sum(map(len, plans.values()))
+        with self._answering(fix=DOCTOR), progress("sync", total, "runs") as advance:
+            for suite in dict.fromkeys(suite for suite, _ in plans):
+                self._list(self._experiment(suite))
+            try:
+                for (suite, command), cells in plans.items():
+                    points |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False, advance=advance)
+            finally:
+                self._listed.clear()
         return points
+
+    def _begin(self) -> None:
+        for found in (self.damaged, self.refused, self.elsewhere, self.notes):
+            found.clear()
 
     @contextmanager
     def monitor(self, plan: Plan) -> Iterator[None]:
@@ -127,30 +186,54 @@ class Store(Connection):
     def _journal(self, spec: RunSpec) -> Journal:
         return Journal(self._home / "runs" / spec.run_id)
 
-    def _ingest(self, plan: Plan, *, adopt: bool) -> dict[str, int]:
+    def _ingest(self, plan: Plan, *, adopt: bool, advance: Callable[[], None] = lambda: None) -> dict[str, int]:
         """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's."""
         points = {}
         ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
         for cell in plan.cells:
-            journal = self._journal(cell.spec)
-            if not journal.attempts():
-                ends[self._parent(plan)].append(("planned", 0.0))
-                continue
-            child = self._child(plan, cell, journal)
-            if adopt and child.parent != self._parent(plan):
-                child.parent = self._parent(plan)
-                self._client().set_tag(child.mlflow_id, "mlflow.parentRunId", child.parent)
-            try:
-                points[cell.spec.run_id] = self._update(child, cell, journal)
-                ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
-            except RunFailed as damage:
-                # One damaged run must not block the others.
-                self.damaged[cell.spec.run_id] = damage.message
-                ends[child.parent].append(("failed", 0.0))
-        for parent, cells in ends.items():
-            states = {state for state, _ in cells}
-            self._set_status(parent, self._plan_status(states), max(end for _, end in cells))
+            # Others get their turn between two runs.
+            with self._turn:
+                found = self._bring(plan, cell, adopt=adopt)
+            if found.parent:
+                ends[found.parent].append((found.state, found.end))
+            if found.points is not None:
+                points[cell.spec.run_id] = found.points
+            advance()
+        with self._turn:
+            for parent, cells in ends.items():
+                states = {state for state, _ in cells}
+                self._set_status(parent, self._plan_status(states), max(end for _, end in cells))
         return points
+
+    def _bring(self, plan: Plan, cell: Cell, *, adopt: bool) -> _Brought:
+        """Bring one run up to date. One that is damaged, or refused by the store, must not block the others."""
+        run_id, journal = cell.spec.run_id, self._journal(cell.spec)
+        if not journal.attempts():
+            return _Brought(self._parent(plan), "planned")
+        child = None
+        try:
+            child = self._child(plan, cell, journal)
+            if run_id in self.elsewhere:
+                return _Brought("", "done")
+            parent = self._parent(plan) if adopt or not self._is_there(plan, child.parent) else child.parent
+            if child.parent != parent:
+                child.parent = parent
+                self._client().set_tag(child.mlflow_id, PARENT, parent)
+            points = self._update(child, cell, journal, repair=not adopt)
+            return _Brought(child.parent, child.state, _status(journal.attempts()[-1])["updated"], points)
+        except RunFailed as damage:
+            self.damaged[run_id] = damage.message
+        except MlflowException as error:
+            if error.error_code not in REFUSALS:
+                raise
+            self.refused[run_id] = f"{run_id}: {reason(error)}"
+            self._children.pop((self._experiment(plan.suite), run_id), None)
+        return _Brought(child.parent if child else "", "failed")
+
+    def _is_there(self, plan: Plan, parent: str) -> bool:
+        """Whether the parent run of a run is in the store, as far as is known."""
+        listing = self._listed.get(self._experiment(plan.suite))
+        return bool(parent) and (listing is None or parent in listing.ids)
 
     def _plan_status(self, states: set[State]) -> str:
         if self._monitored or "running" in states:
@@ -163,14 +246,14 @@ class Store(Connection):
         key = f"{plan.suite} {plan.plan_id}"
         if key not in self._parents:
             experiment, name = self._experiment(plan.suite), pages.plan_name(plan)
-            run = self._find(experiment, "mcpo.plan_id", plan.plan_id)
+            run = self._find(experiment, PLAN_ID, plan.plan_id)
             if run is None:
                 started = [
                     _status(first)["started"]
                     for cell in plan.cells
                     for first in self._journal(cell.spec).attempts()[:1]
                 ]
-                tags = {"mcpo.plan_id": plan.plan_id, "mcpo.command": redact(plan.command)}
+                tags = {PLAN_ID: plan.plan_id, "mcpo.command": redact(plan.command)}
                 run = self._create(experiment, name, min(started, default=time.time()), tags)
             self._present(run, name, {"suite": plan.suite})
             self._explain(run, plan)
@@ -199,56 +282,83 @@ class Store(Connection):
         if (experiment, run_id) not in self._children:
             series = self._series_of(plan)[run_id]
             name = f"{series} seed {cell.spec.seed}"
-            run = self._find(experiment, "mcpo.run_id", run_id)
+            shown = {pages.SERIES: series, "suite": plan.suite}
+            run = self._find(experiment, RUN_ID, run_id)
             if run is None:
-                tags = {"mcpo.run_id": run_id, "mlflow.parentRunId": self._parent(plan)}
+                tags = {RUN_ID: run_id, PARENT: self._parent(plan), **shown}
                 run = self._create(experiment, name, _status(journal.attempts()[0])["started"], tags)
-            self._present(run, name, {pages.SERIES: series, "suite": plan.suite})
+            elif origin := self._other_origin(run, journal):
+                self.elsewhere[run_id] = origin
+            else:
+                self._present(run, name, shown)
             tags = run.data.tags
             self._children[experiment, run_id] = _Child(
                 mlflow_id=run.info.run_id,
-                parent=tags["mlflow.parentRunId"],
-                steps=FinalSteps(journal, after=int(tags.get("mcpo.step", 0))),
-                evaluated=int(tags.get("mcpo.eval_step", -1)),
+                artifacts=run.info.artifact_uri,
+                parent=tags.get(PARENT, ""),
+                # Points that are sent again are dropped, so a cursor that cannot be read costs only time.
+                steps=FinalSteps(journal, after=_number(tags.get("mcpo.step"), 0)),
+                evaluated=_number(tags.get("mcpo.eval_step"), -1),
                 attempt=tags.get("attempt", ""),
                 state=tags.get("state", "planned"),
                 settled=tags.get("mcpo.settled", ""),
             )
         return self._children[experiment, run_id]
 
+    def _other_origin(self, run: Any, journal: Journal) -> str | None:
+        """The home from which the store has this run with another journal; None if it is this one's.
+
+        A home that moved, or that pulled the run, has the same first attempt.
+        """
+        origin, tags = run.data.tags.get(ORIGIN, self._machine), run.data.tags
+        started = milliseconds(_status(journal.attempts()[0])["started"])
+        if origin == self._machine or run.info.start_time == started or tags.get(DIGEST) == journal.digest():
+            return None
+        return str(origin)
+
     def _series_of(self, plan: Plan) -> dict[str, str]:
         if plan.plan_id not in self._series:
             self._series[plan.plan_id] = pages.series(plan)
         return self._series[plan.plan_id]
 
-    def _update(self, child: _Child, cell: Cell, journal: Journal) -> int:
-        """Bring one run up to date; returns the number of points sent."""
+    def _update(self, child: _Child, cell: Cell, journal: Journal, *, repair: bool) -> int:
+        """Bring one run up to date; returns the number of points sent. repair: send lost artifacts again."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
         ending = f"{attempt.name} {updated} {CONTENT}"
         if child.settled == ending:
+            if repair and not self._has_archive(child):
+                self._log_artifacts(child, journal)
             return 0
         # Read the state before the rows: if it says that the run has ended, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
-        if child.attempt != attempt.name:
+        has_ended = child.state != "running"
+        if has_ended or child.attempt != attempt.name:
             self._describe(child, cell, attempt)
         points = self._send(child, journal)
         self._set_status(child.mlflow_id, STATUS[child.state], updated)
-        if child.state != "running":
-            self._describe(child, cell, attempt)
+        if has_ended:
             self._log_artifacts(child, journal)
-            self._log_tags(child, {"state": child.state, "mcpo.settled": ending})
+            self._log(child.mlflow_id, [], {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()})
             child.settled = ending
         return points
 
+    def _has_archive(self, child: _Child) -> bool:
+        if child.artifacts.startswith("file:"):
+            return (Path(local_file_uri_to_path(child.artifacts)) / archive.NAME).exists()
+        return archive.NAME in {file.path for file in self._client().list_artifacts(child.mlflow_id)}
+
     def _send(self, child: _Child, journal: Journal) -> int:
         """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""
-        points = [point for row in child.steps.read() for point in step_points(row)]
+        rows = list(child.steps.read())
+        points = [point for row in rows for point in step_points(row)]
         final = journal.final_step()
         files = {step: path for step, path in journal.files("eval").items() if child.evaluated < step <= final}
         if files:
             started = _status(journal.attempts()[0])["started"]
-            times = {row["step"]: row["time"] for row in journal.steps()}
+            times = {row["step"]: row["time"] for row in rows}
+            if not files.keys() <= times.keys() | {0}:
+                times = {row["step"]: row["time"] for row in journal.steps()}
             for step, path in files.items():
                 points += eval_points(step, times.get(step, started), journal.read(path))
             child.evaluated = max(files)
@@ -268,32 +378,34 @@ class Store(Connection):
             "scale": spec.scale,
             "regime": spec.regime,
             "attempt": attempt.name,
+            ORIGIN: self._machine,
         }
         provenance = attempt / "provenance.json"
         if provenance.exists():
             code = read_json(provenance)
             tags |= {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
-        self._log_tags(child, tags)
         params = [Param(key, str(value)) for key, value in flat(spec.identity()).items()]
         for i in range(0, len(params), 100):
-            self._client().log_batch(child.mlflow_id, params=params[i : i + 100])
+            self._client().log_batch(child.mlflow_id, params=params[i : i + 100], tags=[] if i else run_tags(tags))
         self._client().log_inputs(child.mlflow_id, list(_inputs(spec, attempt.parent / SOURCES)))
         child.attempt = attempt.name
 
-    def _log_tags(self, child: _Child, tags: Mapping[str, Any]) -> None:
-        self._client().log_batch(child.mlflow_id, tags=run_tags(tags))
-
     def _log_artifacts(self, child: _Child, journal: Journal) -> None:
-        for name in ("spec.json", "provenance.json"):
-            path = journal.attempts()[-1] / name
-            if path.exists():
-                self._client().log_text(child.mlflow_id, archive.document(path), name)
-        for path in journal.files("eval").values():
-            self._client().log_artifact(child.mlflow_id, str(path), "eval")
-        with tempfile.TemporaryDirectory() as folder:
-            packed = Path(folder) / archive.NAME
-            packed.write_bytes(archive.pack(journal.run_dir))
-            self._client().log_artifact(child.mlflow_id, str(packed))
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for path in (journal.attempts()[-1] / name for name in ("spec.json", "provenance.json")):
+                if path.exists():
+                    (folder / path.name).write_text(archive.document(path), encoding="utf-8")
+            (folder / "eval").mkdir()
+            for path in journal.files("eval").values():
+                shutil.copyfile(path, folder / "eval" / path.name)
+            (folder / archive.NAME).write_bytes(archive.pack(journal.run_dir))
+            self._client().log_artifacts(child.mlflow_id, name)
+
+
+def _number(tag: str | None, default: int) -> int:
+    """The value of a tag that should be an integer; `default` for one that somebody removed or changed."""
+    return int(tag) if tag and re.fullmatch(r"-?\d{1,9}", tag) else default
 
 
 def _status(attempt: Path) -> Status:

@@ -10,9 +10,7 @@ from mcpo_cli.errors import McpoError, StoreError
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.store import archive
-from mcpo_cli.store.connection import Connection
-
-PAGE = 1000
+from mcpo_cli.store.connection import DOCTOR, PAGE, RUN_ID, Connection
 
 
 class Pulls(Connection):
@@ -30,9 +28,9 @@ class Pulls(Connection):
             StoreError: the store failed; the runs restored until then are complete.
         """
         pulled, left = list[str](), dict[str, str]()
-        with self._answering(fix="mcpo runs pull"):
+        with self._answering(fix=DOCTOR):
             for run in self._done(suite):
-                run_id = run.data.tags["mcpo.run_id"]
+                run_id = run.data.tags[RUN_ID]
                 if (self._home / "runs" / run_id).exists():
                     continue
                 try:
@@ -45,7 +43,10 @@ class Pulls(Connection):
 
     def _done(self, suite: str | None) -> Iterator[Any]:
         client = self._client()
-        wanted = [one.experiment_id for one in client.search_experiments() if suite in (None, one.name)]
+        experiments = [one for one in client.search_experiments() if suite in (None, one.name)]
+        for one in experiments:
+            self._relocate(one)
+        wanted = [one.experiment_id for one in experiments]
         token: str | None = ""
         while token is not None and wanted:
             page = client.search_runs(wanted, "tags.state = 'done'", max_results=PAGE, page_token=token or None)

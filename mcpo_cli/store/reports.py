@@ -2,22 +2,30 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+import re
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.store.mlflow import Store
+from mcpo_cli.store.points import milliseconds
 
 FOLDER = "reports"
 INDEX = f"{FOLDER}/index.json"
 """Artifact that maps the name of each uploaded file to its checksum."""
+UNNAMEABLE = re.compile(r"[^\w./ -]")
+"""Characters that MLflow refuses in the name of a metric."""
 
 
 class Reports(Store):
     """An MLflow store, for files built from its runs."""
 
-    def log(self, plan: Plan, files: Sequence[Path]) -> list[str]:
+    def log(self, plan: Plan, files: Sequence[Path], values: Mapping[str, float]) -> list[str]:
         """Upload new and changed files to the plan's parent run, and the plan's runs if they are missing.
+
+        values: metrics to log to the parent run, if a file changed. A name keeps what MLflow allows in one; the rest
+        becomes `_`.
 
         Returns:
             The names of the files that were sent.
@@ -35,4 +43,6 @@ class Reports(Store):
                 self._client().log_artifact(parent, str(path), FOLDER)
             if changed:
                 self._client().log_dict(parent, there | digests, INDEX)
+                now = milliseconds(time.time())
+                self._log(parent, [(UNNAMEABLE.sub("_", name), value, now, 0) for name, value in values.items()], {})
         return [path.name for path in changed]

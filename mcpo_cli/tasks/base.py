@@ -1,8 +1,8 @@
 """The contract of a task: its training and held-out problems, and everything else that depends on the task.
 
 A task is a frozen dataclass in a file of this package. Its fields are the options `task.*`, declared as in
-`config.schema`. A task with its own vocabulary derives from `ClosedTask`: the local engine builds a model from scratch
-and trains it. Any other task needs an existing model (backend=verl).
+`config.schema`. A task with its own vocabulary derives from `ClosedTask`, or from `RandomTask`, which does more of it:
+the local engine builds a model from scratch and trains it. Any other task needs an existing model (backend=verl).
 """
 
 import random
@@ -10,12 +10,15 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import ClassVar, Protocol
 
 from mcpo_cli import data as datasets
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
+from mcpo_cli.settings import identity
 
 EOS, BLANK = "<eos>", "_"
 """The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
@@ -134,9 +137,14 @@ class Task(ABC):
 
 @dataclass(frozen=True)
 class ClosedTask(Task):
-    """A task that generates its problems: own vocabulary, one token per word, all prompts of one length."""
+    """A task that generates its problems: own vocabulary, one token per word, all prompts of one length.
+
+    Training judges its responses in its own process, so its `grader` needs no heavy library and always ends.
+    """
 
     grader = "exact"
+    one_right_response: ClassVar[bool] = True
+    """Whether the gold is the only right response, so that its probability is the policy's expected accuracy."""
     words: ClassVar[tuple[str, ...]]
     """The words of prompts and answers, without `EOS` and `BLANK`."""
 
@@ -163,11 +171,11 @@ class ClosedTask(Task):
     @property
     @abstractmethod
     def answer_length(self) -> int:
-        """Tokens of the longest right answer to a training problem, end token included."""
+        """Tokens of the longest demonstrated answer to a training problem, end token included."""
 
     @property
     def held_out_answer_length(self) -> int:
-        """Tokens of the longest right answer to a held-out problem, end token included."""
+        """Tokens that an answer to the hardest held-out problem takes, end token included."""
         return self.answer_length
 
     @abstractmethod
@@ -180,7 +188,7 @@ class ClosedTask(Task):
 
     @abstractmethod
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """The problems whose gold answers are the training data of warm-up step `step`."""
+        """The training data of warm-up step `step`: problems whose gold is a whole response to imitate."""
 
     def problems(self, train: Limits, fits: Fits) -> Problems:
         """The task itself: `contradictions` ensures that all prompts fit."""
@@ -213,6 +221,102 @@ class ClosedTask(Task):
             )
 
 
+@dataclass(frozen=True)
+class RandomTask(ClosedTask):
+    """A closed task that draws each problem at random, from a space much larger than what a run sees of it.
+
+    A subclass says how one problem is drawn; this class makes streams, demonstrations and tiers of that, and keeps
+    held-out problems out of training.
+    """
+
+    held_out_rule = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
+
+    pool: int = identity(0, ge=0, le=8192)
+    """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
+
+    @property
+    @abstractmethod
+    def tier_ranges(self) -> Mapping[str, tuple[int, int]]:
+        """Least and most difficulty of each held-out tier."""
+
+    @abstractmethod
+    def draw(self, rng: random.Random) -> Problem:
+        """A problem as training has them, held out or not."""
+
+    @abstractmethod
+    def draw_demonstration(self, rng: random.Random) -> Problem:
+        """A problem of the warm-up, held out or not, with a whole response to imitate as its gold."""
+
+    @abstractmethod
+    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
+        """A problem of `tier`, held out or not."""
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """See `ClosedTask`."""
+        return tuple(self.tier_ranges)
+
+    @property
+    def distinct_problems(self) -> int:
+        """See `Task`."""
+        return self.pool
+
+    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
+        """See `ClosedTask`; also checks that the pool fills a batch."""
+        yield from super().contradictions(train)
+        if 0 < self.pool < train.prompts:
+            yield (
+                f"task.pool={self.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
+                f"task.pool={train.prompts}  (or 0: fresh prompts)",
+            )
+
+    def training(self, seed: int, start: int, count: int) -> list[Problem]:
+        """See `Problems`; fresh problems, or the pool epoch by epoch."""
+        if self.pool:
+            pool = _distinct(_drawn(self.draw, random.Random(stream(seed, "pool")), held=False), self.pool)
+            return from_pool(pool, seed, start, count)
+        return [
+            next(_drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
+            for i in range(start, start + count)
+        ]
+
+    def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
+        """See `ClosedTask`."""
+        rng = random.Random(stream(seed, "warmup", step))
+        return list(islice(_drawn(self.draw_demonstration, rng, held=False), count))
+
+    def tiers(self, count: int) -> dict[str, list[Problem]]:
+        """See `Problems`."""
+        tiers = {}
+        for tier, (low, high) in self.tier_ranges.items():
+            rng = random.Random(f"{tier}:{low}:{high}")
+            tiers[tier] = _distinct(_drawn(partial(self.draw_of_tier, tier=tier), rng, held=True), count)
+        return tiers
+
+
+def _drawn(draw: Callable[[random.Random], Problem], rng: random.Random, held: bool) -> Iterator[Problem]:
+    """Endless problems of `draw`: those that are held out, or those that are not."""
+    while True:
+        problem = draw(rng)
+        if held_out(problem) == held:
+            yield problem
+
+
+def _distinct(problems: Iterator[Problem], count: int) -> list[Problem]:
+    """`count` problems with different texts."""
+    distinct: dict[str, Problem] = {}
+    while len(distinct) < count:
+        problem = next(problems)
+        distinct[problem.text] = problem
+    return list(distinct.values())
+
+
+def ordered(least: str, low: int, most: str, high: int) -> Iterator[tuple[str, str]]:
+    """A contradiction if the option `task.<least>` is larger than `task.<most>`."""
+    if low > high:
+        yield f"task.{least}={low} is larger than task.{most}={high}", f"task.{least}={high}"
+
+
 def held_out(problem: Problem) -> bool:
     """Whether a generated problem is held out for evaluation; its text alone decides."""
     return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
@@ -223,14 +327,3 @@ def from_pool(pool: Sequence[Problem], seed: int, start: int, count: int) -> lis
     epochs = {i // len(pool) for i in range(start, start + count)}
     order = {epoch: random.Random(stream(seed, "data", epoch)).sample(pool, len(pool)) for epoch in epochs}
     return [order[i // len(pool)][i % len(pool)] for i in range(start, start + count)]
-
-
-def answer(response: str) -> str | None:
-    """The answer of a response to a closed task: its last word, or None if it is empty."""
-    words = response.removesuffix(EOS).split()
-    return words[-1] if words else None
-
-
-def correct(response: str, problem: Problem) -> bool:
-    """Whether the whole response equals the gold answer, apart from white space."""
-    return response.split() == problem.gold.split()

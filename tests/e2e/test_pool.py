@@ -169,7 +169,15 @@ def test_nothing_outlives_a_killed_caller(tmp_path: Path) -> None:
 
 
 def test_unknown_grader() -> None:
-    assert list(grading.registry()) == ["exact", "math_dapo", "math_verify"]
+    assert list(grading.registry()) == [
+        "countdown",
+        "exact",
+        "final",
+        "math_dapo",
+        "math_verify",
+        "palindrome",
+        "trace",
+    ]
     with pytest.raises(ConfigError, match="did you mean 'math_verify'"):
         Pool("math_verfy")
 

@@ -110,15 +110,12 @@ def test_a_damaged_checkpoint_is_passed_over(
     # Dies while it evaluates after the last step: the checkpoints of steps 0 and 2 are there.
     assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id
-    newest = checkpoint.newest(folder)
-    assert newest is not None
-    assert checkpoint.step_of(newest) == 2
+    older, newest = checkpoint.kept(folder)
+    assert [checkpoint.step_of(older), checkpoint.step_of(newest)] == [0, 2]
     damaged = newest / "policy.safetensors"
     data = bytearray(damaged.read_bytes())
     data[-1] ^= 1
     damaged.write_bytes(data)
-    older = checkpoint.newest(folder)
-    assert older is not None
-    assert checkpoint.step_of(older) == 0
+    assert checkpoint.kept(folder) == [older]
     assert work(tmp_path, spec) == 0
     assert records(tmp_path, spec) == expected

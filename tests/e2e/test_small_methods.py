@@ -10,7 +10,7 @@ from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.methods import Method
-from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.attempts import Attempt, resume_step
 from mcpo_cli.runs.journal import Journal
 from tests.engine import records, spec_of
 from tests.methods import Centred, Remembering
@@ -22,7 +22,7 @@ METHODS = (Remembering(), Centred())
 def train(home: Path, spec: RunSpec, steps: int | None = None) -> None:
     """One attempt, asked to stop after `steps` where given."""
     run_dir = home / "runs" / spec.run_id
-    attempt = Attempt(run_dir, spec, BACKEND.resume_step(run_dir))
+    attempt = Attempt(run_dir, spec, resume_step(run_dir, spec, BACKEND.kept(run_dir)))
     try:
         BACKEND.run(spec, attempt, lambda: len(Journal(run_dir).steps()) == steps)
     except Interrupted:

@@ -1,6 +1,7 @@
 """Our forward pass and sampler against the stock Qwen3, and an update against the same update without shortcuts."""
 
 import dataclasses
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local import warmup
-from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.encoding import encode, judge
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tree import Tree
@@ -397,7 +398,7 @@ def test_sampler_and_trainer_are_compared_before_the_policy_moves(rollouts: Roll
     assert updated(spec, other, 2, steps=1)[1]["sanity/logp_difference"] == pytest.approx(0.25, abs=1e-5)
 
 
-def test_the_warm_up_probe_says_what_sampled_rollouts_would() -> None:
+def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = load(["scale=smoke"])[0]
     policy = Policy(policies.build(spec.model, TOKENIZER, 0), torch.device("cpu"))
     task = spec.task
@@ -408,11 +409,16 @@ def test_the_warm_up_probe_says_what_sampled_rollouts_would() -> None:
         problems = task.demonstrations(0, step, 32)
         warmup.cross_entropy(policy, encode(TOKENIZER, problems, longest)).backward()
         optimizer.step()
-    found = []
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(TOKENIZER, problems, longest)
-    for step in range(10):
-        rollouts = sample(policy, batch.prompt_PS, 1, longest, 1.0, EOS, stream(spec.seed, "probe", step))
-        found.append(float(batch.correct(rollouts).double().mean()))
-        assert warmup.probe(spec, policy, TOKENIZER, step) == found[-1]
-    assert len(set(found)) > 1
+    rollouts = sample(policy, batch.prompt_PS, 64, longest, 1.0, EOS, stream(spec.seed, "rollout"))
+    p_P = judge(task, TOKENIZER, problems, rollouts).correct_PG.double().mean(-1)
+    error = float((p_P * (1 - p_P) / 64).sum().sqrt()) / len(p_P)
+    assert 0 < error < 0.01
+    expected = warmup.measured_accuracy(spec, policy, TOKENIZER)
+    assert abs(expected - float(p_P.mean())) < 4 * error
+    # The same problems, as if there were other right responses that only sampling finds.
+    monkeypatch.setattr(type(task), "one_right_response", False)
+    sampled = warmup.measured_accuracy(spec, policy, TOKENIZER)
+    assert sampled == warmup.measured_accuracy(spec, policy, TOKENIZER) != expected
+    assert abs(sampled - expected) < 4 * error * math.sqrt(64 / warmup.PROBE_ROLLOUTS)

@@ -110,7 +110,7 @@ from mcpo_cli.scheduling import worker
 def run(spec, attempt, stop):
     raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])
 
-worker.backends.get = lambda name: SimpleNamespace(resume_step=lambda folder: 0, run=run)
+worker.backends.get = lambda name: SimpleNamespace(kept=lambda folder: [], run=run)
 sys.exit(worker.work(sys.argv[1]))
 """
 
@@ -202,6 +202,16 @@ CASES = {
     "AKIA" + "ABCD1234" * 2: "***",
     "max_tokens=4096 cluster.max_tokens_per_gpu=32768": "max_tokens=4096 cluster.max_tokens_per_gpu=32768",
     "tokens a second: 12, key=value, the token is gone": "tokens a second: 12, key=value, the token is gone",
+    "password: planted, next": "password: ***, next",
+    "{'password': 'planted pass phrase', 'n': 1}": "{'password': '***', 'n': 1}",
+    "sent Bearer planted-abcdefghijk next": "sent Bearer *** next",
+    "bearer of news": "bearer of news",
+    "xoxb" + "-123456789012-planted": "***",
+    "npm" + "_" + "aB3d" * 9: "***",
+    "AccountName=me;AccountKey=pl/anted+==;Endpoint=x": "AccountName=me;AccountKey=***;Endpoint=x",
+    "postgresql://user:pa ss@host/db": "postgresql://***@host/db",
+    "http://127.0.0.1:5000 is up; ask me@example.org": "http://127.0.0.1:5000 is up; ask me@example.org",
+    "-----BEGIN RSA " + "PRIVATE KEY-----\nplanted\n-----END": "-----BEGIN RSA " + "PRIVATE KEY-----***-----END",
 }
 
 

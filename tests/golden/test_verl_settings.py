@@ -13,7 +13,8 @@ import yaml
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.commands.start_runs import preview_text
-from mcpo_cli.config.load import EXPERIMENTS, load, read_yaml
+from mcpo_cli.config.load import EXPERIMENTS, load
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.methods.mcpo import Mcpo
 
 FOLDER = Path(__file__).parent / "verl"

@@ -7,13 +7,9 @@ import pytest
 import torch
 
 from mcpo_cli import tasks
-from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import encode
-from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import overlong
-from mcpo_cli.tasks import correct
 from mcpo_cli.tasks.base import held_out
 
 APPLY = {"+": operators.add, "-": operators.sub, "*": operators.mul}
@@ -79,27 +75,6 @@ def test_tiers_are_the_same_for_everyone_and_named_by_difficulty() -> None:
     assert list(benchmark("drift").tiers(3)) == ["k2-3", "k5-6", "k7-8"]
     assert list(benchmark("skills-drift").tiers(3)) == ["skill-A", "skill-B", "skill-C"]
     assert benchmark("drift", "seed=5").tiers(20) == benchmark("paper-shaped").tiers(20)
-
-
-def test_grading_tokens_says_what_grading_text_says() -> None:
-    task = benchmark("drift")
-    problems = task.training(0, 0, 40)
-    tokenizer = tokenizers.build(task.vocabulary)
-    batch = encode(tokenizer, problems, 20)
-    eos = tokenizer.eos_token_id
-    wrong = [f"{problem.gold} = 3" for problem in problems]
-    shifted = [problems[(i + 1) % 40].gold for i in range(40)]
-    for texts in ([problem.gold for problem in problems], wrong, shifted):
-        ids = [[*tokenizer(text)["input_ids"], eos] for text in texts]
-        token = torch.tensor([[*row, *[tokenizer.pad_token_id] * (20 - len(row))] for row in ids])[:, None]
-        length = torch.tensor([[len(row)] for row in ids])
-        nothing = torch.zeros(token.shape)
-        rollouts = Rollouts(batch.prompt_PS, token, length, length > 0, nothing, nothing)
-        decoded = [tokenizer.decode(row[:-1]) for row in ids]
-        expected = [correct(text, problem) for text, problem in zip(decoded, problems, strict=True)]
-        assert batch.correct(rollouts).squeeze(-1).tolist() == expected
-        # The gold answer without its end token is not finished, hence not right.
-        assert not batch.correct(Rollouts(batch.prompt_PS, token, length - 1, length > 0, nothing, nothing)).any()
 
 
 @pytest.mark.parametrize(("length", "expected"), [(0, 0.0), (16, 0.0), (17, -0.25), (18, -0.5), (20, -1.0), (25, -1.0)])

@@ -16,8 +16,9 @@ from mcpo_cli.analysis.artifacts import Workshop, registry
 from mcpo_cli.analysis.claims import Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.config import load
+from mcpo_cli.analysis.tables import forgetting
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
@@ -31,7 +32,7 @@ WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 
 
 def outcome(claim: Claim, values: list[float] | np.ndarray) -> Outcome:
-    return claims.outcome(claim, "toy-s", "", list(values))
+    return claims.outcome(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
 
 
 def verdict(claim: Claim, values: list[float] | np.ndarray) -> str:
@@ -62,24 +63,71 @@ def test_planted_effects_get_their_verdict(claim: Claim, values: list[float], ex
 
 
 def test_what_cannot_be_tested_says_why() -> None:
-    one, none = outcome(GREATER, [0.05]), outcome(GREATER, [])
-    assert (one.why, one.effect.mean, one.effect.n) == ("one seed", 0.05, 1)
+    one, two, none = outcome(GREATER, [0.05]), outcome(GREATER, [0.05, 0.05]), outcome(GREATER, [])
+    assert (one.why, one.effect.mean, one.effect.n) == ("1 seed", 0.05, 1)
+    assert (two.why, math.isnan(two.p)) == ("2 seeds", True)
     assert (none.why, none.effect.n) == ("no such records", 0)
     assert math.isnan(none.effect.mean)
-    # Neither counts in the family.
-    found = claims.verdicts([one, outcome(GREATER, UP), none])
+    # None of them counts in the family.
+    found = claims.verdicts([one, outcome(GREATER, UP), none, two])
     assert found[1].p_holm == found[1].p
 
 
 def test_values_without_any_spread_are_tested_all_the_same() -> None:
-    assert verdict(GREATER, [0.1, 0.1]) == "supported"
-    assert verdict(LESS, [0.1, 0.1]) == "contradicted"
-    assert verdict(WITHIN, [0.01, 0.01]) == "supported"
-    same = claims.verdicts([outcome(GREATER, [0.0, 0.0])])[0]
-    assert (same.verdict, same.p, same.seeds) == ("unresolved", 1.0, None)
+    assert verdict(GREATER, [0.1] * 3) == "supported"
+    assert verdict(LESS, [0.1] * 3) == "contradicted"
+    assert verdict(WITHIN, [0.01] * 3) == "supported"
+    same = claims.verdicts([outcome(GREATER, [0.0] * 3)])[0]
+    assert (same.verdict, same.p) == ("unresolved", 1.0)
+    assert math.isnan(same.detectable[0])
 
 
-VALUES = st.lists(st.floats(-1, 1), min_size=2, max_size=8).filter(lambda values: np.std(values) > 1e-6)
+@pytest.mark.parametrize(("outside", "because"), [("by construction", "an identity"), ("not testable", "a level")])
+def test_what_runs_cannot_test_gets_no_p_whatever_they_show(outside: str, because: str) -> None:
+    claim = dataclasses.replace(GREATER, outside=outside, because=because)
+    found, other = claims.verdicts([outcome(claim, UP), outcome(GREATER, UP)])
+    assert (found.verdict, found.why, math.isnan(found.p), found.holds) == (outside, because, True, False)
+    assert found.effect.mean == pytest.approx(np.mean(UP))
+    assert other.p_holm == other.p
+
+
+PARTS = {"easy": UP, "middle": [value + 0.01 for value in UP], "hard": [0.02, -0.01, 0.03, 0.01]}
+
+
+def of_parts(claim: Claim, values: dict[str, list[float]]) -> Outcome:
+    return claims.verdicts([claims.outcome(claim, "toy-s", "drift", values)])[0]
+
+
+def test_a_claim_of_every_part_is_as_good_as_its_worst_part() -> None:
+    found = of_parts(GREATER, PARTS)
+    assert (found.verdict, found.part) == ("unresolved", "hard")
+    assert found.p == pytest.approx(scipy_stats.ttest_1samp(PARTS["hard"], 0).pvalue)
+    assert {part: effect.mean for part, effect in found.parts.items()} == {
+        part: pytest.approx(np.mean(values)) for part, values in PARTS.items()
+    }
+    assert of_parts(GREATER, {"easy": UP, "middle": PARTS["middle"]}).verdict == "supported"
+
+
+def test_one_part_contradicts_a_claim_of_every_part_after_correction() -> None:
+    down = [-value for value in UP]
+    found = of_parts(GREATER, {"easy": UP, "middle": UP, "hard": down})
+    assert (found.verdict, found.part) == ("contradicted", "hard")
+    assert found.p == pytest.approx(3 * scipy_stats.ttest_1samp(down, 0).pvalue)
+
+
+@pytest.mark.parametrize("true", [(0.0, 0.0, 0.0), (0.05, 0.05, 0.0)])
+def test_a_claim_of_every_part_is_wrong_at_no_more_than_the_nominal_rate(true: tuple[float, ...]) -> None:
+    """600 repeats of 5 seeds x 3 parts that share their seeds; no part has a negative effect, and one has none."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(600):
+        shared = 0.02 * rng.normal(size=5)
+        values = {str(i): (mean + shared + 0.02 * rng.normal(size=5)).tolist() for i, mean in enumerate(true)}
+        found.append(of_parts(GREATER, values).verdict)
+    for wrong in ("supported", "contradicted"):
+        assert found.count(wrong) / 600 <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 600)
+
+
+VALUES = st.lists(st.floats(-1, 1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
 
 
 @settings(deadline=None)
@@ -137,11 +185,32 @@ def test_planted_effects_are_found_with_the_seeds_that_they_need(claim: Claim, t
     assert low <= found.count(right) / 200 <= 0.92
 
 
-def test_seeds_needed_are_those_that_find_the_effect_seen() -> None:
+def test_what_the_seeds_can_find_depends_on_their_spread_and_not_on_the_effect() -> None:
     noisy = [0.05, -0.02, 0.04, 0.01]
-    found = claims.verdicts([outcome(GREATER, noisy), outcome(GREATER, UP), outcome(GREATER, noisy)])[0]
-    assert found.verdict == "unresolved"
-    assert found.seeds == power.seeds_needed(0.02, float(np.std(noisy, ddof=1)), 0.8, 0.05)
+    found, shifted = outcome(GREATER, noisy), outcome(GREATER, [value + 0.1 for value in noisy])
+    assert found.detectable == pytest.approx(shifted.detectable)
+    sd = float(np.std(noisy, ddof=1))
+    low, high = power.sd_bounds(sd, 4)
+    assert [power.power(distance, bound, 4) for distance, bound in zip(found.detectable, (low, high), strict=True)] == [
+        pytest.approx(0.8)
+    ] * 2
+    assert low < sd < high
+
+
+def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hinge lifts by .1 alone and by .25 beside the reweight, which alone lifts by .05: .15 more than a sum."""
+    plan = from_suite("table2", ["scale=smoke", "model=toy-s", "seed=0,1,2,3,4,5", "eval.problems=50"], "")
+    lifts = {"DAPO w/o filter": 0.0, "w/o ReWeight": 0.1, "w/o Hinge-KL": 0.05, "MCPO": 0.3}
+    cells = tuple(cell for cell in plan.cells if cell.arm in lifts)
+    for arm, lift in lifts.items():
+        monkeypatch.setattr(fakes, "TIERS", dict.fromkeys(TIERS, 0.3 + lift))
+        write_runs(Plan("", "", tuple(cell for cell in cells if cell.arm == arm)))
+    claim = next(one for one in claims.read() if one.id == "complementarity")
+    assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
+    assert claim.tested == "pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
+    (found,) = claims.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
+    assert found.effect.mean == pytest.approx(0.15, abs=0.04)
+    assert found.verdict == "supported"
 
 
 ENTRY = {
@@ -160,6 +229,9 @@ ENTRY = {
         ({"beside": "same policy acuracy"}, "did you mean 'same-policy accuracy'?"),
         ({"arm": "MCP"}, "unknown arm 'MCP': did you mean 'MCPO'?"),
         ({"baseline": "DAPPO"}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
+        ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
+        ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond must be two arms"),
+        ({"outside": "by construction"}, "outside and because must be given together"),
         ({"suite": "tabel1"}, "unknown suite 'tabel1': did you mean 'table1'?"),
         ({"relation": "grater"}, "did you mean 'greater'?"),
         ({"marign": 0.1}, "unknown key 'marign': did you mean 'margin'?"),
@@ -187,11 +259,19 @@ def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
 
 def test_the_claims_of_the_paper_are_complete() -> None:
     found = claims.read()
-    assert 12 <= len(found) <= 20
     places = " ".join(one.where for one in found)
     for place in ("Table 1", "Table 2", *(f"Figure {n}" for n in ("2a", "2b", "3a", "3b", "4", "5a", "5b", "6", "7"))):
         assert place in places
-    assert {one.statistic for one in found} | {one.beside for one in found} - {""} == set(STATISTICS)
+    assert all(one.quote and one.where for one in found)
+    every = [*found, *claims.read(forgetting.PATH)]
+    assert {one.statistic for one in every} | {one.beside for one in every} - {""} == set(STATISTICS)
+
+
+def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> None:
+    """Only what the paper compares as a whole, MCPO with DAPO, has DAPO's filter on one side."""
+    filtered = {one.id for one in claims.read() if one.baseline == "DAPO"}
+    assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}
+    assert {one.baseline for one in claims.read() if "Figure 7" in one.where} == {"DAPO w/o filter"}
 
 
 def table1(*overrides: str) -> Plan:
@@ -208,10 +288,9 @@ def test_an_effect_planted_in_journals_is_found(
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
     claim = dataclasses.replace(GREATER, statistic="pass@1 by tier")
     found = claims.outcomes([claim], {"table1": Runs(plan)})
-    assert [one.part for one in found] == list(TIERS)
-    assert [one.verdict for one in found] == [expected] * len(TIERS)
+    assert [(one.verdict, list(one.parts)) for one in found] == [(expected, list(TIERS))]
     if lift:
-        assert [one.effect.mean for one in found] == pytest.approx([lift] * len(TIERS), abs=0.06)
+        assert [effect.mean for effect in found[0].parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
 
 
 def _reroll(step: int, origin: int, prompt: str, c: int) -> dict[str, object]:
@@ -246,26 +325,36 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     attempt.end("done")
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(one.measure(runs, cell)) for name, one in STATISTICS.items()}
+    # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
+    assert not any(
+        found.pop(name) for name in ("deepest next-step gap", "early minus later swings", "next-step swings")
+    )
+    # No panel was rolled.
+    assert found.pop("majority to mastered") == {}
     middle, hard = 1 - (6 / 8) ** 8, 1 - (7 / 8) ** 8
     assert found.pop("pass@1 by tier") == {"k2-3": 1, "k5-6": 2 / 8, "k7-8": 1 / 8}
     assert found.pop("best@8 by tier") == {"k2-3": 1, "k5-6": middle, "k7-8": hard}
+    mastered, wrong = (found.pop(f"{name} share by third") for name in ("mastered", "all-wrong"))
+    assert mastered == {"first third": 2 / 4, "second third": 1 / 4, "last third": 2 / 4}
+    assert wrong == {"first third": 1 / 4, "second third": 1 / 4, "last third": 0}
+    rises = found.pop("mastered share's rise by third")
+    assert rises == {"second third minus first third": -1 / 4, "last third minus second third": 1 / 4}
+    # Of nine accuracies, three are low (two prompts), three in the middle (two) and three high (eight).
+    ends = found.pop("accuracies at the ends")
+    assert ends == {"low end": pytest.approx((3 - 2) * 3 / 12), "high end": pytest.approx((7 - 2) * 3 / 12)}
     assert {name: numbers[""] for name, numbers in found.items()} == pytest.approx(
         {
             "pass@1": 11 / 24,
             "best@8": (1 + middle + hard) / 3,
-            "mastered share": 5 / 12,
             "mastered share in the end": 2 / 4,
-            "all-wrong share": 2 / 12,
             # Cohorts of two and of one prompt; a prompt counts once.
             "next-step accuracy": (7 + 5 + 7) / 24,
             "same-policy accuracy": (8 + 7 + 8) / 24,
-            "next-step gap": 4 / 24,
-            "next-step floor": 12 / 16,
-            "next-step swings": 7 / 8 - 12 / 16,
+            # Each step counts once: 3/16 and 1/8.
+            "next-step gap": (3 / 16 + 1 / 8) / 2,
             "drift's share of the drop": 4 / 5,
             "entropy rise": 0.5,
-            # .5 and .625; of nine accuracies three are middling.
-            "middling prompts": (2 / 12) / (3 / 9),
+            "entropy kept": 0.7 / 0.2,
             "weight lost towards mastery": (0.48 + 0.43) / 2 - 0.32,
             "weight of majority-correct prompts": (0.48 + 0.43 + 0.33 + 0.31) / 4,
         }
@@ -276,28 +365,37 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     artifact = registry()["claims"]
     assert set(artifact.needs) == {"table1", "table2", "mastery"}
     plans = {
-        suite: from_suite(suite, ["scale=smoke", "seed=0,1"], f"mcpo reproduce {suite}") for suite in artifact.needs
+        suite: from_suite(suite, ["scale=smoke", "seed=0,1,2"], f"mcpo reproduce {suite}") for suite in artifact.needs
     }
     for plan in plans.values():
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if not run_dir(cell.spec.run_id).exists())))
     built = Workshop(plans, mcpo_home / "reports", "smoke").build("claims")
-    rows = {(row["claim"], row["model"], row["tier"]): row for row in built.to_json()["rows"]}
-    assert rows["entropy-explodes", "toy-s", None]["why"] == "no such records"
-    assert rows["pass@1", "toy-m", "k7-8"]["seeds"] == 2
-    assert rows["quarter-mastered", "toy-s", None]["p"] is not None
+    rows = {(row["claim"], row["model"]): row for row in built.to_json()["rows"]}
+    assert rows["policy-shift", "toy-s"]["why"] == "no such records"
+    assert rows["pass@1", "toy-m"]["seeds"] == 3
+    parts = dict(part.rsplit(" ", 1) for part in rows["pass@1", "toy-m"]["parts"].split("; "))
+    assert rows["pass@1", "toy-m"]["part"] in parts
+    assert list(parts) == list(TIERS)
+    assert rows["quarter-mastered", "toy-s"]["p"] is None
+    assert rows["quarter-mastered", "toy-s"]["verdict"] == "not testable"
     sentence = built.record["sentence"]
-    assert sentence.startswith(f"Of {len(rows)} tests of {len(claims.read())} claims on ")
+    identities = [row for row in rows.values() if row["verdict"] == "by construction"]
+    assert {row["claim"] for row in identities} == {"weight-shrinks", "weight-kept"}
+    count = f"Of {len(rows) - len(identities)} tests of {len(claims.read()) - 2} claims on "
+    assert sentence.startswith(count)
+    assert sentence.endswith("2 more claims hold by construction.")
     assert "toy-s (for Qwen3-8B-Base)" in sentence
-    for name in claims.VERDICTS:
-        count = sum(row["verdict"] == name for row in rows.values())
-        assert f"{count} {name}" in sentence
-    quotes = {one["quote"] for one in load.read_yaml(claims.PATH)["claims"]}
+    for name in claims.VERDICTS[:-1]:
+        number = sum(row["verdict"] == name for row in rows.values())
+        assert f"{number} {name}" in sentence
+    quotes = {one["quote"] for one in read_yaml(claims.PATH)["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)
 
 
 def test_one_seed_tests_nothing(mcpo_home: Path) -> None:
     plan = table1("seed=0")
     write_runs(plan)
-    found = claims.outcomes([one for one in claims.read() if one.suite == "table1"], {"table1": Runs(plan)})
+    tested = [one for one in claims.read() if one.suite == "table1" and not one.outside]
+    found = claims.outcomes(tested, {"table1": Runs(plan)})
     assert {one.verdict for one in found} == {"not testable"}
-    assert {one.why for one in found} == {"one seed", "no such records"}
+    assert {one.why for one in found} == {"1 seed", "no such records"}

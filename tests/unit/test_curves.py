@@ -13,10 +13,12 @@ from mcpo_cli.statistics.stats import t_interval
 
 
 def test_cluster_mean_by_hand() -> None:
-    """Mean (2 + 4 + 3) / 4 = 9/4; residual totals -5/2 and 5/2, hence the variance 2 (25/4) / (1/2) / 16 = (5/4)^2."""
-    interval = curves.cluster_mean([1.0, 4.0, 3.0], [2, 1, 1], ["a", "b", "b"])
-    assert (interval.mean, interval.n) == (2.25, 2)
-    assert interval.half_width == pytest.approx(12.706205 * 1.25, rel=1e-6)
+    """Mean (2 + 4 + 3) / 4 = 9/4; residual totals -5/2, 7/4, 3/4 and shares of the weight 1/2, 1/4, 1/4."""
+    interval = curves.cluster_mean([1.0, 4.0, 3.0], [2, 1, 1], ["a", "b", "c"])
+    assert (interval.mean, interval.n) == (2.25, 3)
+    variance = (2.5**2 / 0.5 + 1.75**2 / 0.75 + 0.75**2 / 0.75) / 16
+    quantile = scipy_stats.t.ppf(0.975, 8 / 3 - 1)
+    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-6)
 
 
 def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
@@ -26,7 +28,7 @@ def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> No
 
 
 @settings(deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 6))
+@given(st.integers(0, 2**32 - 1), st.integers(3, 6))
 def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, clusters: int) -> None:
     """CR2 in matrices: B (sum_c s_c s_c') B with s_c = X_c' (I - H_cc)^(-1/2) e_c, X the root of the weights."""
     rng = np.random.default_rng(seed)
@@ -61,13 +63,14 @@ def test_cluster_mean_covers_what_it_promises(clusters: int, own: float) -> None
 
 
 def test_what_has_no_weight_does_not_count() -> None:
-    some = curves.cluster_mean([1.0, 2.0, math.nan, 5.0], [1, 2, 0, 0], [0, 1, 1, 2])
-    assert some == curves.cluster_mean([1.0, 2.0], [1, 2], [0, 1])
+    some = curves.cluster_mean([1.0, 2.0, 4.0, math.nan, 5.0], [1, 2, 1, 0, 0], [0, 1, 3, 1, 2])
+    assert some == curves.cluster_mean([1.0, 2.0, 4.0], [1, 2, 1], [0, 1, 3])
 
 
-def test_one_cluster_has_a_mean_but_no_interval() -> None:
-    interval = curves.cluster_mean([1.0, 2.0], [1, 3], [7, 7])
-    assert (interval.mean, interval.n) == (1.75, 1)
+@pytest.mark.parametrize("cluster", [[7, 7], [7, 8]])
+def test_two_clusters_have_a_mean_but_no_interval(cluster: list[int]) -> None:
+    interval = curves.cluster_mean([1.0, 2.0], [1, 3], cluster)
+    assert (interval.mean, interval.n) == (1.75, len(set(cluster)))
     assert math.isnan(interval.half_width)
 
 

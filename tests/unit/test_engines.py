@@ -30,7 +30,7 @@ def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="vLLM is not installed here") as caught:
         open_engine("vllm", FACTS, GREEDY)
     assert caught.value.fix
-    for way in ("mcpo-cli[vllm]", "make setup-verl", "engine=hf"):
+    for way in (".[vllm]", "make setup-verl", "engine=hf"):
         assert way in caught.value.fix
 
 

@@ -10,6 +10,7 @@ from mcpo_cli.analysis import frames
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import MissingCells
+from mcpo_cli.records import AXES
 from mcpo_cli.runs.journal import seal
 from tests.fakes import TIERS, write_run, write_runs
 
@@ -48,7 +49,14 @@ def test_all_evaluations_on_demand(plan: Plan) -> None:
 def test_steps_frame_has_a_column_a_metric_and_nan_where_undefined(plan: Plan) -> None:
     write_runs(plan)
     frame = Runs(plan).steps()
-    metrics = ["mastery/all_wrong", "mastery/mastered", "train/accuracy", "train/entropy", "train/hinge_loss"]
+    metrics = [
+        *sorted(AXES),
+        "mastery/all_wrong",
+        "mastery/mastered",
+        "train/accuracy",
+        "train/entropy",
+        "train/hinge_loss",
+    ]
     assert frame.columns.tolist() == [*frames.RUN, "step", *metrics]
     assert all(frame[name].dtype == "float64" for name in metrics)
     assert frame["step"].tolist() == [1, 2, 3] * len(plan.cells)

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
-from mcpo_cli import tasks
-from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import reading
-from mcpo_cli.grading.base import STATUSES
-from mcpo_cli.grading.graders import exact, math_dapo, math_verify
+from mcpo_cli.grading.base import STATUSES, Verdict
+from mcpo_cli.grading.graders import exact, final, math_dapo, math_verify, palindrome, trace
 from mcpo_cli.grading.integers import compare
 from tests import hostile
 
@@ -298,12 +296,14 @@ def test_exact(gold: str, response: str, status: str) -> None:
 
 
 @given(st.text("0123456789= _", max_size=20), st.text("0123456789= _", max_size=20))
-def test_exact_is_what_the_arithmetic_task_counts(response: str, gold: str) -> None:
-    says = exact.grade(gold, response, False).status == "correct"
-    assert says == tasks.correct(response, Problem("1 + 1 =", gold))
+def test_a_trace_is_right_where_the_words_are_those_of_the_gold(response: str, gold: str) -> None:
+    verdict = trace.grade(gold, response, False)
+    assert (verdict.status == "correct") == (response.split() == gold.split())
+    assert trace.grade(gold, f" {gold}\n", False).status == "correct"
+    assert trace.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
 
 
-@pytest.mark.parametrize("grader", [exact, math_dapo])
+@pytest.mark.parametrize("grader", [exact, final, math_dapo, palindrome, trace])
 def test_string_graders_never_fail(grader: object) -> None:
     for gold, response in hostile.items(len(hostile.ANSWERS), seed=0):
         assert grader.grade(gold, response, False).status in STATUSES

@@ -95,3 +95,24 @@ def test_what_has_no_power_is_refused(sd: float, seeds: int) -> None:
     if seeds > 1:
         with pytest.raises(ValueError, match="standard deviation"):
             power.seeds_needed(0.1, sd)
+
+
+def test_bounds_of_a_deviation_by_hand_and_by_coverage() -> None:
+    # 2 s^2 / chi^2: the 10 % and 90 % quantiles of chi^2 with 2 degrees of freedom are -2 log .9 and -2 log .1.
+    low, high = power.sd_bounds(0.03, 3)
+    assert (low, high) == pytest.approx((0.03 / math.sqrt(-math.log(0.1)), 0.03 / math.sqrt(-math.log(0.9))))
+    sds = np.random.default_rng(0).normal(0, 0.03, (2000, 5)).std(axis=1, ddof=1)
+    bounds = [power.sd_bounds(sd, 5) for sd in sds]
+    assert 0.77 <= np.mean([one <= 0.03 <= other for one, other in bounds]) <= 0.83
+
+
+def test_the_range_of_seeds_is_that_of_the_deviation_and_not_of_the_effect_seen() -> None:
+    low, high = power.sd_bounds(0.03, 3)
+    assert power.seeds_range(0.02, 0.03, 3) == (power.seeds_needed(0.02, low), power.seeds_needed(0.02, high))
+    assert power.seeds_range(1e-6, 0.03, 3) == (None, None)
+    # The truth lies in the range as often as the deviation lies in its interval.
+    truth, rng = power.seeds_needed(0.03, 0.03), np.random.default_rng(1)
+    ranges = [power.seeds_range(0.03, sd, 3) for sd in rng.normal(0, 0.03, (200, 3)).std(axis=1, ddof=1)]
+    assert truth is not None
+    inside = [low is not None and low <= truth <= (high or truth) for low, high in ranges]
+    assert 0.72 <= np.mean(inside) <= 0.9

@@ -8,10 +8,11 @@ import pytest
 
 from mcpo_cli import tasks
 from mcpo_cli.config import load
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 
 PACKAGE = Path(tasks.__file__).parents[1]
-PRESETS = [path for path in (load.EXPERIMENTS / "conf").glob("*/*.yaml") if "tasks" in load.read_yaml(path)]
+PRESETS = [path for path in (load.EXPERIMENTS / "conf").glob("*/*.yaml") if "tasks" in read_yaml(path)]
 
 
 def elsewhere() -> Iterator[Path]:
@@ -51,7 +52,7 @@ def test_only_a_task_with_a_vocabulary_can_be_trained_from_scratch() -> None:
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 def test_what_a_preset_changes_of_a_task_is_an_option_of_it(path: Path) -> None:
-    for name, options in load.read_yaml(path)["tasks"].items():
+    for name, options in read_yaml(path)["tasks"].items():
         changed = tasks.get(name, **options)
         assert changed != tasks.get(name)
         (spec,) = load.load([f"{path.parent.name}={path.stem}", f"task={name}"])

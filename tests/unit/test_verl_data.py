@@ -71,7 +71,7 @@ def test_arithmetic_is_the_local_stream_row_by_row(regime: str, tmp_path: Path) 
     assert [(row["data_source"], row["extra_info"]["problem"]) for row in held_out] == [
         (tier, problem.text) for tier, problems in tiers.items() for problem in problems
     ]
-    assert {row["extra_info"]["grader"] for row in train + held_out} == {"exact"}
+    assert {row["extra_info"]["grader"] for row in train + held_out} == {"trace"}
 
 
 def test_there_are_problems_for_every_refill(tmp_path: Path) -> None:

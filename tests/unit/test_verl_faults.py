@@ -278,7 +278,7 @@ def test_a_run_that_was_killed_before_its_final_policy_only_writes_that(
 
     monkeypatch.setattr(launch.subprocess, "Popen", refuse)
     backend = get("verl")
-    attempt = Attempt(folder, spec, backend.resume_step(folder))
+    attempt = Attempt(folder, spec, attempts.resume_step(folder, spec, backend.kept(folder)))
     backend.run(spec, attempt, lambda: False)
     attempt.end("done")
     assert attempts.state(folder, spec) == "done"

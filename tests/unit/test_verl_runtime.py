@@ -53,16 +53,23 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path) == 0
 
 
-def test_verl_is_pointed_at_the_newest_whole_checkpoint_or_at_none(tmp_path: Path) -> None:
+def test_verl_is_pointed_at_the_checkpoint_that_the_attempt_starts_after_or_at_none(tmp_path: Path) -> None:
     pointer = tmp_path / "latest_checkpointed_iteration.txt"
-    sealed(tmp_path, 4)
-    pointer.write_text("8")  # verl wrote it; the checkpoint was damaged later
-    checkpoint.choose(tmp_path)
+    sealed(tmp_path, 4, 6)
+    pointer.write_text("6")  # verl wrote it; rows up to that step were lost
+    checkpoint.choose(tmp_path, 4)
     assert pointer.read_text() == "4"
-    (checkpoint.folder(tmp_path, 4) / "data.pt").unlink()
-    checkpoint.choose(tmp_path)
+    assert checkpoint.whole(tmp_path) == [4]
+    checkpoint.choose(tmp_path, 0)
     assert not pointer.exists()
     assert not checkpoint.folder(tmp_path, 4).exists()
+
+
+def test_a_checkpoint_of_another_run_is_passed_over(tmp_path: Path) -> None:
+    sealed(tmp_path / "seed0" / "checkpoints", 4)
+    shutil.copytree(tmp_path / "seed0", tmp_path / "seed1")
+    assert checkpoint.whole(tmp_path / "seed0" / "checkpoints") == [4]
+    assert checkpoint.whole(tmp_path / "seed1" / "checkpoints") == []
 
 
 LOG = """\
@@ -124,14 +131,14 @@ def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatc
         other.wait()
 
 
-def score(response: str, grader: str = "exact") -> dict[str, object]:
+def score(response: str, grader: str = "trace") -> dict[str, object]:
     info = {"problem": "1 + 2 _ =", "grader": grader}
     return asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))
 
 
 @pytest.mark.parametrize(
     ("response", "right", "answer"),
-    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("3 = 6 <eos>", 0.0, "6"), ("", 0.0, "")],
+    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("", 0.0, "")],
 )
 def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
     status = "correct" if right else "wrong"

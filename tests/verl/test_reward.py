@@ -27,7 +27,7 @@ def shaped(config: Any, response: str) -> float:
     row = {
         "data_source": "k2-3",
         "reward_model": {"ground_truth": "3 = 5"},
-        "extra_info": {"problem": "1 + 2 + 2 _ =", "grader": "exact"},
+        "extra_info": {"problem": "1 + 2 + 2 _ =", "grader": "trace"},
     }
     data = DataProto.from_dict(
         tensors={"responses": ids, "attention_mask": torch.ones_like(ids)},

@@ -31,13 +31,6 @@ class Local:
         """Nothing: it trains in the worker's own process."""
         return {}
 
-    def resume_step(self, run_dir: Path) -> int:
-        """The step of the newest whole checkpoint."""
-        from mcpo_cli.backends.local import checkpoint
-
-        folder = checkpoint.newest(run_dir)
-        return checkpoint.step_of(folder) if folder else 0
-
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
         from mcpo_cli.backends.local import train

@@ -6,7 +6,7 @@ was damaged after it was written is passed over, and the one before it is taken.
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
         RunFailed: the disk takes no more; the checkpoints that were there still are.
     """
     folder = attempt_dir / "checkpoints"
-    about = {"step": checkpoint.step, "cursor": checkpoint.cursor}
+    about = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}
     with folders.whole(folder / f"step_{checkpoint.step:06d}", about) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
@@ -44,30 +44,26 @@ def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
         shutil.rmtree(old)
 
 
-def newest(run_dir: Path) -> Path | None:
-    """The folder of the newest whole checkpoint of the run, whichever attempt wrote it."""
-    return next(_whole(run_dir), None)
-
-
 def kept(run_dir: Path) -> list[Path]:
-    """The folders of all whole checkpoints of the run, one a step, oldest first."""
-    found: dict[str, Path] = {}
-    for path in _whole(run_dir):
-        found.setdefault(path.name, path)
-    return [found[name] for name in sorted(found)]
+    """The folders of all whole checkpoints of the run, one a step, oldest first.
+
+    Those that a later attempt began before are void, as the rows up to them are.
+    """
+    found: dict[int, Path] = {}
+    for attempt, last in Journal(run_dir).spans():
+        for path in (attempt / "checkpoints").glob("step_*"):
+            if (step := int(path.name.removeprefix("step_"))) <= last and _is_whole(path, run_dir.name):
+                found[step] = path
+    return [found[step] for step in sorted(found)]
 
 
-def _whole(run_dir: Path) -> Iterator[Path]:
-    """Newest first."""
-    attempts = Journal(run_dir).attempts()
-    found = [path for attempt in attempts for path in (attempt / "checkpoints").glob("step_*")]
-    # A later attempt computed the same step again: its checkpoint continues the journal that counts.
-    by_step = sorted(found, key=lambda path: (path.name, attempts.index(path.parent.parent)), reverse=True)
-    return filter(_is_whole, by_step)
+def at(run_dir: Path, step: int) -> Path:
+    """The folder of the checkpoint of `step`, one of those `kept`."""
+    return next(folder for folder in kept(run_dir) if step_of(folder) == step)
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a checkpoint that `newest` found."""
+    """Read a checkpoint that `kept` found."""
     manifest = read_json(folder / folders.MANIFEST)
     tensors = {name.removesuffix(".safetensors"): load_file(folder / name) for name in manifest["sha256"]}
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
@@ -78,7 +74,10 @@ def step_of(folder: Path) -> int:
     return int(read_json(folder / folders.MANIFEST)["step"])
 
 
-def _is_whole(folder: Path) -> bool:
-    if damage := folders.damage(folder):
-        print(f"{damage}; this checkpoint is passed over", file=sys.stderr)
-    return not damage
+def _is_whole(folder: Path, run_id: str) -> bool:
+    problem = folders.damage(folder)
+    if not problem and (other := read_json(folder / folders.MANIFEST).get("run_id", run_id)) != run_id:
+        problem = f"{folder} is a checkpoint of {other}"
+    if problem:
+        print(f"{problem}; this checkpoint is passed over", file=sys.stderr)
+    return not problem

@@ -1,4 +1,4 @@
-"""Problems as tensors."""
+"""Problems as tensors, and responses as text with the verdicts on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,17 +7,22 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from mcpo_cli import grading
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.data.base import Problem
+from mcpo_cli.tasks import ClosedTask
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """P problems: prompt_PS, and gold_PT with its end token, padded with the end token; lengths_P in tokens."""
+    """P demonstrations as tokens."""
 
     prompt_PS: Tensor
+    """Prompts, all of one length."""
     gold_PT: Tensor
+    """Whole responses with their end token, padded with the end token."""
     length_P: Tensor
+    """Tokens of each response, end token included."""
 
     @property
     def mask_PT(self) -> Tensor:
@@ -28,23 +33,55 @@ class Encoded:
         """On that device."""
         return Encoded(self.prompt_PS.to(device), self.gold_PT.to(device), self.length_P.to(device))
 
-    def correct(self, rollouts: Rollouts) -> Tensor:
-        """correct_PG: the whole response equals the gold one, end token included.
 
-        Says what `tasks.correct` says of the decoded text, at the price of one comparison.
-        """
-        T = rollouts.token_PGT.shape[-1]
-        same = (rollouts.token_PGT == self.gold_PT[:, None, :T]).all(-1)
-        return same & (rollouts.length_PG == self.length_P[:, None])
+@dataclass(frozen=True)
+class Judged:
+    """The verdicts on G responses to each of P prompts."""
+
+    correct_PG: Tensor
+    """Whether the response is right."""
+    answers: list[list[str | None]]
+    """What the grader took for the answer, a list a group."""
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], max_response: int) -> Encoded:
-    """Tokens of `problems`; all prompts must have the same length, gold answers at most `max_response`.
+def prompts(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> Tensor:
+    """prompt_PS: the tokens of the prompts, which must have the same length.
 
     A word is a token: looking it up takes a quarter of the tokenizer's time.
     """
     ids = tokenizer.get_vocab()
-    prompts = [[ids[word] for word in problem.text.split()] for problem in problems]
+    return torch.tensor([[ids[word] for word in problem.text.split()] for problem in problems])
+
+
+def encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], longest: int) -> Encoded:
+    """Tokens of demonstrations, whose golds are whole responses of at most `longest` tokens."""
+    ids = tokenizer.get_vocab()
     golds = [[*(ids[word] for word in problem.gold.split()), tokenizer.eos_token_id] for problem in problems]
-    padded = [[*gold, *[tokenizer.pad_token_id] * (max_response - len(gold))] for gold in golds]
-    return Encoded(torch.tensor(prompts), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
+    padded = [[*gold, *[tokenizer.pad_token_id] * (longest - len(gold))] for gold in golds]
+    return Encoded(prompts(tokenizer, problems), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
+
+
+def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
+    """The text of each response, its end token included, a list a group."""
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return [
+        [" ".join([words[token] for token in token_T[:length]]) for token_T, length in zip(*group, strict=True)]
+        for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
+    ]
+
+
+def judge(
+    task: ClosedTask, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], rollouts: Rollouts
+) -> Judged:
+    """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
+
+    A group's equal responses are judged once.
+    """
+    grader, end = grading.loaded(task.grader), tokenizer.eos_token
+    groups = []
+    for problem, texts in zip(problems, decoded(rollouts, tokenizer), strict=True):
+        verdicts = {text: grader.grade(problem.gold, text.removesuffix(end), extracted=False) for text in set(texts)}
+        groups.append([verdicts[text] for text in texts])
+    correct = [[verdict.status == "correct" for verdict in group] for group in groups]
+    correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
+    return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])

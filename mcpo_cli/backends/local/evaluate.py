@@ -2,7 +2,7 @@
 
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.encoding import judge, prompts
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
@@ -13,18 +13,18 @@ from mcpo_cli.tasks import closed
 
 def evaluate(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, step: int) -> list[EvalRow]:
     """One row a problem of every tier, in the tiers' order."""
-    settings, rows = spec.eval, []
-    for number, (tier, problems) in enumerate(closed(spec.task).tiers(settings.problems).items()):
-        batch = encode(tokenizer, problems, spec.train.max_response).to(policy.device)
+    settings, task, rows = spec.eval, closed(spec.task), []
+    for number, (tier, problems) in enumerate(task.tiers(settings.problems).items()):
         rollouts = sample(
             policy,
-            batch.prompt_PS,
+            prompts(tokenizer, problems).to(policy.device),
             settings.samples,
             spec.train.max_response,
             settings.temperature,
             tokenizer.eos_token_id,
             stream(spec.seed, "eval", step, number),
         )
-        for problem, correct in zip(problems, batch.correct(rollouts).sum(-1).tolist(), strict=True):
+        correct_PG = judge(task, tokenizer, problems, rollouts).correct_PG
+        for problem, correct in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
             rows.append(EvalRow(step=step, tier=tier, problem=problem.text, n=settings.samples, c=correct))
     return rows

@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop, starved
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.encoding import encode
+from mcpo_cli.backends.local.encoding import Judged, decoded, judge, prompts
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
@@ -26,7 +26,7 @@ from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import overlong
+from mcpo_cli.grading import coins, overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
 from mcpo_cli.records import StepRow
@@ -34,7 +34,7 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import answer, closed
+from mcpo_cli.tasks import closed
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,9 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    seen_PG: Tensor
+    """What the method takes for right: `correct_PG`, or coins (`train.reward`)."""
+    answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
 
@@ -70,32 +73,20 @@ class Sampled:
         """The rollouts that are trained on, padded to the longest of them, as `Step` has them."""
         return crop(self.rollouts.select(self.batch_index))
 
-    def for_method(self, needs: Collection[Need], limit: int, tokenizer: PreTrainedTokenizerFast) -> Step:
+    def for_method(self, needs: Collection[Need], limit: int) -> Step:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
-        problems, answer_PG = [self.problems[index] for index in chosen], None
-        if "answers" in needs:
-            texts = decoded(rollouts, tokenizer)
-            answer_PG = torch.tensor(measure.answer_classes([[answer(text) for text in group] for group in texts]))
+        problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
         return Step(
             reward_PG=self.reward_PG[chosen],
-            correct_PG=self.correct_PG[chosen],
+            correct_PG=self.seen_PG[chosen],
             length_PG=rollouts.length_PG,
             prompt_P=torch.tensor([problem.number for problem in problems]),
             limit=limit,
             logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
             entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=answer_PG,
+            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
-
-
-def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
-    """The text of each response, a list a group."""
-    lengths = rollouts.length_PG.tolist()
-    return [
-        [str(tokenizer.decode(token_T[:length])) for token_T, length in zip(token_GT, length_G, strict=True)]
-        for token_GT, length_G in zip(rollouts.token_PGT, lengths, strict=True)
-    ]
 
 
 @dataclass
@@ -166,6 +157,7 @@ class Trainer:
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
+            metrics |= measure.signs(batch.correct_PG, batch.signals.advantage_PG)
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
@@ -180,17 +172,17 @@ class Trainer:
         self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
-        """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
+        """Sample groups until the batch is full: once, or under dynamic sampling until enough are kept.
 
         Raises:
             RunFailed: dynamic sampling used up its refills.
         """
-        train, rounds = self.spec.train, list[Sampled]()
+        method, train, rounds = self.spec.method, self.spec.train, list[Sampled]()
         kept = torch.zeros(0, dtype=torch.bool)
         for refill in range(1 + train.max_refills):
             rounds.append(self.sample_round(refill))
             share_P = torch.cat([part.correct_PG for part in rounds]).double().mean(-1)
-            kept = (share_P > 0) & (share_P < 1) if self.spec.method.dynamic_sampling else share_P >= 0
+            kept = method.keeps(share_P) if method.dynamic_sampling else share_P >= 0
             if kept.sum() >= train.prompts:
                 break
         else:
@@ -200,6 +192,8 @@ class Trainer:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            seen_PG=torch.cat([part.seen_PG for part in rounds]),
+            answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
         )
@@ -209,36 +203,45 @@ class Trainer:
         train = self.spec.train
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
-        rollouts, correct_PG = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        seen_PG = judged.correct_PG
+        if train.reward == "random":
+            seen_PG = coins.tossed(seen_PG, self.spec.seed, self.step, refill * train.prompts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        reward_PG = correct_PG.double() + shaping_PG
-        return Sampled(train.temperature, problems, rollouts, correct_PG, reward_PG, torch.arange(len(problems)))
+        return Sampled(
+            temperature=train.temperature,
+            problems=problems,
+            rollouts=rollouts,
+            correct_PG=judged.correct_PG,
+            seen_PG=seen_PG,
+            answers=judged.answers,
+            reward_PG=seen_PG.double() + shaping_PG,
+            batch_index=torch.arange(len(problems)),
+        )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
-        step = sampled.for_method(method.needs, self.spec.train.max_response, self.tokenizer)
+        step = sampled.for_method(method.needs, self.spec.train.max_response)
         signals, state = method.signals(step, self.method_state)
-        return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, torch.arange(len(chosen))), state
 
-    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Tensor]:
-        """A group of rollouts of each problem from stream `seed`, and correct_PG."""
+    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+        """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train = self.spec.train
-        batch = encode(self.tokenizer, problems, train.max_response).to(self.policy.device)
+        prompt_PS = prompts(self.tokenizer, problems).to(self.policy.device)
         eos = self.tokenizer.eos_token_id
-        rollouts = sample(
-            self.policy, batch.prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed
-        )
-        return rollouts, batch.correct(rollouts)
+        rollouts = sample(self.policy, prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
+        return rollouts, judge(self.benchmark, self.tokenizer, problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
         rolls = self.rerolls.due(self.step, graded)
         c_P: list[int] = []
         if rolls:
-            _, correct_PG = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
-            c_P = correct_PG.sum(-1).tolist()
+            _, judged = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+            c_P = judged.correct_PG.sum(-1).tolist()
         rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
@@ -282,6 +285,8 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final."""
+        # A checkpoint that outlives a power cut must find its rows.
+        self.attempt.journal.sync()
         state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
         checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
         self.attempt.durable(self.step)
@@ -302,7 +307,7 @@ class Trainer:
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from its newest checkpoint, or from the base policy, to the end.
+    """Train `spec` to the end, from the checkpoint that the attempt starts after, or from the base policy.
 
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
@@ -310,8 +315,8 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     torch.set_num_threads(spec.compute.threads)
     policy, tokenizer = base_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
-    if saved := checkpoint.newest(attempt.folder.parent):
-        trainer.restore(saved)
+    if start := attempt.status["start_step"]:
+        trainer.restore(checkpoint.at(attempt.folder.parent, start))
     trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)

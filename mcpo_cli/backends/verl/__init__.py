@@ -21,10 +21,6 @@ class Verl:
         """The command, the environment and verl's settings."""
         return overrides.preview(spec, home)
 
-    def resume_step(self, run_dir: Path) -> int:
-        """The step of the newest complete checkpoint."""
-        return checkpoint.newest(run_dir / "checkpoints")
-
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train in separate verl processes; see `launch.run`."""
         from mcpo_cli.backends.verl import launch

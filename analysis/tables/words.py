@@ -1,0 +1,40 @@
+"""Numbers of a comparison as text."""
+
+import math
+
+from mcpo_cli.statistics import power
+from mcpo_cli.statistics.effects import Estimate
+from mcpo_cli.statistics.stats import Effect
+
+
+def p_value(value: float) -> str:
+    """`0.0312`, or `-` where there is no test."""
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def deviation(value: float) -> str:
+    """A standard deviation, or `-` where it is not known."""
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def count(seeds: int | None) -> str:
+    """A number of seeds, as `power.seeds_needed` gives it."""
+    return f">{power.MOST_SEEDS}" if seeds is None else str(seeds)
+
+
+def change(effect: Effect) -> str:
+    """`+0.031 ± 0.020`, or the mean alone where it has no interval."""
+    return f"{effect.mean:+.3f}" + ("" if math.isnan(effect.half_width) else f" ± {effect.half_width:.3f}")
+
+
+def share(found: Estimate) -> str:
+    """`0.412 [.381, .443]`, or the mean alone where there are too few seeds for an interval."""
+    if math.isnan(found.low):
+        return f"{found.value:.3f}"
+    low, high = (f"{bound:.3f}".removeprefix("0") for bound in (found.low, found.high))
+    return f"{found.value:.3f} [{low}, {high}]"
+
+
+def number(value: float) -> float | None:
+    """`value`; None for NaN."""
+    return None if math.isnan(value) else value

@@ -1,0 +1,73 @@
+"""How long `mcpo runs sync` takes to bring runs to a new SQLite store: once, and again when nothing is new.
+
+`python -m tests.bench.syncing 21 1000` prints the seconds of each number of runs.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.journal import write_json
+from tests import store_runs
+
+STEPS = 20
+"""Global steps of a run, as many as the toy scale has."""
+METRICS = 60
+"""Metrics of a step, as many as a run of MCPO has."""
+SUITE_RUNS = 12
+"""Runs that share a command: the runs of Table 1."""
+PROMPTS = 64
+
+
+def measure(numbers: list[int]) -> dict[str, dict[str, float]]:
+    """Number of runs -> seconds of `mcpo runs sync`, for the first time and again."""
+    found = {}
+    for number in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            environment = os.environ | {"MCPO_HOME": folder}
+            environment.pop("MLFLOW_TRACKING_URI", None)
+            write_runs(Path(folder), number)
+            first, again = _sync(environment), _sync(environment)
+            found[str(number)] = {"seconds": first, "again_seconds": again}
+    return found
+
+
+def write_runs(home: Path, number: int) -> None:
+    """Write `number` done runs of `STEPS` steps below `home`, `SUITE_RUNS` a command."""
+    os.environ["MCPO_HOME"] = str(home)
+    for seed in range(number):
+        spec = store_runs.spec(seed, steps=STEPS)
+        attempt, rng = Attempt(run_dir(spec.run_id), spec, 0), random.Random(seed)
+        for step in range(1, STEPS + 1):
+            metrics = {f"train/{i}": rng.random() for i in range(METRICS)}
+            attempt.journal.step({"step": step, "time": 1000.0 + step, "metrics": metrics})
+            attempt.journal.rows("groups", step, [{"step": step, "p": rng.random()} for _ in range(PROMPTS)])
+        store_runs.evaluate(attempt, *eval_steps(spec))
+        attempt.durable(STEPS)
+        write_json(attempt.folder / "provenance.json", {"commit": "0" * 40, "dirty": False})
+        attempt.end("done")
+        command = f"mcpo train group={seed // SUITE_RUNS}"
+        plan = Plan("train", command, (Cell(spec.method.label, spec),))
+        write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+        origin: dict[str, Any] = {"suite": plan.suite, "arm": plan.cells[0].arm, "command": command}
+        write_json(run_dir(spec.run_id) / "origin.json", origin)
+
+
+def _sync(environment: dict[str, str]) -> float:
+    start = time.perf_counter()
+    command = [sys.executable, "-m", "mcpo_cli.main", "runs", "sync"]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure([int(word) for word in sys.argv[1:]]), indent=2))

@@ -1,0 +1,179 @@
+"""What a power cut takes: rows that were not synced, of a run whose checkpoints were. No run is stuck after it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs.attempts import state
+from mcpo_cli.runs.journal import Journal, read_json
+from tests.engine import begin, differences, end, records, work
+from tests.faults.conftest import Faults
+from tests.faults.suites import spec_of
+from tests.faults.test_disk import REAL, mount
+
+pytestmark = pytest.mark.slow
+STEPS = 12
+CUT_AT = 6
+"""The checkpoint after which the power is cut."""
+IMAGE_MIB = 64
+
+
+def spec_of_a_longer_run() -> RunSpec:
+    spec = spec_of()
+    return replace(spec, train=replace(spec.train, steps=STEPS), compute=replace(spec.compute, checkpoint_every=2))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The home of a run that nobody disturbed, and its records."""
+    home, spec = tmp_path_factory.mktemp("undisturbed"), spec_of_a_longer_run()
+    assert work(home, spec) == 0
+    return home, records(home, spec)
+
+
+@contextmanager
+def stopped_at(home: Path, spec: RunSpec, step: int) -> Iterator[None]:
+    """A worker that stands still once a checkpoint covers `step`, and is killed at the end of the block."""
+    process = standing_still(home, spec, step)
+    try:
+        yield
+    finally:
+        os.kill(pid_of(process), signal.SIGKILL)
+        end(process)
+
+
+def standing_still(home: Path, spec: RunSpec, step: int) -> ForkServerProcess:
+    """A worker that was sent SIGSTOP once a checkpoint covered `step`."""
+    folder = home / "runs" / spec.run_id
+    process = begin(home, spec)
+    while not (attempts := Journal(folder).attempts()):
+        time.sleep(0.005)
+    while read_json(attempts[-1] / "status.json")["durable_step"] < step:
+        time.sleep(0.001)
+    os.kill(pid_of(process), signal.SIGSTOP)
+    return process
+
+
+def pid_of(process: ForkServerProcess) -> int:
+    assert process.pid is not None
+    return process.pid
+
+
+def continued(home: Path, spec: RunSpec) -> tuple[int, str]:
+    """Start the run again, see it done and stay done: the step it continued from, and what it said about that."""
+    assert work(home, spec) == 0
+    folder = home / "runs" / spec.run_id
+    assert state(folder, spec) == "done"
+    status = read_json(Journal(folder).attempts()[-1] / "status.json")
+    return status["start_step"], "; ".join(status.get("notes", []))
+
+
+LOSSES: dict[str, tuple[Callable[[Path], object], int]] = {
+    "the last row of the journal": (lambda path: keep_lines(path, CUT_AT - 1), CUT_AT - 2),
+    "the end of the journal's last row": (lambda path: path.write_bytes(path.read_bytes()[:-100]), CUT_AT - 2),
+    "a block of the journal, now zeros": (lambda path: keep_lines(path, 1, bytes(100)), 0),
+    "all rows of the journal": (lambda path: path.write_bytes(b""), 0),
+    "the prompts of a step": (lambda path: (path.parent / "groups/step_000005.jsonl").unlink(), CUT_AT - 2),
+}
+"""What is lost -> how, given the path of the rows, and the step that the run continues from."""
+
+
+def keep_lines(path: Path, number: int, end: bytes = b"") -> None:
+    """Cut the file after `number` lines. end: stands in place of the next line, as zeros that were never written."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    rest = [end + b"\n", *lines[number + 1 :]] if end else []
+    path.write_bytes(b"".join([*lines[:number], *rest]))
+
+
+@pytest.mark.parametrize("what", LOSSES)
+def test_rows_that_a_checkpoint_covers_are_lost(
+    what: str, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
+) -> None:
+    """The run goes on from the newest checkpoint whose rows are there, and says which."""
+    home, expected = undisturbed
+    spec = spec_of_a_longer_run()
+    attempt = tmp_path / "runs" / spec.run_id / "attempt_1"
+    # On a busy machine it may have gone on before it stood still.
+    while [path.name for path in sorted(attempt.glob("checkpoints/*"))] != ["step_000004", "step_000006"]:
+        shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        shutil.copytree(home / "cache", tmp_path / "cache", dirs_exist_ok=True)
+        with stopped_at(tmp_path, spec, CUT_AT):
+            pass
+    keep_lines(attempt / "metrics.jsonl", CUT_AT)
+    injure, start = LOSSES[what]
+    injure(attempt / "metrics.jsonl")
+    began = time.monotonic()
+    step, said = continued(tmp_path, spec)
+    taken = time.monotonic() - began
+    assert step == start
+    assert ("the base policy" if start == 0 else f"the checkpoint of step {start}") in said
+    lost, wrong = differences(expected, records(tmp_path, spec))
+    faults("a power cut that takes rows which a checkpoint covers", lost=lost, wrong=wrong, seconds=[taken])
+
+
+@pytest.mark.parametrize("_real", REAL)
+def test_the_power_is_cut(
+    _real: bool, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
+) -> None:
+    """An ext4 image as it is at that moment: what the kernel holds back is not in it."""
+    home, expected = undisturbed
+    spec = spec_of_a_longer_run()
+    image, copy, disk = tmp_path / "disk.img", tmp_path / "copy.img", tmp_path / "disk"
+    with image.open("wb") as file:
+        file.truncate(IMAGE_MIB << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    with mounted(image, disk):
+        shutil.copytree(home / "cache", disk / "cache")
+        with stopped_at(disk, spec, CUT_AT):
+            shutil.copy(image, copy)
+    with mounted(copy, disk):
+        began = time.monotonic()
+        step, said = continued(disk, spec)
+        taken = time.monotonic() - began
+        # All rows of the checkpoint were synced before it was written.
+        assert step >= CUT_AT
+        assert said == ""
+        lost, wrong = differences(expected, records(disk, spec))
+    faults("a power cut (the image of an ext4 disk, copied in mid-run)", lost=lost, wrong=wrong, seconds=[taken])
+
+
+@contextmanager
+def mounted(image: Path, folder: Path) -> Iterator[None]:
+    folder.mkdir(exist_ok=True)
+    assert mount("-o", "loop", str(image), str(folder))
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_run_folder_removed_in_mid_run(
+    undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
+) -> None:
+    """The run ends with a line that says so, and the next start does it from the beginning."""
+    home, expected = undisturbed
+    spec = spec_of_a_longer_run()
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    process = standing_still(tmp_path, spec, CUT_AT)
+    shutil.rmtree(tmp_path / "runs" / spec.run_id)
+    os.kill(pid_of(process), signal.SIGCONT)
+    assert end(process) == 1
+    error = read_json(tmp_path / "runs" / spec.run_id / "attempt_1" / "status.json")["error"]
+    assert "was removed while the run was writing it" in error
+    began = time.monotonic()
+    step, _ = continued(tmp_path, spec)
+    taken = time.monotonic() - began
+    assert step == 0
+    lost, wrong = differences(expected, records(tmp_path, spec))
+    faults("a run's folder removed in mid-run", lost=lost, wrong=wrong, seconds=[taken])

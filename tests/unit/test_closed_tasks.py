@@ -1,0 +1,352 @@
+"""What holds of every task that draws its problems, and the right answers of each by a rule written apart from it."""
+
+import asyncio
+import itertools
+import math
+import re
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli import grading, tasks
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import decoded, encode, judge
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.verl import reward
+from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.grading.graders import countdown, final, palindrome
+from mcpo_cli.tasks.base import RandomTask, held_out
+
+NAMES = [name for name, kind in tasks.closed_registry().items() if issubclass(kind, RandomTask)]
+T = 20
+
+
+def task(name: str, **options: object) -> RandomTask:
+    found = tasks.get(name, **options)
+    assert isinstance(found, RandomTask)
+    return found
+
+
+def rollouts(words: list[list[list[str]]], one: RandomTask) -> Rollouts:
+    """Responses of these words, T tokens at most, each with an end token where there is room for it."""
+    tokenizer = tokenizers.build(one.vocabulary)
+    ids, eos = tokenizer.get_vocab(), tokenizer.eos_token_id
+    rows = [[[ids[word] for word in response] + [eos] * (len(response) < T) for response in group] for group in words]
+    length_PG = torch.tensor([[len(row) for row in group] for group in rows])
+    token_PGT = torch.tensor([[row + [eos] * (T - len(row)) for row in group] for group in rows])
+    nothing = torch.zeros(token_PGT.shape)
+    return Rollouts(torch.zeros(len(rows), 1), token_PGT, length_PG, length_PG < T, nothing, nothing)
+
+
+def test_there_are_these() -> None:
+    assert NAMES == ["arithmetic", "countdown", "palindrome", "scratchpad"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_trained_on_is_ever_evaluated(name: str) -> None:
+    for one in (task(name), task(name, pool=512)):
+        tiers = one.tiers(200)
+        assert tuple(tiers) == one.tier_names
+        assert one.tier_sizes(200) == dict.fromkeys(tiers, 200)
+        evaluated = {problem.text for problems in tiers.values() for problem in problems}
+        assert len(evaluated) == 200 * len(tiers)
+        trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 2000)}
+        trained |= {problem.text for step in range(20) for problem in one.demonstrations(0, step, 128)}
+        assert not evaluated & trained
+        assert all(held_out(Problem(text, "")) for text in evaluated)
+        assert not any(held_out(Problem(text, "")) for text in trained)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_demonstrations_are_right_and_everything_fits_what_the_task_says(name: str) -> None:
+    # By default the warm-up of arithmetic stops short of the longest chains.
+    one = task(name, **{"warmup_max_ops": 8} if name == "arithmetic" else {})
+    tokenizer, longest = tokenizers.build(one.vocabulary), one.answer_length
+    shown = one.demonstrations(0, 0, 500)
+    batch = encode(tokenizer, shown, longest)
+    assert batch.prompt_PS.shape == (500, one.prompt_length)
+    assert int(batch.length_P.max()) == longest
+    golds = {problem.text: problem.gold for problem in graded_problems(one, shown)}
+    responses = [[problem.gold.split()] for problem in shown]
+    problems = [Problem(problem.text, golds[problem.text]) for problem in shown]
+    assert judge(one, tokenizer, problems, rollouts(responses, one)).correct_PG.all()
+    evaluated = [problem for tier in one.tiers(100).values() for problem in tier]
+    assert {len(problem.text.split()) for problem in [*evaluated, *one.training(0, 0, 100)]} == {one.prompt_length}
+    assert {word for problem in evaluated for word in problem.text.split()} <= set(one.vocabulary)
+    assert longest <= one.held_out_answer_length <= load([f"task={name}"])[0].train.max_response
+    assert one.expected_tokens(T)[0] == one.prompt_length
+    assert one.expected_tokens(T)[1] <= longest
+
+
+def graded_problems(one: RandomTask, shown: list[Problem]) -> list[Problem]:
+    """The problems of demonstrations as training has them, by a rule of each task's own words."""
+    golds = {
+        "arithmetic": lambda problem: problem.gold,
+        "scratchpad": lambda problem: str(value(problem.text)),
+        "countdown": lambda problem: " ".join(word for word in problem.text.split() if word not in "_="),
+        "palindrome": lambda problem: " ".join(word for word in problem.text.split() if word not in "_="),
+    }
+    return [Problem(problem.text, golds[one.name](problem)) for problem in shown]
+
+
+def value(prompt: str) -> int:
+    """What a chain comes to, by Python's own arithmetic from left to right."""
+    words = [word for word in prompt.split() if word not in "_="]
+    total = int(words[0])
+    for operator, operand in zip(words[1::2], words[2::2], strict=True):
+        total = {"+": total + int(operand), "-": total - int(operand), "*": total * int(operand)}[operator]
+    return total % 11
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "arithmetic"])
+def test_golds_of_training_and_of_tiers_are_those_of_the_rule(name: str) -> None:
+    one = task(name)
+    for problems in (one.training(3, 0, 200), *one.tiers(60).values()):
+        assert problems == graded_problems(one, problems)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_streams_do_not_depend_on_how_they_are_read(name: str) -> None:
+    for one in (task(name), task(name, pool=64)):
+        whole = one.training(7, 100, 100)
+        assert [*one.training(7, 100, 37), *one.training(7, 137, 63)] == whole
+        assert one.training(8, 100, 100) != whole
+    epochs = task(name, pool=64)
+    first, second = epochs.training(0, 0, 64), epochs.training(0, 64, 64)
+    assert len({problem.text for problem in first}) == 64
+    assert {problem.text for problem in first} == {problem.text for problem in second}
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "most", "low"),
+    [
+        ("scratchpad", "min_ops", "max_ops", 5),
+        ("countdown", "min_numbers", "max_numbers", 5),
+        ("palindrome", "min_letters", "max_letters", 9),
+    ],
+)
+def test_difficulty_is_an_option_and_is_checked(name: str, least: str, most: str, low: int) -> None:
+    with pytest.raises(ConfigError, match=f"task.{least}={low} is larger than task.{most}={low - 1}"):
+        load([f"task={name}", f"task.{least}={low}", f"task.{most}={low - 1}"])
+    with pytest.raises(ConfigError, match="holds fewer prompts than one batch"):
+        load([f"task={name}", "task.pool=16"])
+    with pytest.raises(ConfigError, match="cannot hold an answer"):
+        load([f"task={name}", "train.max_response=5", "train.overlong_cache=0"])
+    one = task(name, **{least: low, most: low})
+    sizes = {len([word for word in problem.text.split() if word != "_"]) for problem in one.training(0, 0, 50)}
+    assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str) -> None:
+    one = task(name)
+    problems = one.training(0, 0, 20)
+    tokenizer = tokenizers.build(one.vocabulary)
+    generator = torch.Generator().manual_seed(0)
+    shown = {problem.text: problem.gold.split() for step in range(40) for problem in one.demonstrations(0, step, 128)}
+    problems = graded_problems(one, [Problem(text, " ".join(gold)) for text, gold in list(shown.items())[:20]])
+    groups = []
+    for problem in problems:
+        right = shown[problem.text]
+        lengths = torch.randint(0, T, (6,), generator=generator).tolist()
+        drawn = [torch.randint(1, len(one.vocabulary), (n,), generator=generator).tolist() for n in lengths]
+        noise = [[one.vocabulary[index] for index in row] for row in drawn]
+        groups.append([right, right[::-1], right[:-1], ["_", *right], *noise])
+    batch = rollouts(groups, one)
+    judged = judge(one, tokenizer, problems, batch)
+    for p, problem in enumerate(problems):
+        for g, words in enumerate(groups[p]):
+            verdict = asyncio.run(reward.judge(one.grader, problem.gold, " ".join(words)))
+            assert bool(judged.correct_PG[p, g]) == (verdict.status == "correct")
+            assert judged.answers[p][g] == verdict.answer
+    assert judged.correct_PG[:, 0].all()
+    assert not judged.correct_PG.all()
+    texts = decoded(batch, tokenizer)
+    for token_GT, length_G, text_G in zip(batch.token_PGT, batch.length_PG, texts, strict=True):
+        assert text_G == [tokenizer.decode(row[:n]) for row, n in zip(token_GT, length_G, strict=True)]
+
+
+# scratchpad
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "answer"),
+    [
+        ("#### 4", "correct", "4"),
+        ("7 #### 4", "correct", "4"),
+        ("7 = 2 #### 4", "correct", "4"),
+        ("nonsense = = #### 4", "correct", "4"),
+        ("#### 5 #### 4", "correct", "4"),
+        ("#### 4 #### 5", "wrong", "5"),
+        ("#### 4 4", "wrong", "4 4"),
+        ("7 = 2 = 4", "unparsable", None),
+        ("7 = 2 ####", "wrong", ""),
+        ("", "unparsable", None),
+    ],
+)
+def test_only_what_follows_the_marker_is_judged(response: str, status: str, answer: str | None) -> None:
+    verdict = final.grade("4", response, False)
+    assert (verdict.status, verdict.answer) == (status, answer)
+    assert final.grade("4", "4", True).status == "correct"
+
+
+def test_demonstrations_stop_reasoning_early_as_often_as_they_are_told() -> None:
+    for share in (0.0, 0.5, 1.0):
+        one = task("scratchpad", min_ops=6, warmup_reasoning=share)
+        # Of n running values and n - 1 signs between them, the marker and the answer.
+        written = Counter((len(problem.gold.split()) - 1) // 2 for problem in one.demonstrations(0, 0, 4000))
+        # Geometric, cut off at the five running values before the answer.
+        expected = {n: share**n * (1 - share) for n in range(5)} | {5: share**5}
+        for n, probability in expected.items():
+            sd = math.sqrt(probability * (1 - probability) / 4000)
+            assert written[n] / 4000 == pytest.approx(probability, abs=5 * sd)
+
+
+def test_what_demonstrations_write_are_the_running_values() -> None:
+    for problem in task("scratchpad", warmup_reasoning=0.8).demonstrations(0, 0, 200):
+        reasoning, _, _ = problem.gold.partition("####")
+        values, words = reasoning.split(" = ") if reasoning else [], problem.text.split()
+        assert [int(one) for one in values] == [value(" ".join(words[: 3 + 2 * i])) for i in range(len(values))]
+
+
+# countdown
+
+SYMBOLS = st.sampled_from("+-*/")
+
+
+@st.composite
+def expressions(draw: st.DrawFn) -> str:
+    """Text that is mostly an expression: balanced or not, with and without needless parentheses."""
+    depth = draw(st.integers(0, 3))
+
+    def one(level: int) -> str:
+        if level == 0 or draw(st.booleans()):
+            return str(draw(st.integers(1, 12)))
+        inner = f"{one(level - 1)} {draw(SYMBOLS)} {one(level - 1)}"
+        return draw(st.sampled_from([f"( {inner} )", inner, f"(({inner}))"]))
+
+    return one(depth)
+
+
+@given(expressions(), st.integers(1, 60))
+def test_the_checker_computes_what_python_does(expression: str, target: int) -> None:
+    numbers = re.findall(r"\d+", expression)
+    gold = f"{' '.join(numbers)} : {target}"
+    try:
+        exact = eval(re.sub(r"\d+", lambda number: f"Fraction({number[0]})", expression), {"Fraction": Fraction})
+    except ZeroDivisionError:
+        exact = None
+    assert countdown.grade(gold, expression, False).status == ("correct" if exact == target else "wrong")
+    if exact is not None and exact.denominator == 1:
+        reached = f"{' '.join(numbers)} 99 : {exact}"
+        assert countdown.grade(reached, expression, False).status == "correct"
+        assert countdown.grade(reached, expression.replace(" ", ""), False).status == "correct"
+        # One number fewer than the expression needs.
+        fewer = f"{' '.join(numbers[1:])} : {exact}"
+        assert countdown.grade(fewer, expression, False).status == "wrong"
+
+
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        ("8 * 3", "correct"),
+        ("3 * 8", "correct"),
+        ("3*8", "correct"),
+        ("( 3 ) * ( 8 )", "correct"),
+        ("3 * 8 = 24", "correct"),
+        ("3 * 8 = 25", "wrong"),
+        ("3 * 8 * 5 / 5", "wrong"),
+        ("( 8 - 5 ) * 8", "wrong"),
+        ("5 * ( 3 + 8 )", "wrong"),
+        ("24", "wrong"),
+        ("3 / ( 8 - 8 )", "wrong"),
+        ("3 / ( 5 - 5 )", "wrong"),
+        ("", "unparsable"),
+        ("3 8 *", "unparsable"),
+        ("3 *", "unparsable"),
+        ("- 3 * 8", "unparsable"),
+        ("( 3 * 8", "unparsable"),
+        ("3 * 8 )", "unparsable"),
+        ("3 ( 8 )", "unparsable"),
+        ("( )", "unparsable"),
+        ("3 ** 8", "unparsable"),
+        ("__import__('os')", "unparsable"),
+        ("3 * 8 _", "unparsable"),
+        ("(" * 100_000 + "3 * 8" + ")" * 100_000, "correct"),
+        ("9" * 100_000, "wrong"),
+    ],
+)
+def test_the_checker_on_single_cases(response: str, status: str) -> None:
+    assert countdown.grade("3 5 8 : 24", response, False).status == status
+
+
+def test_division_is_exact() -> None:
+    assert countdown.grade("1 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "wrong"
+    assert countdown.grade("3 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "correct"
+    assert countdown.grade("1 3 49 : 16", "49 / 3", False).status == "wrong"
+
+
+def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None:
+    """By brute force: all values of two or three of the numbers, joined in either order."""
+    several = 0
+    for problem in task("countdown", max_numbers=3).training(0, 0, 40):
+        numbers, _, target = problem.gold.partition(":")
+        forms = set()
+        for size in (2, 3):
+            for order in itertools.permutations(numbers.split(), size):
+                for symbols in itertools.product("+-*/", repeat=size - 1):
+                    plain = " ".join(itertools.chain(*itertools.zip_longest(order, symbols, fillvalue="")))
+                    last = f"( {order[0]} {symbols[0]} {order[1]} ) {symbols[-1]} {order[-1]}" if size == 3 else plain
+                    first = f"{order[0]} {symbols[0]} ( {order[1]} {symbols[-1]} {order[-1]} )" if size == 3 else plain
+                    forms |= {
+                        text
+                        for text in (plain, last, first)
+                        if countdown.grade(problem.gold, text, False).status == "correct"
+                    }
+        assert forms
+        assert int(target) not in map(int, numbers.split())
+        several += len({len(form.split()) for form in forms}) > 1
+    assert several > 10
+
+
+# palindrome
+
+
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        ("a c b c a", "correct"),
+        ("c a b a c", "correct"),
+        ("cabac", "correct"),
+        ("c a b c a", "wrong"),
+        ("a c c c a", "wrong"),
+        ("a c a", "wrong"),
+        ("", "wrong"),
+    ],
+)
+def test_any_palindrome_of_all_letters_is_right(response: str, status: str) -> None:
+    assert palindrome.grade("a a b c c", response, False).status == status
+
+
+@given(st.lists(st.sampled_from("ab"), min_size=2, max_size=7))
+def test_a_palindrome_by_brute_force(letters: list[str]) -> None:
+    gold = " ".join(sorted(letters))
+    right = [order for order in set(itertools.permutations(letters)) if list(order) == list(reversed(order))]
+    judged = [
+        order
+        for order in itertools.product("ab", repeat=len(letters))
+        if palindrome.grade(gold, " ".join(order), False).status == "correct"
+    ]
+    assert sorted(right) == sorted(judged)
+
+
+def test_graders_of_closed_tasks_need_no_library() -> None:
+    for kind in tasks.closed_registry().values():
+        assert grading.loaded(kind.grader).version().split()[0] == kind.grader

@@ -17,7 +17,7 @@ import torch
 
 from mcpo_cli.home import home
 from mcpo_cli.runs.journal import write_atomic
-from tests.bench import engine, flops, grading, opponent, reporting, startup, steps, warmup, workload
+from tests.bench import engine, flops, grading, opponent, reporting, startup, steps, syncing, warmup, workload
 
 STEPS = 5
 HELPS, STARTS = 11, 3
@@ -87,6 +87,7 @@ def main() -> None:
         "mcpo_overhead": mcpo_overhead(),
         "grading": grading.against_serial(),
         "report_of_long_runs": reporting.measure(),
+        "sync_of_runs": syncing.measure([21]),
         "load_average": {"before": load_before, "after": os.getloadavg()[0]},
         "machine": machine(),
     }

@@ -1,4 +1,4 @@
-"""How long it takes to load many long runs and build every artifact and the report from them, and to fill the store."""
+"""How long it takes to load many long runs and build every artifact and the report from them."""
 
 import json
 import os
@@ -40,10 +40,7 @@ def plans(seeds: int) -> dict[str, Plan]:
 
 
 def measure() -> dict[str, Any]:
-    """By number of runs, over generated journals: seconds of `mcpo report`, first and again, and of `mcpo runs sync`.
-
-    The many runs are not brought to the store: its time a run is that of the few.
-    """
+    """By number of runs, over generated journals: seconds of `mcpo report`, first and again."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"MCPO_HOME": folder}
@@ -55,8 +52,6 @@ def measure() -> dict[str, Any]:
                     _write(run_dir, spec, template)
             report = ("report", *overrides(seeds), "compute.tracking_uri=offline")
             times = {"seconds": _timed(environment, *report), "again_seconds": _timed(environment, *report)}
-            if seeds == min(SEEDS):
-                times["sync_seconds"] = _timed(environment, "runs", "sync")
             size = sum(path.stat().st_size for path in Path(folder).glob("runs/*/attempt_1/**/*.jsonl"))
             found[f"{len(specs)} runs"] = {**times, "bytes": size}
     return {**found, "steps": STEPS, "metrics": METRICS, "steps_with_rows": ROW_STEPS}

@@ -44,4 +44,6 @@ class Gdpo(Clipped, Standardized):
         by_token_PG = whitened(sum_PG, step.length_PG)
         by_sequence_PG = self.standardized(sum_PG.flatten()).view_as(sum_PG)
         advantage_PG = by_token_PG if self.whiten == "tokens" else by_sequence_PG
-        return Signals(advantage_PG, advantage_PG.abs() > EQUAL), state
+        # Channels that cancel leave a rounding error.
+        advantage_PG = advantage_PG * (advantage_PG.abs() > EQUAL)
+        return Signals(advantage_PG, advantage_PG != 0), state

@@ -12,7 +12,7 @@ from mcpo_cli.methods import Step, TokenBatch, get, reduce
 from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT
 
-pytestmark = pytest.mark.trl
+pytestmark = pytest.mark.slow
 SEEDS = range(5)
 MIXED = (1, 2, 3, 3)
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.figures import base, next_step
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Cell, Plan, from_suite
@@ -211,9 +211,14 @@ def test_the_selection_estimate_is_the_closed_form(home: Path) -> None:
 
 def test_one_seed_has_the_interval_of_its_steps_and_no_range() -> None:
     sentence = _product("fig2b", (0,)).sentence
-    assert "95 % interval over its steps" in sentence
+    # Two steps are too few for an interval.
+    assert "interval" not in sentence
     assert sentence.endswith("one seed.")
     assert " to " not in _product("fig3a", (0,)).sentence
+    values = {"model": "toy-s", "arm": "MCPO", "seed": 0, "same_policy": 0.98, "accuracy_lag_1": 0.95}
+    values |= {"gap_lag_1": 0.03, "gap_lag_1_low": 0.01, "gap_lag_1_high": 0.05, "selection_estimate": 0.97}
+    sentence = next_step._sentence(pd.DataFrame([values]), estimate=False)
+    assert "3.00 points (95 % interval over its steps 1.00 to 5.00) apart (MCPO, toy-s)" in sentence
 
 
 def test_the_histogram_counts_every_group(home: Path) -> None:

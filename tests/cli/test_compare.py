@@ -1,5 +1,6 @@
 """`mcpo compare`: a suite of the user's own through every verb that shows it, and what its words complete to."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,10 +8,11 @@ import pytest
 import yaml
 
 from mcpo_cli.commands import compare as verb
-from mcpo_cli.config.plan import from_suite
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.statistics.sequential import LEVELS, STAGES
+from tests import fakes
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs
 
@@ -72,15 +74,24 @@ def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, suite: Path, home: Path
     assert "p_holm/best_8/steps/toy-s/hinged" in values
 
 
-@pytest.mark.slow
-def test_until_decided_trains_in_stages_and_says_what_it_spent(cli: Cli, suite: Path) -> None:
-    document = cli.json("ablate", str(suite), "scale=smoke", "--until", "decided")
+@pytest.mark.parametrize("gap", [0.0, 0.25])
+def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
+    gap: float, here: InProcess, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The runs of all stages are there already, with nothing or a quarter between the arms."""
+    plan = from_suite(str(suite), ["scale=smoke", f"seed={','.join(map(str, range(STAGES[-1])))}"], "")
+    for arm in ("hinged", "plain"):
+        write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
+        monkeypatch.setitem(fakes.TIERS, "k7-8", fakes.TIERS["k7-8"] + 2 * gap)
+    result = here("ablate", str(suite), "scale=smoke", "--until", "decided", "--json")
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
     (decision,) = document["decisions"]
-    stage = STAGES.index(document["seeds"])
-    assert decision["level"] == LEVELS[STAGES.index(decision["seeds"])]
-    assert len(document["runs"]) == 2 * document["seeds"]
-    assert (decision["verdict"] == "open") == (not decision["p_holm"] <= decision["level"])
-    assert decision["verdict"] != "open" or stage == len(STAGES) - 1
+    assert decision["verdict"] == ("below" if gap else "open")
+    assert document["seeds"] == (STAGES[0] if gap else STAGES[-1])
+    assert decision["level"] == LEVELS[STAGES.index(document["seeds"])]
+    assert (decision["p_holm"] <= decision["level"]) == bool(gap)
+    assert f"spent: {2 * document['seeds']} runs of {document['seeds']} seeds" in result.stderr
 
 
 def test_until_decided_refuses_seeds(here: InProcess) -> None:
@@ -125,7 +136,7 @@ def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None
         write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
         ids.append(spec.run_id)
     (one,) = here.json("compare", *ids)["comparisons"]
-    assert [run["arm"] for run in one["runs"]] == [f"DAPO {run_id[-4:]}" for run_id in ids]
+    assert [run["arm"] for run in one["runs"]] == [f"{spec.method.label} {run_id[-4:]}" for run_id in ids]
 
 
 def test_help_has_examples_and_words_complete(here: InProcess) -> None:

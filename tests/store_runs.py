@@ -69,6 +69,12 @@ def complete(spec: RunSpec) -> None:
     attempt.end("done")
 
 
+def origin(spec: RunSpec) -> None:
+    """Write down who started the run, as the scheduler does."""
+    document = {"suite": "train", "arm": spec.method.label, "command": "mcpo train"}
+    write_atomic(run_dir(spec.run_id) / "origin.json", json.dumps(document))
+
+
 def made_up(plan: Plan) -> None:
     """Write a done run for every cell, with what the scheduler leaves beside its journal."""
     write_runs(plan)

@@ -81,19 +81,26 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Copy all journals and evaluations of MCPO_HOME to the MLflow store. Rerunning sends no point twice."""
     from mcpo_cli.commands import console, publish_evaluations
-    from mcpo_cli.errors import RunFailed
+    from mcpo_cli.errors import RunFailed, StoreError
     from mcpo_cli.store.mlflow import Store
 
     uri = _store()
     store = Store(uri)
     store.check()
-    points = store.sync() | publish_evaluations.sync(uri)
-    document = {"store": store.shown, "points": points}
+    points = store.sync(console.progress) | publish_evaluations.sync(uri)
+    document = {"store": store.shown, "points": points, "repaired": store.notes, "elsewhere": store.elsewhere}
+    for note in (*store.notes, *store.foreign_lines()):
+        console.talk(note)
     if store.damaged:
         head = f"{len(store.damaged)} runs are damaged; their data in the store is unchanged"
         message = "\n  ".join([f"{head}:", *store.damaged.values()])
         fix = "remove each folder, then run: mcpo runs pull, or the command that trained the run"
         raise RunFailed(message, fix=fix, data=document)
+    if store.refused:
+        head = f"the store does not take {len(store.refused)} of {len(points) + len(store.refused)} runs"
+        message = "\n  ".join([f"{head}; the others are there:", *store.refused.values()])
+        fix = "delete these runs in mcpo ui: the next mcpo runs sync makes them anew"
+        raise StoreError(message, fix=fix, data=document)
     if as_json:
         console.print_json(document)
     else:

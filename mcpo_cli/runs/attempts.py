@@ -22,7 +22,6 @@ from mcpo_cli.runs.journal import (
     SUMS,
     Journal,
     JournalWriter,
-    damaged,
     drop_torn,
     numbered,
     read_json,
@@ -145,10 +144,7 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     """
     identity = json.loads(json.dumps(spec.identity()))
     for attempt in Journal(run_dir).attempts():
-        path = attempt / "spec.json"
-        if not path.exists():
-            raise damaged(path, "gone")
-        stored = read_json(path)
+        stored = read_json(attempt / "spec.json")
         if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
             stored["base_seed"] = stored.get("seed")
         if (other := next(_differences(identity, stored), None)) is not None:

@@ -1,5 +1,6 @@
 """Errors of the disk, in words."""
 
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -10,6 +11,14 @@ from mcpo_cli.errors import RunFailed
 
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """An errno in the messages of Rust libraries (safetensors)."""
+
+
+def gone_meanwhile(path: Path) -> RunFailed:
+    """The error for a file or folder that somebody removed while it was in use."""
+    return RunFailed(
+        f"{path} was removed while it was being written",
+        fix="repeat the same command: it begins again with what is left",
+    )
 
 
 @contextmanager
@@ -26,6 +35,8 @@ def writing(path: Path) -> Iterator[None]:
         number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
         if number is None:
             raise
+        if number == errno.ENOENT:
+            raise gone_meanwhile(path) from error
         raise RunFailed(
             f"{path} cannot be written: {os.strerror(number)}",
             fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",

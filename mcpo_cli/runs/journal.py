@@ -24,7 +24,7 @@ import orjson
 
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
-from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.disk import gone_meanwhile, writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
@@ -54,10 +54,7 @@ class JournalWriter:
             self._metrics.flush()
             removed = os.fstat(self._metrics.fileno()).st_nlink == 0
         if removed:
-            raise RunFailed(
-                f"{self._metrics.name} was removed while the run was writing it",
-                fix="repeat the command that started the run: it begins again with what is left",
-            )
+            raise gone_meanwhile(Path(self._metrics.name))
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write all rows of `kind` for one step as one file, atomically."""
@@ -90,8 +87,9 @@ class Journal:
         self._seals: dict[Path, dict[str, str]] = {}
 
     def attempts(self) -> list[Path]:
-        """The attempts' folders, oldest first."""
-        return [path for path in numbered(self.run_dir) if (path / "status.json").exists()]
+        """The attempts' folders, oldest first. One without settings is what was left by a removal in mid-run."""
+        needed = ("status.json", "spec.json")
+        return [path for path in numbered(self.run_dir) if all((path / name).exists() for name in needed)]
 
     def steps(self) -> list[StepRow]:
         """One row per global step, in order."""

@@ -51,6 +51,7 @@ class _Feed(threading.Thread):
         self.failed = False
         """Whether the newest ingest failed."""
         self._told = False
+        self._warned: set[str] = set()
         self._end = threading.Event()
 
     def run(self) -> None:
@@ -72,7 +73,11 @@ class _Feed(threading.Thread):
     def _ingest(self) -> None:
         try:
             self.store.ingest(self.plan)
-            self.failed = False
+            self.failed = bool(self.store.refused)
+            for line in (*self.store.notes, *self.store.foreign_lines(), *self.store.refused.values()):
+                if line not in self._warned:
+                    self._warned.add(line)
+                    self.note(line)
         except Exception as error:  # training must survive any store error
             self.failed = True
             if not self._told:

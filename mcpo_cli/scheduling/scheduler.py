@@ -326,7 +326,10 @@ def _error_line(folder: Path, pid: int) -> str | None:
         status = read_json(attempt / "status.json")
         if status["pid"] == pid and "error" in status:
             return _line(str(status["error"]))
-    lines = (folder / "worker.log").read_text(encoding="utf-8", errors="replace").split("\n")
+    log = folder / "worker.log"
+    if not log.exists():
+        return f"{folder} was removed while the run was writing to it; the same command begins it again"
+    lines = log.read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
 
 

@@ -148,6 +148,14 @@ class Store(Connection):
         for found in (self.damaged, self.refused, self.elsewhere, self.notes):
             found.clear()
 
+    def foreign_lines(self) -> list[str]:
+        """`elsewhere` as a warning for each run."""
+        return [
+            f"warning: {run_id} is left as it is: the store has it from {origin}, with another journal; delete that "
+            "run in mcpo ui, or choose another store with MLFLOW_TRACKING_URI"
+            for run_id, origin in self.elsewhere.items()
+        ]
+
     @contextmanager
     def monitor(self, plan: Plan) -> Iterator[None]:
         """Log the machine's load to the plan's parent run, whose status is running until the next `ingest` afterwards.

@@ -124,11 +124,11 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
 
 
 @contextmanager
-def mlflow_server(folder: Path) -> Iterator[int]:
-    """A server with its database `server.db` and its artifacts in `folder`: the port that it listens at."""
+def mlflow_server(folder: Path, database: str = "") -> Iterator[int]:
+    """A server with its artifacts in `folder`: the port that it listens at. database: its address, or `server.db`."""
     port = free_port()
     env = os.environ | {
-        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/server.db",
+        "MLFLOW_BACKEND_STORE_URI": database or f"sqlite:///{folder}/server.db",
         "MLFLOW_ARTIFACTS_DESTINATION": str(folder / "artifacts"),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }

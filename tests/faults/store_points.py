@@ -1,11 +1,11 @@
-"""Holds what an SQLite store has of runs against their journals, without the code that brought it there."""
+"""Holds what a database store has of runs against their journals, without the code that brought it there."""
 
 import json
 import math
-import sqlite3
 from collections import Counter, defaultdict
-from contextlib import closing
 from pathlib import Path
+
+from sqlalchemy import create_engine, text
 
 from mcpo_cli.config.plan import Plan
 
@@ -41,14 +41,19 @@ def in_journals(home: Path, plan: Plan) -> Points:
     return found
 
 
-def differences(home: Path, plan: Plan, database: Path) -> tuple[int, int]:
-    """Points that the store lacks, and what is wrong: points too many, runs that are there twice or have not ended."""
+def differences(home: Path, plan: Plan, database: Path | str) -> tuple[int, int]:
+    """Points that the store lacks, and what is wrong: points too many, runs that are there twice or have not ended.
+
+    database: an SQLite file, or the address of another database.
+    """
     ids = {cell.spec.run_id for cell in plan.cells}
     states = defaultdict[str, list[str]](list)
-    with closing(sqlite3.connect(database)) as connection:
-        stored = Points(row for row in connection.execute(QUERY) if row[0] in ids)
-        for name, status in connection.execute(RUNS):
+    engine = create_engine(f"sqlite:///{database}" if isinstance(database, Path) else database)
+    with engine.connect() as connection:
+        stored = Points(tuple(row) for row in connection.execute(text(QUERY)) if row[0] in ids)
+        for name, status in connection.execute(text(RUNS)):
             states[name].append(status)
+    engine.dispose()
     expected = in_journals(home, plan)
     strange = [name for name in (*ids, plan.plan_id) if states[name] != ["FINISHED"]]
     return (expected - stored).total(), (stored - expected).total() + len(strange)

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.synchronize import Barrier
 
@@ -15,12 +16,12 @@ PATIENCE = 240
 TRIES = 4
 
 
-def swarm(home: str, uri: str, number: int) -> list[int | None]:
-    """Let `number` processes do it, the run of process i having seed i and 4 steps: their exit codes."""
+def swarm(home: str, uri: str, seeds: Sequence[int]) -> list[int | None]:
+    """Let a process for each of `seeds` do it, with a run of that seed and 4 steps: their exit codes."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    start = context.Barrier(number)
-    processes = [context.Process(target=_log, args=(home, uri, seed, start), daemon=True) for seed in range(number)]
+    start = context.Barrier(len(seeds))
+    processes = [context.Process(target=_log, args=(home, uri, seed, start), daemon=True) for seed in seeds]
     for one in processes:
         one.start()
     for one in processes:

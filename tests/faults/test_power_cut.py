@@ -171,7 +171,7 @@ def test_a_run_folder_removed_in_mid_run(
     os.kill(pid_of(process), signal.SIGCONT)
     assert lives.end(process) == 1
     error = read_json(tmp_path / "runs" / spec.run_id / "attempt_1" / "status.json")["error"]
-    assert "was removed while the run was writing it" in error
+    assert "was removed while it was being written" in error
     began = time.monotonic()
     step, _ = continued(tmp_path, spec)
     taken = time.monotonic() - began

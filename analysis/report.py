@@ -26,13 +26,15 @@ KINDS = {
     "unresolved": "open",
     "not testable": "open",
     "by construction": "open",
+    "above": "good",
+    "below": "bad",
     DEVIATES: "bad",
     "dirty": "bad",
     "unknown": "bad",
     "not built": "bad",
 }
 """CSS class of table cells that begin with these words."""
-ALONE = ("supported", "contradicted")
+ALONE = ("supported", "contradicted", "above", "below")
 """Verdicts of a single test, which do not hold for all tests together: they are paler."""
 NOTHING = ("", "-")
 """Text of empty cells."""

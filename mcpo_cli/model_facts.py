@@ -154,7 +154,7 @@ def _window(name: str, config: Mapping[str, Any], words: Any) -> int:
     """The smaller of the limits that configuration and tokenizer set."""
     limits = [config.get("max_position_embeddings"), words.model_max_length]
     known = [int(limit) for limit in limits if limit and limit < NO_LIMIT]
-    if not known:
+    if not known or min(known) < 1:
         raise ConfigError(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
     return min(known)
 
@@ -238,7 +238,7 @@ def _json(name: str, path: Path) -> dict[str, Any]:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ConfigError(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
-    except (ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: {path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise ConfigError(f"{name}: {path.name} must hold an object, not {type(content).__name__}")

@@ -200,9 +200,14 @@ def roots() -> tuple[Path, ...]:
 def present() -> tuple[Plugin, ...]:
     """All plug-ins, those that fail among them, by name."""
     owners = {_owner(entry) for entry in _own_entries()}
-    files = [(folder, path) for folder in folders() for kind in ("*.py", *DATA) for path in folder.glob(kind)]
+    files = [(folder, path) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
     found = [*map(_distribution, owners), *(_file(*pair) for pair in files)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    """The files of a plug-in folder, by name; reading anything else, such as a pipe, may never end."""
+    return sorted(path for path in folder.glob(pattern) if path.is_file())
 
 
 def note(problem: str) -> None:
@@ -223,7 +228,7 @@ def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
         yield from (Place(f"{package}.{name}", name) for name in names(package))
     yield from (Place(entry.module, entry.name, entry) for entry in _entries(group))
     for folder in folders():
-        for path in sorted(folder.glob("*.py")):
+        for path in _files(folder, "*.py"):
             yield Place(f"{plugin_files.__name__}.{path.stem}", path.stem, path=path)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from typing import Literal
 
-Stream = Literal["init", "warmup", "probe", "pool", "data", "rollout", "reroll", "method", "eval"]
+Stream = Literal["init", "warmup", "probe", "pool", "data", "rollout", "reward", "reroll", "method", "eval"]
 
 
 def stream(seed: int, name: Stream, *index: int) -> int:

@@ -1,17 +1,31 @@
-"""Real runs of the local engine that take seconds, and everything in their records that two of them must share."""
+"""Real runs of the local engine that take seconds, and everything in their records that two of them must share.
 
+Workers come to life without loading their libraries again, as there are more than a hundred of them. A server process
+loads the engine once and forks a real worker for each life: the process, its files and what happens to it are those of
+`python -m mcpo_cli.scheduling.worker`, only the first seconds of imports are not there.
+"""
+
+import multiprocessing
 import os
-import subprocess
+import resource
+import signal
 import sys
 from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli.backends.local import train
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import missing
 from mcpo_cli.runs.journal import Journal, Kind, checksum, read_json, read_lines, write_json
+from mcpo_cli.scheduling import worker
+from tests.e2e import killer
 
+LOADED = (train, worker)
+"""What the server has loaded when it forks."""
+PATIENCE = 300.0
 METHODS = {"dapo": ["method=dapo"], "mcpo": ["method=mcpo", "method.anchor=previous_step", "method.delta=0"]}
 PROBES = ["probe.gradients_every=1", "probe.gradient_prompts=2", "probe.panel=4", "probe.panel_every=2"]
 NO_PROBES = ["probe.every=0", "probe.gradients_every=0", "probe.panel_every=0"]
@@ -31,15 +45,41 @@ def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
     return load([*quick, *shape, *METHODS[method], *probes])[0]
 
 
-def work(home: Path, spec: RunSpec, *killer: str) -> int:
-    """Run the worker, or the one that kills itself; returns its exit code."""
+def begin(home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY) -> ForkServerProcess:
+    """A worker of `spec` below `home` that dies at `dies` (see `killer`) and can write files of `largest` bytes."""
     folder = home / "runs" / spec.run_id
     if not (folder / "spec.json").exists():
         write_json(folder / "spec.json", spec.to_dict())
-    module = "tests.e2e.killer" if killer else "mcpo_cli.scheduling.worker"
-    environment = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", module, spec.run_id, *killer]
-    return subprocess.run(command, env=environment, check=False, capture_output=True).returncode
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=_live, args=(str(home), spec.run_id, dies, largest))
+    process.start()
+    return process
+
+
+def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+    # Until the worker asks for it, it ends as a process that does not.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.environ |= {"MCPO_HOME": home, "OMP_NUM_THREADS": "1"}
+    log = os.open(f"{home}/runs/{run_id}/worker.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if dies:
+        killer.die_at(*dies)
+    sys.exit(worker.work(run_id))
+
+
+def end(process: ForkServerProcess) -> int:
+    """Wait for the worker; its exit code, negative for a signal."""
+    process.join(PATIENCE)
+    assert process.exitcode is not None, "it did not end"
+    return process.exitcode
+
+
+def work(home: Path, spec: RunSpec, *dies: Any, largest: int = resource.RLIM_INFINITY) -> int:
+    """A worker's life to its end; the exit code. See `begin`."""
+    return end(begin(home, spec, *dies, largest=largest))
 
 
 def records(home: Path, spec: RunSpec) -> dict[str, Any]:

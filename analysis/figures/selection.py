@@ -14,6 +14,7 @@ from mcpo_cli.statistics import stats
 
 SUITES = ("mastery", "forgetting")
 TITLE = "Selection's share of the drop of mastered prompts"
+WHAT = "mastered prompts that were rolled again"
 PARTS = {"selection": "selection (same policy)", "drift": "change of the policy"}
 
 
@@ -24,7 +25,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     rows = rows[rows["arm"] == UNFILTERED].dropna(subset=[SAME, NEXT]).reset_index(drop=True)
     runs = data[SUITES[0]]
     if rows.empty:
-        return base.nothing(TITLE, runs, "mastered prompts that were rolled again", rows)
+        return base.nothing(TITLE, runs, WHAT, rows)
     rows = rows.assign(drop=1 - rows[NEXT], selection=1 - rows[SAME], drift=rows[SAME] - rows[NEXT])
     rows["selection_share"] = rows["selection"] / rows["drop"].where(rows["drop"] > 0)
     figure = base.panels(rows, _draw)
@@ -33,7 +34,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         "policy, because they were picked for their score. Change of the policy: what they miss more a step later.",
         "Bars: mean over seeds, each prompt counted once a step. Share: mean over seeds of each seed's share, with a "
         "95% interval over seeds that stays within 0 and 100 %.",
-        *(f"Suite {suite}: {len(data[suite].cells)} runs, all arms." for suite in SUITES),
+        *(note for suite in SUITES for note in base.left_out(rows, data[suite].of((UNFILTERED,)), WHAT)),
     ]
     scale = runs.cells[0].spec.scale
     return Product(f"{TITLE} (scale {scale})", _sentence(rows), rows, notes=notes, figure=figure)

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from numpy.typing import NDArray
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.statistics import curves
+from mcpo_cli.statistics import curves, stats
+from mcpo_cli.statistics.stats import Floats
 
 SUITE = "table2"
 TITLE = "Survival of mastery"
@@ -37,7 +39,9 @@ def build(data: Mapping[str, Runs]) -> Product:
     spells = frame[frame["steps"] == 0]
     notes = [
         "Duration: from a prompt's first all-right roll to its first later roll that is not; the end of the run "
-        "censors. Prompts of all seeds are pooled. Band: 95 % interval (Greenwood) for independent prompts.",
+        "censors. Prompts of all seeds are pooled. Band: 95 % interval over seeds (Wilson's, with the variance between "
+        "seeds and Student's t); a band for independent prompts would be too narrow, as prompts of a seed share its "
+        f"updates. Fewer than {stats.LEAST} seeds have none.",
         "Dotted: survival by chance alone, if every roll fails as often as mastered prompts do when they are rolled "
         "again under the same policy; if prompts differ in stability, chance leaves more.",
         "Prompts: " + ", ".join(f"{one.at_risk} of {one.arm} ({one.model})" for one in spells.itertuples()) + ".",
@@ -51,23 +55,42 @@ def _pooled(table: pd.DataFrame, chance: pd.Series, every: int) -> Iterator[dict
 
     chance: per run, the probability that under the same policy the roll after an all-right roll is not all right.
     """
+    steps = np.arange(0, table["steps"].max() + 1, every)
+    durations, observed = _spells(table)
+    pooled_T = _survival(table, steps)
+    seed_ST = np.array([_survival(own, steps) for _, own in table.groupby("run_id", sort=False)])
+    seeds = len(seed_ST)
+    enough = seeds >= stats.LEAST
+    for step, share, seed_S in zip(steps, pooled_T, seed_ST.T, strict=True):
+        at_risk = int((durations >= step).sum())
+        variance = seed_S.var(ddof=1) / seeds if enough and step else np.nan
+        low, high = stats.share_interval(share, variance, at_risk, seeds - 1)
+        yield {
+            "steps": int(step),
+            "at_risk": at_risk,
+            "lost": int((observed & (durations == step)).sum()),
+            "survival": share,
+            "low": low,
+            "high": high,
+            "chance": ((1 - chance) ** (step / every)).mean(),
+        }
+
+
+def _spells(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+    """The durations behind Kaplan-Meier rows, and whether the end of each was observed."""
     # A prompt that is no longer at risk at the next duration was lost at this one or censored.
     gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
     durations = np.concatenate(
         [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], gone - table["lost"])]
     )
-    observed = np.arange(len(durations)) < table["lost"].sum()
-    curve = curves.survival(durations, observed)
-    steps = np.arange(0, durations.max() + 1, every)
-    columns = {"survival": (1, curve.share_T), "low": (np.nan, curve.low_T), "high": (np.nan, curve.high_T)}
-    for place, step in zip(np.searchsorted(curve.time_T, steps, side="right"), steps, strict=True):
-        yield {
-            "steps": int(step),
-            "at_risk": int((durations >= step).sum()),
-            "lost": int((observed & (durations == step)).sum()),
-            **{name: float(np.append(start, values)[place]) for name, (start, values) in columns.items()},
-            "chance": ((1 - chance) ** (step / every)).mean(),
-        }
+    return durations, np.arange(len(durations)) < table["lost"].sum()
+
+
+def _survival(table: pd.DataFrame, steps: NDArray[np.int64]) -> Floats:
+    """The Kaplan-Meier estimate at each of `steps`."""
+    curve = curves.survival(*_spells(table))
+    shares: Floats = np.append(1.0, curve.share_T)[np.searchsorted(curve.time_T, steps, side="right")]
+    return shares
 
 
 def _draw(axes: Axes, here: pd.DataFrame) -> None:

@@ -115,8 +115,7 @@ class _Table:
 
     def full_title(self) -> str:
         spec = self.comparison.spec
-        where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        return f"{self.name}: {self.title} ({where})"
+        return f"{self.name}: {self.title} (scale {spec.scale}, regime {spec.regime})"
 
     def sentence(self) -> str:
         comparison = self.comparison
@@ -320,7 +319,7 @@ class _Table:
             "P(better): probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. "
             f"2021). detectable: the difference that these seeds find with probability {POWER:g} at level {ALPHA:g}. "
             "seeds for: the seeds that find the named difference, over the 80% interval of the standard deviation.",
-            "Variances: of the headline's difference after the last step, by analysis of variance (base: between base "
+            "Variances: of the headline's difference at equal steps, by analysis of variance (base: between base "
             "policies; seed: between runs of one; problem: between problems; rest: problem by run, and samples). buy "
             "more: what divides the largest part. sd base is - where each base policy has one seed: sd seed has both.",
             *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),

@@ -44,13 +44,13 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _rows(runs: Runs) -> list[dict[str, Any]]:
-    values: dict[tuple[str, ...], dict[int, float]] = {}
+    values: dict[tuple[str, ...], dict[tuple[int, int], float]] = {}
     for cell in runs.cells:
         for name in SHOWN:
             numbers = STATISTICS[name].measure(runs, cell)
             if WHOLE in numbers:
                 key = (cell.spec.regime, cell.spec.model.name, cell.arm, name)
-                values.setdefault(key, {})[cell.spec.seed] = numbers[WHOLE]
+                values.setdefault(key, {})[cell.spec.seed_of_base, cell.spec.seed] = numbers[WHOLE]
     rows = []
     for (regime, model, arm, name), by_seed in values.items():
         mean = stats.t_interval([*by_seed.values()])

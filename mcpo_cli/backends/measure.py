@@ -150,7 +150,9 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
     """Metrics of all sampled groups: shares, and lengths in tokens. entropy: mean over tokens, in nats."""
     p_P = graded.correct_PG.double().mean(-1)
     mastered_P, wrong_P = graded.correct_PG.all(-1), ~graded.correct_PG.any(-1)
-    return {
+    wrong_N = graded.length_PG[~graded.correct_PG.bool()].double()
+    length = {"train/wrong_length": float(wrong_N.mean())} if len(wrong_N) else {}
+    return length | {
         "train/reward": float(graded.reward_PG.mean()),
         "train/accuracy": float(p_P.mean()),
         "train/response_length": float(graded.length_PG.double().mean()),
@@ -206,6 +208,13 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     sums.add("weight/share_minority", weight_P[p_P <= 0.5].abs().sum(), weight_P.abs().sum())
     sums.add("weight/effective_sample", advantage_PG.abs().sum() ** 2, (advantage_PG**2).sum())
     return sums.means()
+
+
+def signs(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
+    """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a right answer below 0)."""
+    flipped_PG = ((correct_PG.double() - 0.5) * advantage_PG) < 0
+    zero_PG = advantage_PG == 0
+    return {"advantage/zero": float(zero_PG.double().mean()), "advantage/flipped": float(flipped_PG.double().mean())}
 
 
 def gradients(rows: Sequence[GradientRow], prompts: float) -> dict[str, float]:

@@ -10,6 +10,7 @@ from mcpo_cli.config.schema import RunSpec
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """A message and an override for each contradiction in `spec`."""
     yield from _batch(spec)
+    yield from _reward(spec)
     yield from spec.method.contradictions(spec.train)
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
@@ -33,6 +34,22 @@ def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
         )
     if not all(0 <= beta < 1 for beta in train.betas):
         yield f"train.betas={list(train.betas)}: both must be in [0, 1)", "train.betas=[0.9,0.999]"
+
+
+def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    if spec.train.reward != "random":
+        return
+    if spec.method.dynamic_sampling:
+        yield (
+            "train.reward=random rewards by a coin; method.dynamic_sampling=true chooses prompts by right answers",
+            "method.dynamic_sampling=false",
+        )
+    if spec.train.overlong_cache and spec.train.overlong_penalty:
+        yield (
+            f"train.reward=random must reward nothing but a coin; train.overlong_cache={spec.train.overlong_cache} "
+            "rewards short responses",
+            "train.overlong_cache=0",
+        )
 
 
 def _probe(spec: RunSpec) -> Iterator[tuple[str, str]]:

@@ -100,6 +100,11 @@ class Train:
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
     """Tokens of the longest response; a longer one is cut off."""
+    reward: Literal["verdict", "random"] = identity("verdict")
+    """What the method takes for right and rewards: the grader's verdict, or a fair coin of each rollout.
+
+    `random` is a control: what rises under it does not come from rewards. Records and evaluations keep the verdicts.
+    """
     overlong_cache: int = identity(4, ge=0)
     """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
     overlong_penalty: float = identity(1.0, ge=0)

@@ -248,7 +248,7 @@ class Method(ABC):
     """Whether rewards other than 0 and 1 mean nothing to the method."""
 
     dynamic_sampling: bool = False
-    """Keep only groups with 0 < p < 1 and sample others in place of the rest (DAPO)."""
+    """Keep only some groups (`keeps`: 0 < p < 1) and sample others in place of the rest (DAPO)."""
 
     @property
     def label(self) -> str:
@@ -267,8 +267,12 @@ class Method(ABC):
 
     @property
     def uses_dead_groups(self) -> bool:
-        """Whether groups with p = 0 or p = 1 have advantages by design, so that a filter would defeat the method."""
+        """Whether groups that `keeps` drops have advantages by design, so that a filter would defeat the method."""
         return False
+
+    def keeps(self, p: Floats) -> Floats:
+        """Whether `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
+        return (p > 0) & (p < 1)
 
     def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
         """A message and an override for each way in which these options contradict the settings of the run."""

@@ -176,6 +176,15 @@ class Clipped(PolicyGradient):
         return Report({**shares, **super().report(batch).sums})
 
 
+def whitened(value_PG: Tensor, length_PG: Tensor) -> Tensor:
+    """(value - mean) / sqrt(var + 1e-8) over all tokens, each with its sequence's value; 0 if all are equal."""
+    tokens = length_PG.sum()
+    centred_PG = value_PG - (value_PG * length_PG).sum() / tokens
+    variance = (centred_PG**2 * length_PG).sum() / (tokens - 1).clamp(min=1)
+    result_PG: Tensor = centred_PG / (variance + 1e-8).sqrt() * (variance > EQUAL**2)
+    return result_PG
+
+
 def clip_shares(bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
     """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `bears` that lose their gradient."""
     (low, high), ratio, count = bounds, log_ratio.exp(), bears.sum()

@@ -7,8 +7,8 @@ Defaults: one virtual rollout, reward 1, clip .16/.24, mean over tokens (release
 p = 0 gives -1/sqrt(G) (`ddof=0`) or -1/sqrt(G+1) (`ddof=1`). It applies to mixed groups too, so the sum of A is below
 0 in every group but those with p = 1. With shaped rewards `reward_max` stays the task's maximum, not the batch's.
 
-Disagreement: the released script filters groups with p = 1 out while sampling. `dynamic_sampling` would drop p = 0 as
-well and is refused; nothing is filtered here. Default `ddof=0`, the released code's is 1. Checked: advantages equal
+Disagreements: the released script filters groups with p = 1 out while sampling. `dynamic_sampling=true` does that, and
+keeps p = 0; the default filters nothing. Default `ddof=0`, the released code's is 1. Checked: advantages equal
 the authors' function (executed). Neither verl nor TRL has it.
 """
 
@@ -40,9 +40,9 @@ class Ngrpo(Clipped, Standardized):
     reward_max: float = 1.0
     """Their reward, the largest that the task gives."""
 
-    @property
-    def uses_dead_groups(self) -> bool:
-        return True
+    def keeps(self, p: Floats) -> Floats:
+        """All but the all-right groups, which have no advantage."""
+        return p < 1
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         """p(1 - p) / sqrt(q(1 - q)) with q = (Gp + n)/(G + n), for `reward_max=1` and `ddof=0`."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from mcpo_cli.methods.base import Signals, State, Step
-from mcpo_cli.methods.group_relative import EQUAL, Aggregation, Clipped
+from mcpo_cli.methods.group_relative import Aggregation, Clipped, whitened
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,8 @@ class ReinforcePp(Clipped):
         return True
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        x_PG, tokens = step.reward_PG.double(), step.length_PG.sum()
+        x_PG = step.reward_PG.double()
         if self.baseline == "group":
             x_PG = x_PG - x_PG.mean(-1, keepdim=True)
-        centred_PG = x_PG - (x_PG * step.length_PG).sum() / tokens
-        variance = (centred_PG**2 * step.length_PG).sum() / (tokens - 1).clamp(min=1)
-        advantage_PG = centred_PG / (variance + 1e-8).sqrt() * (variance > EQUAL**2)
+        advantage_PG = whitened(x_PG, step.length_PG)
         return Signals(advantage_PG, advantage_PG != 0), state

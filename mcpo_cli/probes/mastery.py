@@ -5,6 +5,7 @@ the same policy (the control), they score less than 1. The effect of training is
 and the score under a later policy, not the gap between 1 and that score.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from mcpo_cli.probes.base import Finding, Probe, known
 from mcpo_cli.probes.intervals import by_step, mean_over_steps
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.stats import Floats
 
 
@@ -23,7 +25,8 @@ def measure(spec: RunSpec, journal: Journal) -> Finding:
     """Accuracy of mastered prompts when they are rolled again, under the same policy and under later ones.
 
     Values:
-    - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`).
+    - `same_policy`: accuracy of the control; `selection_estimate`: its expected value (see `selection_estimate`), with
+      an interval over groups.
     - `accuracy_lag_<l>`: accuracy l global steps later; `gap_lag_<l>`: control minus that, over prompts with both.
     - `prompts`: number of pairs of prompt and step; each prompt counts once per cohort.
     - `return_accuracy`: accuracy of mastered prompts when a later batch samples them again; `returns`: their number.
@@ -43,7 +46,8 @@ def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> flo
     The estimate is P_G / (P_G + P_(G-1) / G), where P_G and P_(G-1) are the shares of groups with all and with all but
     one of their G rollouts right. It is exact for groups picked by G - 1 rollouts: for accuracy p of a prompt,
     P_G = E[p^G] and P_(G-1) = G E[p^(G-1) (1 - p)], so it equals E[p^G] / E[p^(G-1)]. Picking by G rollouts makes the
-    true value a little larger. NaN if no group qualifies.
+    true value, E[p^(G+1)] / E[p^G], at least as large, as moments are log-convex: 1 minus the estimate bounds the
+    effect of selection from above. NaN if no group qualifies.
     """
     below = all_right + one_wrong / rollouts
     return all_right / below if below else float("nan")
@@ -102,8 +106,20 @@ def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
 
 
 def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
-    shares = _top(spec, groups)
-    return {"selection_estimate": selection_estimate(*shares, spec.train.rollouts)} if groups else {}
+    """The estimate and its 95 % interval.
+
+    The estimate grows with P_G / (P_G + P_(G-1)), a share of the groups with at most one rollout wrong. The bounds are
+    those of this share (Wilson's, so that they stay within 0..1 and close in as groups are added), put through the same
+    formula. They cover the sampling of groups, not the difference to picking by G rollouts.
+    """
+    G = spec.train.rollouts
+    top = [right == G for row in groups if (right := round(row["p"] * G)) >= G - 1]
+    if not top:
+        return {}
+    share = sum(top) / len(top)
+    bounds = stats.share_interval(share, share * (1 - share) / len(top), len(top), math.inf)
+    named = zip(("", "_low", "_high"), (share, *bounds), strict=True)
+    return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
 
 
 def _top(spec: RunSpec, groups: Sequence[GroupRow]) -> tuple[float, float]:

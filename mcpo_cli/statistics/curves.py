@@ -34,6 +34,9 @@ def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, 
     hold only such values, do not count. Coverage, 95 % nominal, with 10, 20 and 40 clusters of uniform or geometric
     sizes: 94 to 95 % (90 to 95 % with C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom).
 
+    Clusters that depend on each other, as steps after one another do, are not what it is made for: where all variance
+    is between steps whose values have an autocorrelation of .3, it covers 84 to 87 %, and 67 to 69 % at .6.
+
     Returns:
         `Interval` with n = number of clusters; fewer than LEAST clusters give no interval (NaN half-width).
 

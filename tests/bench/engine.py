@@ -12,10 +12,12 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.methods.base import State
 from mcpo_cli.runs.attempts import Attempt
-from tests.bench import workload
+from tests.bench import flops, workload
 
 Grade = Callable[[int, int], Tensor]
 """Prompts and rollouts to correct_PG."""
@@ -35,14 +37,25 @@ def quarters(prompts: int, rollouts: int) -> Tensor:
 
 
 class Timed(Trainer):
-    """A trainer whose global steps are timed."""
+    """A trainer whose global steps are timed, and their arithmetic counted."""
+
+    needed = 0
+    """Floating-point operations of the last step."""
+
+    def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
+        """As the trainer's own."""
+        batch, state = super().batch(sampled)
+        self._done = sampled.rollouts, batch.select(batch.signals.bears_PG.any(-1).nonzero().squeeze(-1)).rollouts
+        return batch, state
 
     def seconds(self) -> float:
         """Wall time of the next global step, journal and metrics included."""
         self.step += 1
         start = time.perf_counter()
         self.global_step()
-        return time.perf_counter() - start
+        taken = time.perf_counter() - start
+        self.needed = flops.global_step(self.spec, self.policy.model, *self._done)
+        return taken
 
 
 class RealRun(Timed):
@@ -72,5 +85,13 @@ class LocalEngine(Timed):
         rollouts = sample(self.policy, batch.prompt_PS, *shape, eos=workload.NEVER, seed=self.step)
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
-        everything = torch.arange(len(problems))
-        return Sampled(train.temperature, problems, rollouts, correct_PG, correct_PG.double(), everything)
+        return Sampled(
+            temperature=train.temperature,
+            problems=problems,
+            rollouts=rollouts,
+            correct_PG=correct_PG,
+            seen_PG=correct_PG,
+            answers=[[None] * train.rollouts for _ in problems],
+            reward_PG=correct_PG.double(),
+            batch_index=torch.arange(len(problems)),
+        )

@@ -5,33 +5,47 @@ import time
 import torch
 from transformers import Qwen3ForCausalLM
 
+from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.config.schema import RunSpec
 
 SIDE = 1536
 """Of the square matrices of the peak: far larger than a cache line, far smaller than memory."""
 
 
-def global_step(spec: RunSpec, model: Qwen3ForCausalLM, prompt_tokens: int) -> int:
-    """Floating-point operations that one global step cannot do without.
+def forward(spec: RunSpec, model: Qwen3ForCausalLM, rollouts: Rollouts) -> int:
+    """Floating-point operations that a forward pass over `rollouts` cannot do without.
 
-    A multiply-add counts 2. A forward pass runs every prompt once a group and every response token but the
-    last, which predicts nothing. Weights: 2 operations a parameter and token; the output layer sees response
-    tokens and the last of each prompt. Attention: 4 operations (query times key, weight times value) for
-    each head, dimension, layer and pair of tokens. Sampling is one forward pass; an update is a forward and
-    a backward pass, together three. Norms, rotations, softmax, sampling and the optimizer count nothing.
+    What rollouts of a prompt begin with in common counts once: rows are the tokens of each prompt, and each distinct
+    beginning of its responses but their last tokens, which predict nothing. A multiply-add counts 2. Weights: 2
+    operations a parameter and row; the output layer sees the last row of each prompt and all rows of responses.
+    Attention: 4 operations (query times key, weight times value) for each head, dimension, layer, row, and row that
+    it follows. Norms, rotations, softmax and sampling count nothing.
     """
-    train, sizes = spec.train, spec.model
-    sequences, response = train.prompts * train.rollouts, train.max_response - 1
+    sizes, (P, S) = spec.model, rollouts.prompt_PS.shape
     weights = sum(
         parameter.numel() for name, parameter in model.model.layers.named_parameters() if parameter.dim() == 2
     )
-    tokens = train.prompts * prompt_tokens + sequences * response
-    outputs = train.prompts + sequences * response
-    pairs = train.prompts * prompt_tokens * (prompt_tokens + 1) // 2
-    pairs += sequences * (response * prompt_tokens + response * (response + 1) // 2)
+    grown = [
+        length
+        for token_GT, length_G in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
+        for length in map(len, beginnings(token_GT, length_G))
+    ]
+    pairs = P * S * (S + 1) // 2 + sum(S + length for length in grown)
     attention = 4 * sizes.layers * sizes.heads * sizes.head_dim * pairs
-    forward = 2 * weights * tokens + 2 * model.lm_head.weight.numel() * outputs + attention
-    return 4 * forward
+    return 2 * weights * (P * S + len(grown)) + 2 * model.lm_head.weight.numel() * (P + len(grown)) + attention
+
+
+def beginnings(token_GT: list[list[int]], length_G: list[int]) -> set[tuple[int, ...]]:
+    """The distinct beginnings of the responses of one prompt, none of them whole or empty."""
+    return {tuple(tokens[:end]) for tokens, length in zip(token_GT, length_G, strict=True) for end in range(1, length)}
+
+
+def global_step(spec: RunSpec, model: Qwen3ForCausalLM, sampled: Rollouts, trained: Rollouts) -> int:
+    """Floating-point operations of one global step: a forward pass to sample, a forward and a backward one to train.
+
+    A backward pass is two forward passes. `trained`: the groups that bear a gradient. The optimizer counts nothing.
+    """
+    return forward(spec, model, sampled) + 3 * forward(spec, model, trained)
 
 
 def peak() -> float:

@@ -5,6 +5,7 @@ fused AdamW, no gradient checkpointing, no reference model (beta 0), no logging,
 cache for generation was no faster; vLLM and Liger kernels need an accelerator; the attention is PyTorch's fused one.
 """
 
+import copy
 import random
 import tempfile
 import time
@@ -16,6 +17,7 @@ from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from tests.bench import workload
+from tests.bench.engine import RealRun
 
 MICRO_BATCH = 256
 
@@ -37,20 +39,28 @@ class _Clock(TrainerCallback):
         self._start = time.perf_counter()
 
 
-def seconds(repeats: int, between: Callable[[], None]) -> list[float]:
-    """Wall times of `repeats` global steps of TRL; `between` runs before each of them, off the clock."""
-    settings = workload.spec("method=grpo")
+def seconds(repeats: int, between: Callable[[], None], start: RealRun | None = None) -> list[float]:
+    """Wall times of `repeats` global steps of TRL; `between` runs before each of them, off the clock.
+
+    It trains an untrained policy on coin flips, or goes on from where the run `start` is, with its problems and grades.
+    """
+    settings = start.spec if start else workload.spec("method=grpo")
     train = settings.train
     model, tokenizer = workload.fresh_model(settings)
+    if start:
+        model = copy.deepcopy(start.policy.model)
     tokenizer.padding_side = "left"
     gradient_steps = train.prompts // train.mini_batch
     accumulation = train.mini_batch * train.rollouts // MICRO_BATCH
-    flips = random.Random(settings.seed)
+    flips, first = random.Random(settings.seed), start.step if start else 0
+    problems = [problem for step in range(repeats + 1) for problem in workload.prompts(settings, first + step)]
 
-    def reward(completions: list[str], **_: Any) -> list[float]:
+    def flipped(completions: list[str], **_: Any) -> list[float]:
         return [float(flips.random() < 0.5) for _ in completions]
 
-    texts = [problem.text for step in range(repeats + 1) for problem in workload.prompts(settings, step)]
+    def graded(completions: list[str], gold: list[str], **_: Any) -> list[float]:
+        return [float(said.split() == right.split()) for said, right in zip(completions, gold, strict=True)]
+
     clock = _Clock(gradient_steps, between)
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
@@ -61,7 +71,7 @@ def seconds(repeats: int, between: Callable[[], None]) -> list[float]:
             steps_per_generation=accumulation * gradient_steps,
             num_generations=train.rollouts,
             max_completion_length=train.max_response,
-            generation_kwargs={"min_new_tokens": train.max_response},
+            generation_kwargs={} if start else {"min_new_tokens": train.max_response},
             temperature=train.temperature,
             beta=0.0,
             loss_type="grpo",
@@ -81,9 +91,11 @@ def seconds(repeats: int, between: Callable[[], None]) -> list[float]:
         )
         trainer = GRPOTrainer(
             model=model,
-            reward_funcs=reward,
+            reward_funcs=graded if start else flipped,
             args=config,
-            train_dataset=Dataset.from_dict({"prompt": texts}),
+            train_dataset=Dataset.from_dict(
+                {"prompt": [problem.text for problem in problems], "gold": [problem.gold for problem in problems]}
+            ),
             processing_class=tokenizer,
             callbacks=[clock],
         )

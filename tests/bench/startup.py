@@ -1,5 +1,7 @@
-"""How long `mcpo --help` takes beside the `--help` of the smallest useful typer app."""
+"""How long `mcpo --help` takes beside that of the smallest useful typer app, and what a worker spends on imports."""
 
+import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -39,3 +41,15 @@ def seconds(repeats: int, folder: Path) -> tuple[list[float], list[float]]:
             subprocess.run([sys.executable, script, "--help"], cwd=folder, stdout=subprocess.DEVNULL, check=True)
             found.append(time.perf_counter() - start)
     return times[0][1:], times[1][1:]
+
+
+def worker_seconds(repeats: int) -> float:
+    """Processor seconds that a worker of the local engine spends before it trains; the median."""
+    command = [sys.executable, "-c", "import mcpo_cli.scheduling.worker, mcpo_cli.backends.local.train"]
+    found = []
+    for _ in range(repeats):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    return statistics.median(found)

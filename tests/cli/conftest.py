@@ -50,16 +50,19 @@ def cli(home: Path) -> Cli:
     return Cli(home)
 
 
-class InProcess:
+class InProcess(Cli):
     """Runs `mcpo` in this process: for the many cases whose imports would be most of their time."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.home, self._monkeypatch, self._capsys = home, monkeypatch, capsys
+        super().__init__(home)
+        self._monkeypatch, self._capsys = monkeypatch, capsys
         monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
         monkeypatch.setenv("COLUMNS", "200")
 
-    def __call__(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def __call__(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         self._monkeypatch.setattr(sys, "argv", ["mcpo", *arguments])
+        for name, value in env.items():
+            self._monkeypatch.setenv(name, value)
         code: Any = 0
         self._capsys.readouterr()
         try:
@@ -68,12 +71,6 @@ class InProcess:
             code = end.code or 0
         out, err = self._capsys.readouterr()
         return subprocess.CompletedProcess(list(arguments), code, out, err)
-
-    def json(self, *arguments: str) -> Any:
-        """The one document that `--json` prints."""
-        result = self(*arguments, "--json")
-        assert result.returncode == 0, result.stderr
-        return json.loads(result.stdout)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli import data
-from tests.cli.conftest import Cli
+from tests.cli.conftest import Cli, InProcess
 
 PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 AIME = [{"problem": f"What is the {number}th prime?", "answer": f"{number:03}"} for number in range(30)]
@@ -79,10 +79,10 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         server.shutdown()
 
 
-def test_list(home: Path) -> None:
-    listed = Cli(home).json("data", "list")["datasets"]
+def test_list(here: InProcess) -> None:
+    listed = here.json("data", "list")["datasets"]
     assert [row["name"] for row in listed] == data.names()
-    text = Cli(home)("data", "list").stdout
+    text = here("data", "list").stdout
     assert all(row["source"] in text for row in listed)
 
 

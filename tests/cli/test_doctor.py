@@ -16,7 +16,7 @@ from mcpo_cli.backends.verl import pins
 from mcpo_cli.commands import machine_checks
 from mcpo_cli.commands.machine_checks import Line
 from mcpo_cli.machine import Gpu
-from tests.cli.conftest import MCPO, Cli
+from tests.cli.conftest import MCPO, Cli, InProcess
 
 NO_HUB = {"HF_HUB_OFFLINE": "1"}
 GIB = 2**30
@@ -48,27 +48,27 @@ def hub(request: pytest.FixtureRequest) -> Iterator[str]:
     server.server_close()
 
 
-def test_a_machine_that_can_train_here(cli: Cli) -> None:
-    result = cli("doctor", **NO_HUB)
+def test_a_machine_that_can_train_here(here: InProcess) -> None:
+    result = here("doctor", **NO_HUB)
     assert result.returncode == 0, result.stderr
-    document = json.loads(cli("doctor", "--json", **NO_HUB).stdout)
+    document = json.loads(here("doctor", "--json", **NO_HUB).stdout)
     assert document["ok"] is True
     found = lines(document)
     assert {line["state"] for (needed_by, _), line in found.items() if needed_by == "local"} == {"ok"}
     assert found["local", "Python"]["found"] == ".".join(map(str, sys.version_info[:3]))
-    assert found["local", "MLflow store"]["found"] == f"{cli.home / 'mlflow.db'} (the first run will create it)"
+    assert found["local", "MLflow store"]["found"] == f"{here.home / 'mlflow.db'} (the first run will create it)"
     assert found["hub", "hub"]["state"] == "missing"
     for name in ("GPUs", "CUDA", "verl", "vllm", "ray", "flash-attn", "limit of open files"):
         assert name in result.stdout
         assert ("verl", name) in found
-    assert cli.untouched()
+    assert here.untouched()
 
 
 @pytest.mark.slow
-def test_what_is_needed_for_anything_fails(cli: Cli, tmp_path: Path) -> None:
+def test_what_is_needed_for_anything_fails(here: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     home = str(tmp_path / "file" / "home")
-    result = cli("doctor", "--json", MCPO_HOME=home, MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
+    result = here("doctor", "--json", MCPO_HOME=home, MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
     assert result.returncode == 1
     document = json.loads(result.stdout)
     assert document["ok"] is False
@@ -78,8 +78,8 @@ def test_what_is_needed_for_anything_fails(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_store_that_cannot_be_used(cli: Cli) -> None:
-    result = cli("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
+def test_a_store_that_cannot_be_used(here: InProcess) -> None:
+    result = here("doctor", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:1", **NO_HUB)
     assert result.returncode == 1
     line = lines(json.loads(result.stdout))["local", "MLflow store"]
     assert line["state"] == "wrong"

@@ -111,9 +111,9 @@ def test_the_process_ends_with_2(cli: Cli, arguments: str) -> None:
     assert cli.untouched()
 
 
-def test_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written(here: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    result = cli("train", "scale=smoke", MCPO_HOME=str(tmp_path / "file" / "home"))
+    result = here("train", "scale=smoke", MCPO_HOME=str(tmp_path / "file" / "home"))
     assert result.returncode == 2
     assert f"MCPO_HOME={tmp_path / 'file' / 'home'} cannot be written" in result.stderr
     assert "fix:" in result.stderr
@@ -133,15 +133,15 @@ def test_a_store_that_cannot_be_reached(cli: Cli, where: str) -> None:
     assert not (cli.home / "runs").exists()
 
 
-def test_debug_shows_the_traceback_and_keeps_the_exit_code(cli: Cli) -> None:
-    result = cli("train", "seed=abc", "--debug")
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(here: InProcess) -> None:
+    result = here("train", "seed=abc", "--debug")
     assert result.returncode == 2
     assert "Traceback" in result.stderr
     assert "seed=abc: must be an integer" in result.stderr
 
 
-def test_json_holds_the_error_too(cli: Cli) -> None:
-    result = cli("train", "seed=abc", "--json")
+def test_json_holds_the_error_too(here: InProcess) -> None:
+    result = here("train", "seed=abc", "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["error"] == {
         "type": "ConfigError",
@@ -190,10 +190,10 @@ def test_json_is_one_document_where_answers_could_not_be_graded(here: InProcess,
     assert document["error"]["type"] == "RunFailed"
 
 
-def test_an_unexpected_error_is_one_line(cli: Cli) -> None:
-    folder = cli.home / "runs" / "mcpo-toy-s-s0-000000000000"
+def test_an_unexpected_error_is_one_line(here: InProcess) -> None:
+    folder = here.home / "runs" / "mcpo-toy-s-s0-000000000000"
     (folder / "spec.json").mkdir(parents=True)
-    result = cli("runs", "list")
+    result = here("runs", "list")
     assert result.returncode == 70
     assert "rerun with --debug" in result.stderr
     assert "Traceback" not in result.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load, plan
-from tests.cli.conftest import MCPO, Cli
+from tests.cli.conftest import MCPO, Cli, InProcess
 
 HEAVY = {"torch", "transformers", "mlflow", "pandas"}
 
@@ -57,8 +57,8 @@ def test_help_of_train_names_presets_examples_and_where_settings_are_explained(c
 
 
 @pytest.mark.parametrize("suite", sorted(plan.suites()))
-def test_plan_of_a_suite(cli: Cli, suite: str) -> None:
-    document = cli.json("plan", suite, "seed=0")
+def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
+    document = here.json("plan", suite, "seed=0")
     expected = plan.from_suite(suite, ["seed=0"], "")
     assert [run["run_id"] for run in document["runs"]] == [cell.spec.run_id for cell in expected.cells]
     assert {run["state"] for run in document["runs"]} == {"planned"}
@@ -68,19 +68,19 @@ def test_plan_of_a_suite(cli: Cli, suite: str) -> None:
     assert document["estimate"]["basis"] == "from the cost model"
 
 
-def test_dry_run_is_the_plan(cli: Cli) -> None:
-    assert cli.json("train", "seed=0,1", "--dry-run") == cli.json("plan", "seed=0,1")
-    table2 = cli.json("ablate", "--dry-run")
-    assert table2["runs"] == cli.json("plan", "table2")["runs"]
+def test_dry_run_is_the_plan(here: InProcess) -> None:
+    assert here.json("train", "seed=0,1", "--dry-run") == here.json("plan", "seed=0,1")
+    table2 = here.json("ablate", "--dry-run")
+    assert table2["runs"] == here.json("plan", "table2")["runs"]
     assert table2["command"] == "mcpo ablate"
-    why = cli.json("ablate", "why-reweight", "seed=0", "--dry-run")
-    assert why["runs"] == cli.json("plan", "why-reweight", "seed=0")["runs"]
+    why = here.json("ablate", "why-reweight", "seed=0", "--dry-run")
+    assert why["runs"] == here.json("plan", "why-reweight", "seed=0")["runs"]
     assert why["command"] == "mcpo ablate why-reweight seed=0"
-    forgetting = cli.json("ablate", "forgetting", "seed=0", "--dry-run")
-    assert forgetting == cli.json("plan", "forgetting", "seed=0")
-    text = cli("plan", "seed=3").stdout
+    forgetting = here.json("ablate", "forgetting", "seed=0", "--dry-run")
+    assert forgetting == here.json("plan", "forgetting", "seed=0")
+    text = here("plan", "seed=3").stdout
     assert "mcpo train seed=3" in text
-    assert cli.untouched()
+    assert here.untouched()
 
 
 def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:

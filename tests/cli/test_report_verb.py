@@ -14,8 +14,8 @@ SMALL = ("scale=smoke", "model=toy-s", "seed=0")
 FILES = ("report.html", "report.md", "report.json")
 
 
-def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(cli: Cli) -> None:
-    result = cli("report", *SMALL)
+def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InProcess) -> None:
+    result = here("report", *SMALL)
     assert result.returncode == 3
     command = " ".join(SMALL)
     for name, artifact in artifacts.registry().items():
@@ -28,8 +28,8 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(cli: Cli)
         else:
             assert f"\n{name}: " in f"\n{result.stdout}"
     assert result.stderr.endswith(f"fix: mcpo reproduce all {command}\n")
-    assert not (cli.home / "runs").exists()
-    text = (cli.home / "reports/smoke/report.html").read_text(encoding="utf-8")
+    assert not (here.home / "runs").exists()
+    text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
     assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
 
 

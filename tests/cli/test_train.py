@@ -12,7 +12,7 @@ import pytest
 
 from mcpo_cli.config import plan
 from mcpo_cli.runs.journal import Journal
-from tests.cli.conftest import MCPO, Cli
+from tests.cli.conftest import MCPO, Cli, InProcess
 from tests.fakes import write_runs
 
 OFFLINE = "compute.tracking_uri=offline"
@@ -43,7 +43,7 @@ def start(cli: Cli, *arguments: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_train_list_show_and_sync(cli: Cli) -> None:
+def test_train_list_show_and_sync(cli: Cli, here: InProcess) -> None:
     result = cli("train", *QUICK, "--json")
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
@@ -57,24 +57,24 @@ def test_train_list_show_and_sync(cli: Cli) -> None:
     assert any(name.startswith("eval/") and name.endswith("/pass_at_1") for name in run["metrics"])
     assert "1 of 1" in result.stderr
 
-    assert cli.json("train", *QUICK) == document
+    assert here.json("train", *QUICK) == document
     assert len(journal(cli.home).attempts()) == 1
 
-    (row,) = cli.json("runs", "list", "--state", "done")["runs"]
+    (row,) = here.json("runs", "list", "--state", "done")["runs"]
     assert (row["run_id"], row["step"], row["suite"]) == (run["run_id"], 3, "train")
-    assert cli.json("runs", "list", "--state", "failed")["runs"] == []
-    shown = cli.json("runs", "show", run["run_id"][:14])
+    assert here.json("runs", "list", "--state", "failed")["runs"] == []
+    shown = here.json("runs", "show", run["run_id"][:14])
     assert shown["metrics"] == run["metrics"]
     assert shown["spec"]["train"]["steps"] == 3
     assert shown["attempts"][0]["state"] == "done"
     assert "attempt_1/metrics.jsonl" in shown["files"]
-    missing = cli("runs", "show", run["run_id"][:-1] + "x")
+    missing = here("runs", "show", run["run_id"][:-1] + "x")
     assert missing.returncode == 2
     assert run["run_id"] in missing.stderr
 
     assert not (cli.home / "mlflow.db").exists()
-    assert cli.json("runs", "sync")["points"][run["run_id"]] > 0
-    assert cli.json("runs", "sync")["points"][run["run_id"]] == 0
+    assert here.json("runs", "sync")["points"][run["run_id"]] > 0
+    assert here.json("runs", "sync")["points"][run["run_id"]] == 0
     assert (cli.home / "mlflow.db").exists()
 
 
@@ -104,18 +104,18 @@ def test_a_killed_scheduler_leaves_no_worker_behind(cli: Cli) -> None:
     assert cli.json("runs", "list")["runs"][0]["state"] == "interrupted"
 
 
-def test_reproduce_trains_nothing_again_and_changes_no_digit(cli: Cli) -> None:
+def test_reproduce_trains_nothing_again_and_changes_no_digit(here: InProcess) -> None:
     arguments = ("table1", "scale=smoke", "seed=0,1", OFFLINE)
     write_runs(plan.from_suite("table1", list(arguments[1:]), "mcpo reproduce table1"))
-    first = cli("reproduce", *arguments)
+    first = here("reproduce", *arguments)
     assert first.returncode == 0, first.stderr
-    reports = {path: path.read_bytes() for path in sorted((cli.home / "reports").glob("**/*")) if path.is_file()}
+    reports = {path: path.read_bytes() for path in sorted((here.home / "reports").glob("**/*")) if path.is_file()}
     assert {path.suffix for path in reports} == {".md", ".csv", ".tex", ".json"}
     assert all(str(path) in first.stderr for path in reports if path.suffix != ".json")
-    document = cli.json("reproduce", *arguments)
+    document = here.json("reproduce", *arguments)
     (suite,), table = document["suites"], document["artifacts"]["table1"]
     assert len(suite["runs"]) == len(table["runs"]) == 8
     assert sorted(table["files"]) == [path.name for path in reports if path.suffix != ".json"]
     assert {path: path.read_bytes() for path in reports} == reports
     assert {run["state"] for run in suite["runs"]} == {"done"}
-    assert not list((cli.home / "runs").glob("*/attempt_2"))
+    assert not list((here.home / "runs").glob("*/attempt_2"))

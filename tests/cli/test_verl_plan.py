@@ -10,7 +10,7 @@ import pytest
 from mcpo_cli.backends import cost
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
-from tests.cli.conftest import MCPO, Cli
+from tests.cli.conftest import MCPO, Cli, InProcess
 from tests.fakes import write_runs
 from tests.golden.test_verl_settings import golden
 
@@ -46,47 +46,47 @@ def test_the_command_survives_the_shell(cli: Cli) -> None:
     assert run["preview"]["command"][:4] == [sys.executable, "-P", "-m", "mcpo_cli.backends.verl.main"]
 
 
-def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(cli: Cli) -> None:
-    document = cli.json("plan", "table1", "scale=paper")
+def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(here: InProcess) -> None:
+    document = here.json("plan", "table1", "scale=paper")
     assert {run["model"] for run in document["runs"]} == {"qwen3-8b", "qwen3-14b"}
     assert document["estimate"]["parallel"] == 1
     for run in document["runs"]:
         (spec,) = load(["scale=paper", f"method={run['method']}", f"model={run['model']}"])
         assert run["cost"] == cost.of(spec).to_json()
         assert "preview" not in run
-    text = cli("plan", "table1", "scale=paper").stdout
+    text = here("plan", "table1", "scale=paper").stdout
     assert "GPU-hours" in text
     assert "estimated, not measured" in text
-    assert cli.untouched()
+    assert here.untouched()
 
 
-def test_runs_of_the_local_engine_cost_no_gpu_hours(cli: Cli) -> None:
-    (run,) = json.loads(cli("plan", "seed=1", "--json").stdout)["runs"]
+def test_runs_of_the_local_engine_cost_no_gpu_hours(here: InProcess) -> None:
+    (run,) = json.loads(here("plan", "seed=1", "--json").stdout)["runs"]
     assert "cost" not in run
-    assert "GPU-hours" not in cli("plan", "seed=1").stdout
+    assert "GPU-hours" not in here("plan", "seed=1").stdout
 
 
 @pytest.mark.slow
-def test_the_papers_table_is_made_of_runs_from_elsewhere(cli: Cli) -> None:
+def test_the_papers_table_is_made_of_runs_from_elsewhere(here: InProcess) -> None:
     """verl is not installed here; the runs are done, as if they had been copied from a cluster."""
     overrides = ["scale=paper", "train.steps=2", "compute.tracking_uri=offline"]
     planned = plan.from_suite("table1", overrides, "mcpo reproduce table1")
     write_runs(planned)
-    result = cli("reproduce", "table1", *overrides)
+    result = here("reproduce", "table1", *overrides)
     assert result.returncode == 0, result.stderr
     for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
         assert column in result.stdout
     assert "qwen3-8b: 1 seeds x 30 + 30 + 40 problems x 8 samples" in result.stdout
-    (table,) = cli.home.glob("reports/paper/table1.csv")
+    (table,) = here.home.glob("reports/paper/table1.csv")
     rows = list(csv.DictReader(table.open()))
     measured = {row["tier"]: row["problems"] for row in rows if row["block"] == "measured"}
     assert measured == {"aime24": "30", "aime25": "30", "amc23": "40"}
-    missing = cli("train", "scale=paper", "method=grpo")
+    missing = here("train", "scale=paper", "method=grpo")
     assert missing.returncode == 2
     assert "backend=verl needs verl ==0.9.1, which is not installed" in missing.stderr
 
 
-def test_the_plugin_of_the_tests_is_a_setting(cli: Cli) -> None:
-    (run,) = cli.json("train", "scale=verl-cpu", "--dry-run")["runs"]
+def test_the_plugin_of_the_tests_is_a_setting(here: InProcess) -> None:
+    (run,) = here.json("train", "scale=verl-cpu", "--dry-run")["runs"]
     assert run["preview"]["environment"]["VERL_USE_EXTERNAL_MODULES"].endswith(",tests.verl.cpu")
-    assert subprocess.run([*MCPO, "plan", "scale=verl-cpu"], env=cli.env, check=True, capture_output=True).stdout
+    assert subprocess.run([*MCPO, "plan", "scale=verl-cpu"], env=here.env, check=True, capture_output=True).stdout

@@ -1,15 +1,12 @@
-"""A worker that kills itself: `python -m tests.e2e.killer RUN_ID POINT N` dies by SIGKILL at the N-th call of POINT.
+"""A worker that kills itself by SIGKILL at the n-th call of a point.
 
-POINT names a function the engine calls at a moment worth dying at; the kill comes before the call does anything.
+A point names a function that the engine calls at a moment worth dying at; the kill comes before the call does anything.
 """
 
 import importlib
 import os
 import signal
-import sys
 from typing import Any
-
-from mcpo_cli.scheduling import worker
 
 POINTS = {
     "warm-up": ("mcpo_cli.backends.local.warmup", "cross_entropy"),
@@ -36,8 +33,3 @@ def die_at(point: str, call: int) -> None:
         return original(*arguments, **options)
 
     setattr(owner, name, counted)
-
-
-if __name__ == "__main__":
-    die_at(sys.argv[2], int(sys.argv[3]))
-    sys.exit(worker.work(sys.argv[1]))

@@ -92,7 +92,7 @@ def test_killed_and_started_again(
     folder = tmp_path / "runs" / spec.run_id
     if point != "warm-up":
         shutil.copytree(home / "cache", tmp_path / "cache")
-    assert work(tmp_path, spec, point, str(call)) == -signal.SIGKILL
+    assert work(tmp_path, spec, point, call) == -signal.SIGKILL
     assert state(folder, spec) == "interrupted"
     assert work(tmp_path, spec) == 0
     assert state(folder, spec) == "done"
@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_passed_over(
     spec = spec_of("dapo")
     shutil.copytree(home / "cache", tmp_path / "cache")
     # Dies while it evaluates after the last step: the checkpoints of steps 0 and 2 are there.
-    assert work(tmp_path, spec, "evaluation", "8") == -signal.SIGKILL
+    assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id
     older, newest = checkpoint.kept(folder)
     assert [checkpoint.step_of(older), checkpoint.step_of(newest)] == [0, 2]

@@ -64,3 +64,21 @@ def test_five_steps(name: str, home: Path) -> None:
     assert any(not torch.equal(before[key], after[key]) for key in before)
     state = sorted(folder.glob("attempt_1/checkpoints/step_*/method.safetensors"))
     assert bool(state) == (name in ("spo", "dcpo", "mcpo_extended"))
+
+
+def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:
+    """Rewards are half ones whatever is right, and metrics follow what is right."""
+    (spec,) = load(["method=mcpo", "train.reward=random", "train.temperature=0.3", *QUICK, *SHAPE, *PROBES])
+    folder = home / "runs" / spec.run_id
+    attempt = Attempt(folder, spec, 0)
+    BACKEND.run(spec, attempt, lambda: False)
+    attempt.end("done")
+    journal = Journal(folder)
+    steps = [row["metrics"] for row in journal.steps()]
+    tossed = sum(metrics["train/reward"] for metrics in steps) / len(steps)
+    rollouts = len(steps) * spec.train.prompts * spec.train.rollouts
+    assert abs(tossed - 0.5) < 5 * 0.5 / rollouts**0.5
+    for number, metrics in enumerate(steps, 1):
+        p = [row["p"] for row in journal.groups() if row["step"] == number]
+        assert metrics["train/accuracy"] == pytest.approx(sum(p) / len(p))
+        assert metrics["mastery/mastered"] == p.count(1.0) / len(p)

@@ -22,7 +22,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines
 from mcpo_cli.scheduling.progress import Tracker
-from tests.engine import differences, records, work
+from tests.engine import begin, differences, end, records, work
 from tests.fakes import write_run
 from tests.faults import lives
 from tests.faults.conftest import Faults
@@ -171,7 +171,7 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
 def real(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
     """A real run that was killed while it evaluated after its last step: checkpoints of steps 2 and 3 are there."""
     home, spec = tmp_path_factory.mktemp("real"), spec_of()
-    assert work(home, spec, "evaluation", "8") == -signal.SIGKILL
+    assert work(home, spec, "evaluation", 8) == -signal.SIGKILL
     return home, spec
 
 
@@ -180,7 +180,7 @@ def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_pa
     """Weights, moments or manifest of the newest checkpoint, the base policy: what is good is taken, and it says so."""
     killed, spec = real
     shutil.copytree(killed, tmp_path / "expected")
-    assert lives.complete(tmp_path / "expected", spec) == 0
+    assert work(tmp_path / "expected", spec) == 0
     expected = records(tmp_path / "expected", spec)
     run, newest = f"runs/{spec.run_id}", f"runs/{spec.run_id}/attempt_1/checkpoints/step_000003"
     base = next(path.parent for path in (killed / "cache").rglob("manifest.json")).relative_to(killed)
@@ -197,7 +197,7 @@ def test_damaged_files_that_a_run_starts_from(real: tuple[Path, RunSpec], tmp_pa
             shutil.copytree(killed, home)
             damage(home / name, how)
             began = time.monotonic()
-            assert lives.complete(home, spec) == 0
+            assert work(home, spec) == 0
             taken = time.monotonic() - began
             log = (home / run / "worker.log").read_text()
             assert f"{home / name} is damaged" in log
@@ -213,14 +213,14 @@ def test_a_run_does_not_go_on_from_damaged_records(real: tuple[Path, RunSpec], t
     killed, spec = real
     home, run = tmp_path / "home", f"runs/{spec.run_id}"
     shutil.copytree(killed, home)
-    process = lives.begin(home, spec)
+    process = begin(home, spec)
     while not Journal(home / run).attempts()[1:]:
         time.sleep(0.01)
     assert lives.send(process, signal.SIGKILL, 0)
-    lives.end(process)
+    end(process)
     # The second attempt sealed the first.
     damage(home / run / "attempt_1" / "metrics.jsonl", flipped)
-    assert lives.complete(home, spec) == 1
+    assert work(home, spec) == 1
     assert f"{home / run / 'attempt_1' / 'metrics.jsonl'} is damaged" in (home / run / "worker.log").read_text()
     assert len(Journal(home / run).attempts()) == 2
     faults("a flipped bit in the journal of an interrupted run", wrong=len(Journal(home / run).attempts()) - 2)
@@ -237,7 +237,7 @@ def test_a_damaged_policy_is_not_evaluated(
     home = tmp_path / "home"
     shutil.copytree(killed, home)
     monkeypatch.setenv("MCPO_HOME", str(home))
-    assert lives.complete(home, spec) == 0
+    assert work(home, spec) == 0
     assert subject(spec.run_id, "").facts.name == spec.run_id
     policy = home / "runs" / spec.run_id / "attempt_2" / "policy"
     damage(policy / name, flipped)

@@ -17,7 +17,7 @@ import pytest
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import missing, state
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.engine import differences, records, torn
+from tests.engine import differences, records, torn, work
 from tests.faults import lives
 from tests.faults.conftest import Faults
 from tests.faults.suites import Suite, spec_of
@@ -69,7 +69,7 @@ REAL = [True] if mountable() else []
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
     """A home with a run that had all the room it wanted."""
     home, spec = tmp_path_factory.mktemp("whole"), spec_of()
-    assert lives.complete(home, spec) == 0
+    assert work(home, spec) == 0
     return home, spec
 
 
@@ -95,7 +95,7 @@ def check(home: Path, spec: RunSpec) -> None:
 def test_files_cannot_grow(largest: int, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
     home, spec = whole
     shutil.copytree(home / "cache", tmp_path / "cache")
-    assert lives.complete(tmp_path, spec, largest) == 1
+    assert work(tmp_path, spec, largest=largest) == 1
     check(tmp_path, spec)
     seconds = lives.recover(tmp_path, spec)
     lost, wrong = differences(records(home, spec), records(tmp_path, spec))
@@ -109,7 +109,7 @@ def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path
     base = sum(path.stat().st_size for path in (home / "cache").rglob("*"))
     with tmpfs(disk, base + 64 * KIB + room):
         shutil.copytree(home / "cache", disk / "cache")
-        assert lives.complete(disk, spec) == 1
+        assert work(disk, spec) == 1
         check(disk, spec)
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
         seconds = lives.recover(disk, spec)

@@ -143,13 +143,13 @@ def test_an_override_that_is_a_trap(
     faults(f"an override with {request.node.callspec.id}", wrong=int(took > SECONDS))
 
 
-def packed(name: str, size: int, **headers: str) -> bytes:
+def packed(name: str, zeros: int, **headers: str) -> bytes:
     """An archive whose one member has so many zeros."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
         member = tarfile.TarInfo(name)
-        member.size, member.pax_headers = size, headers
-        tar.addfile(member, io.BytesIO(bytes(size)))
+        member.size, member.pax_headers = zeros, headers
+        tar.addfile(member, io.BytesIO(bytes(zeros)))
     return content.getvalue()
 
 
@@ -350,7 +350,7 @@ TEXTS = {
     "names without values": "token" * 100_000,
     "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,
-    "an open quote": 'token="' + "a" * 1_000_000,
+    "an open quote": 'token="planted' + "a" * 1_000_000,
 }
 
 

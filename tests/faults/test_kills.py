@@ -14,7 +14,7 @@ import pytest
 
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.engine import differences, records, torn
+from tests.engine import begin, differences, end, records, torn, work
 from tests.faults import lives
 from tests.faults.conftest import Faults
 from tests.faults.suites import Suite, spec_of
@@ -31,12 +31,12 @@ class Undisturbed:
     def __init__(self, home: Path) -> None:
         self.home, self.spec = home, spec_of()
         began = time.monotonic()
-        assert lives.complete(home, self.spec) == 0
+        assert work(home, self.spec) == 0
         self.records = records(home, self.spec)
         self.seconds = [time.monotonic() - began]
         shutil.copytree(home / "cache", home / "again" / "cache")
         began = time.monotonic()
-        assert lives.complete(home / "again", self.spec) == 0
+        assert work(home / "again", self.spec) == 0
         self.seconds.append(time.monotonic() - began)
         assert records(home / "again", self.spec) == self.records
 
@@ -44,7 +44,7 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     # The first life loads the libraries.
-    assert lives.complete(tmp_path_factory.mktemp("first"), spec_of("seed=9")) == 0
+    assert work(tmp_path_factory.mktemp("first"), spec_of("seed=9")) == 0
     return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
 
 
@@ -59,10 +59,10 @@ def test_a_run_signalled_at_random_moments(
         if warm:
             shutil.copytree(undisturbed.home / "cache", home / "cache")
         folder = home / "runs" / spec.run_id
-        process = lives.begin(home, spec)
+        process = begin(home, spec)
         if not lives.send(process, number, rng.uniform(0, undisturbed.seconds[warm])):
             continue  # it was done before its moment came
-        code = lives.end(process)
+        code = end(process)
         if number == signal.SIGKILL and code == 0:
             continue  # it ended just before
         # Before the worker listens, every signal ends it; SIGKILL always does.
@@ -93,7 +93,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Suite, dict[str, dic
     """The two runs that nobody disturbed, and their records."""
     suite = Suite(tmp_path_factory.mktemp("both"))
     for spec in suite.specs:
-        assert lives.complete(suite.home, spec) == 0
+        assert work(suite.home, spec) == 0
     return suite, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
 
 

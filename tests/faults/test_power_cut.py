@@ -17,8 +17,7 @@ import pytest
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.engine import differences, records
-from tests.faults import lives
+from tests.engine import begin, differences, end, records, work
 from tests.faults.conftest import Faults
 from tests.faults.suites import spec_of
 from tests.faults.test_disk import REAL, mount
@@ -39,7 +38,7 @@ def spec_of_a_longer_run() -> RunSpec:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The home of a run that nobody disturbed, and its records."""
     home, spec = tmp_path_factory.mktemp("undisturbed"), spec_of_a_longer_run()
-    assert lives.complete(home, spec) == 0
+    assert work(home, spec) == 0
     return home, records(home, spec)
 
 
@@ -51,13 +50,13 @@ def stopped_at(home: Path, spec: RunSpec, step: int) -> Iterator[None]:
         yield
     finally:
         os.kill(pid_of(process), signal.SIGKILL)
-        lives.end(process)
+        end(process)
 
 
 def standing_still(home: Path, spec: RunSpec, step: int) -> ForkServerProcess:
     """A worker that was sent SIGSTOP once a checkpoint covered `step`."""
     folder = home / "runs" / spec.run_id
-    process = lives.begin(home, spec)
+    process = begin(home, spec)
     while not (attempts := Journal(folder).attempts()):
         time.sleep(0.005)
     while read_json(attempts[-1] / "status.json")["durable_step"] < step:
@@ -73,7 +72,7 @@ def pid_of(process: ForkServerProcess) -> int:
 
 def continued(home: Path, spec: RunSpec) -> tuple[int, str]:
     """Start the run again, see it done and stay done: the step it continued from, and what it said about that."""
-    assert lives.complete(home, spec) == 0
+    assert work(home, spec) == 0
     folder = home / "runs" / spec.run_id
     assert state(folder, spec) == "done"
     status = read_json(Journal(folder).attempts()[-1] / "status.json")
@@ -170,7 +169,7 @@ def test_a_run_folder_removed_in_mid_run(
     process = standing_still(tmp_path, spec, CUT_AT)
     shutil.rmtree(tmp_path / "runs" / spec.run_id)
     os.kill(pid_of(process), signal.SIGCONT)
-    assert lives.end(process) == 1
+    assert end(process) == 1
     error = read_json(tmp_path / "runs" / spec.run_id / "attempt_1" / "status.json")["error"]
     assert "was removed while it was being written" in error
     began = time.monotonic()

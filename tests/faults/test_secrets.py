@@ -202,6 +202,16 @@ CASES = {
     "AKIA" + "ABCD1234" * 2: "***",
     "max_tokens=4096 cluster.max_tokens_per_gpu=32768": "max_tokens=4096 cluster.max_tokens_per_gpu=32768",
     "tokens a second: 12, key=value, the token is gone": "tokens a second: 12, key=value, the token is gone",
+    "password: planted, next": "password: ***, next",
+    "{'password': 'planted pass phrase', 'n': 1}": "{'password': '***', 'n': 1}",
+    "sent Bearer planted-abcdefghijk next": "sent Bearer *** next",
+    "bearer of news": "bearer of news",
+    "xoxb" + "-123456789012-planted": "***",
+    "npm" + "_" + "aB3d" * 9: "***",
+    "AccountName=me;AccountKey=pl/anted+==;Endpoint=x": "AccountName=me;AccountKey=***;Endpoint=x",
+    "postgresql://user:pa ss@host/db": "postgresql://***@host/db",
+    "http://127.0.0.1:5000 is up; ask me@example.org": "http://127.0.0.1:5000 is up; ask me@example.org",
+    "-----BEGIN RSA " + "PRIVATE KEY-----\nplanted\n-----END": "-----BEGIN RSA " + "PRIVATE KEY-----***-----END",
 }
 
 

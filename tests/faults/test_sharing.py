@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.engine import differences, records, torn
-from tests.faults import lives
+from tests.engine import differences, records, torn, work
 from tests.faults.conftest import Faults
 from tests.faults.suites import Suite
 
@@ -24,7 +23,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dic
     """The home of the two runs when nobody disturbs them, and their records."""
     suite = Suite(tmp_path_factory.mktemp("alone"))
     for spec in suite.specs:
-        assert lives.complete(suite.home, spec) == 0
+        assert work(suite.home, spec) == 0
     return suite.home, {spec.run_id: records(suite.home, spec) for spec in suite.specs}
 
 

@@ -11,6 +11,7 @@ from statistics import mean, stdev
 
 import numpy as np
 import pytest
+from rliable import metrics
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import artifacts
@@ -78,25 +79,64 @@ def _per_seed(values: dict[tuple[int, str], float]) -> list[float]:
 def test_numbers_agree_with_an_independent_computation(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
     name, built = table
     baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
-    rows = built.to_json()["rows"]
+    rows = [row for row in built.to_json()["rows"] if row["at"] == "steps"]
     raw = _raw(shared_home, _plan(name))
+    per_seed = {key: _per_seed(values) for key, values in raw.items()}
+    for model, arm, metric in {(model, arm, metric) for model, arm, _, metric in raw}:
+        tiers = [per_seed[model, arm, tier, metric] for tier in TIERS]
+        per_seed[model, arm, "average", metric] = [mean(values) for values in zip(*tiers, strict=True)]
     measured = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "measured"}
     differences = {(r["model"], r["arm"], r["tier"], r["metric"]): r for r in rows if r["block"] == "difference"}
-    assert measured.keys() == raw.keys()
-    assert differences.keys() == {key for key in raw if key[1] != baseline}
+    assert measured.keys() == per_seed.keys()
+    assert differences.keys() == {key for key in per_seed if key[1] != baseline}
     for key, row in measured.items():
-        per_seed = _per_seed(raw[key])
-        assert row["mean"] == pytest.approx(mean(per_seed), abs=1e-9)
-        assert (row["t_low"], row["t_high"]) == pytest.approx(_student(per_seed), abs=1e-9)
-        assert (row["seeds"], row["problems"], row["samples"]) == (3, 6, 8)
+        assert row["mean"] == pytest.approx(mean(per_seed[key]), abs=1e-9)
+        assert 0 <= row["low"] <= row["mean"] <= row["high"] <= 1
+        assert (row["seeds"], row["problems"], row["samples"]) == (3, 18 if key[2] == "average" else 6, 8)
     for (model, arm, tier, metric), row in differences.items():
-        theirs = raw[model, baseline, tier, metric]
-        diff = {at: value - theirs[at] for at, value in raw[model, arm, tier, metric].items()}
-        per_seed = _per_seed(diff)
-        assert row["mean"] == pytest.approx(mean(per_seed), abs=1e-9)
-        assert (row["t_low"], row["t_high"]) == pytest.approx(_student(per_seed), abs=1e-9)
-        assert row["seeds_above"] == sum(value > 1e-12 for value in per_seed)
-    _check_holm([(row["p"], row["p_holm"]) for row in differences.values()])
+        diff = [
+            x - y
+            for x, y in zip(per_seed[model, arm, tier, metric], per_seed[model, baseline, tier, metric], strict=True)
+        ]
+        assert row["mean"] == pytest.approx(mean(diff), abs=1e-9)
+        assert row["seeds_above"] == sum(value > 1e-12 for value in diff)
+        if stdev(diff) > 1e-12:
+            assert (row["low"], row["high"]) == pytest.approx(_student(diff), abs=1e-9)
+            assert row["p"] == pytest.approx(scipy_stats.ttest_1samp(diff, 0).pvalue, abs=1e-9)
+    headline = {key for key, row in differences.items() if row["family"] == "headline"}
+    assert headline == {key for key in differences if key[2:] == ("average", "pass@1")}
+    assert {row["cost"] for row in measured.values()} == {3}
+    _check_holm([(row["p"], row["p_holm"]) for key, row in differences.items() if key not in headline])
+    at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
+    _check_holm([(row["p"], row["p_holm"]) for row in at_both])
+
+
+def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
+    name, built = table
+    raw = _raw(shared_home, _plan(name))
+    baseline = {"table1": "DAPO", "table2": "MCPO"}[name]
+    arms = {arm for _, arm, _, _ in raw}
+    models = list(dict.fromkeys(model for model, _, _, _ in raw))
+
+    def scores(arm: str) -> np.ndarray:
+        """Seeds x (models and tiers), as rliable takes them."""
+        return np.array([_per_seed(raw[model, arm, tier, "best@8"]) for model in models for tier in TIERS]).T
+
+    rows = {
+        (row["block"], row["arm"]): row
+        for row in built.to_json()["rows"]
+        if row["block"] in ("mean", "iqm", "better", "mean difference") and row["metric"] == "best@8"
+    }
+    for arm in arms:
+        assert rows["mean", arm]["mean"] == pytest.approx(metrics.aggregate_mean(scores(arm)))
+        assert rows["iqm", arm]["mean"] == pytest.approx(metrics.aggregate_iqm(scores(arm)))
+        if arm != baseline:
+            won = metrics.probability_of_improvement(scores(arm), scores(baseline))
+            assert rows["better", arm]["mean"] == pytest.approx(won)
+            diff = (scores(arm) - scores(baseline)).mean(axis=1)
+            assert (rows["mean difference", arm]["mean"], rows["mean difference", arm]["sd"]) == pytest.approx(
+                (diff.mean(), diff.std(ddof=1))
+            )
 
 
 def _check_holm(pairs: list[tuple[float, float]]) -> None:
@@ -107,55 +147,38 @@ def _check_holm(pairs: list[tuple[float, float]]) -> None:
         assert adjusted == pytest.approx(running, abs=1e-10 * len(pairs))
 
 
-def test_bootstrap_agrees_with_resampling_by_index(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
-    name, built = table
-    raw = _raw(shared_home, _plan(name))
-    rng = np.random.default_rng(99)
-    for row in built.to_json()["rows"]:
-        if row["block"] != "difference":
-            continue
-        mine, theirs = (raw[row["model"], arm, row["tier"], row["metric"]] for arm in (row["arm"], row["baseline"]))
-        problems = sorted({problem for _, problem in mine})
-        diff = [[mine[seed, problem] - theirs[seed, problem] for problem in problems] for seed in (0, 1, 2)]
-        diff_SQ = np.array(diff)
-        seeds_BS, problems_BQ = rng.integers(0, 3, (20_000, 3)), rng.integers(0, 6, (20_000, 6))
-        means = diff_SQ[seeds_BS[:, :, None], problems_BQ[:, None, :]].mean(axis=(1, 2))
-        # A quantile of a discrete distribution is an interval: compare probabilities, not values.
-        for bound, share in ((row["bootstrap_low"], 0.025), (row["bootstrap_high"], 0.975)):
-            assert np.mean(means < bound - 1e-9) <= share + 0.01
-            assert np.mean(means <= bound + 1e-9) >= share - 0.01
-        one_side = min(np.mean(means <= 1e-12), np.mean(means >= -1e-12))
-        assert row["p"] == pytest.approx(min(1, 2 * one_side), abs=0.05)
-
-
 def test_files_hold_the_same_numbers_and_a_rebuild_changes_no_byte(
     table: tuple[str, artifacts.Built], shared_home: Path
 ) -> None:
     name, built = table
-    assert built.paths == tuple(shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("csv", "md", "tex"))
+    assert built.paths == tuple(
+        shared_home / f"reports/smoke/{name}.{suffix}" for suffix in ("csv", "md", "tex", "png", "pdf")
+    )
     before = [path.read_bytes() for path in built.paths]
     again = build(name, _plan(name), shared_home)
     assert [path.read_bytes() for path in again.paths] == before
     assert again.text() == built.text()
 
-    numbers, markdown, tex = (content.decode() for content in before)
+    numbers, markdown, tex = (content.decode() for content in before[:3])
     document, text = built.to_json(), built.text()
     lines = list(csv.DictReader(numbers.splitlines()))
     assert [float(line["mean"]) for line in lines] == [row["mean"] for row in document["rows"]]
+    shown = {"measured": "{:.3f}", "difference": "{:+.3f}", "iqm": "{:.3f}", "better": "{:.3f}"}
     for row in document["rows"]:
-        shown = {"measured": "{:.3f} ±", "difference": "{:+.3f}"}.get(row["block"], "{:.4f}").format(row["mean"])
-        assert shown in markdown
-        assert shown in text
-        assert shown.replace("±", r"$\pm$") in tex
+        if row["block"] in shown and (row["at"] == "steps" or row["family"] == "headline"):
+            words = shown[row["block"]].format(row["mean"])
+            assert words in markdown
+            assert words in text
+            assert words in tex
     for cell in _plan(name).cells:
         assert cell.spec.run_id in markdown
         assert cell.spec.run_id in text
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_text_fits_100_columns_and_cuts_no_number_on_narrow_terminals(table: tuple[str, artifacts.Built]) -> None:
+def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(table: tuple[str, artifacts.Built]) -> None:
     _, built = table
-    assert max(map(len, built.text().splitlines())) <= 100
+    assert max(map(len, built.text().splitlines())) <= 130
     assert "…" not in built.text(width=40)
     for tier in TIERS:
         assert tier in built.text()
@@ -164,8 +187,8 @@ def test_text_fits_100_columns_and_cuts_no_number_on_narrow_terminals(table: tup
 
 def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Built]) -> None:
     tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
-    # Two models with scores and one difference, or one model with scores and three; runs; published.
-    assert len(tables) == 6
+    # The headline; scores and differences of each model; aggregates, variances, runs, published.
+    assert len(tables) == 1 + 2 * len({cell.spec.model.name for cell in _plan(table[0]).cells}) + 4
     for body in tables:
         columns = body.index("}")
         rows = [line for line in body.splitlines() if line.endswith(r"\\")]
@@ -212,15 +235,14 @@ def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path
     assert not (mcpo_home / "reports").exists()
 
 
-def test_one_seed_claims_no_interval(mcpo_home: Path) -> None:
-    built = _built(mcpo_home, "table1", "seed=4")
-    rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference")]
-    for name in ("t_low", "t_high", "bootstrap_low", "bootstrap_high", "p", "p_holm"):
+@pytest.mark.parametrize("seeds", ["seed=4", "seed=4,5"])
+def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -> None:
+    built = _built(mcpo_home, "table1", seeds)
+    rows = [row for row in built.to_json()["rows"] if row["block"] in ("measured", "difference", "iqm", "better")]
+    for name in ("low", "high", "p", "p_holm"):
         assert {row[name] for row in rows} == {None}
-    scores = built.text().split("paired by problem")[0]
-    # Nine numbers and a sentence a model.
-    assert scores.count("n=1") == 2 * 9 + 2
-    assert "±" not in scores
+    assert "Fewer than 3 seeds give no interval and no p (-)." in built.text()
+    assert "±" not in built.text().split("published (")[0].split("Runs and the state")[0]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +259,7 @@ def test_a_dirty_run_is_marked(dirty: bool | None, mark: str, note: str, mcpo_ho
 
 def test_fewer_samples_than_eight_give_a_smaller_k_and_say_so(mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", "eval.samples=4")
-    assert [row["metric"] for row in built.to_json()["rows"][:9:3]] == ["pass@1", "best@4", "pass@4"]
+    assert list(dict.fromkeys(row["metric"] for row in built.to_json()["rows"]))[:3] == ["pass@1", "best@4", "pass@4"]
     assert "k = 4 in place of 8" in built.text()
 
 

@@ -1,5 +1,6 @@
 """Advantages of the method zoo: numbers worked out by hand or by the authors' released functions, on fixture F1."""
 
+import dataclasses
 import math
 from typing import Any
 
@@ -331,12 +332,29 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
         "spo": (True, True),
         "rl_zvp": (True, False),
         "grpo_lambda": (True, False),
+        "gdpo": (True, True),
     }  # (p = 1, p = 0); the entropies are all alike, so rl_zvp has no wrong token to blame
     for name, kind in registry().items():
         method = kind()
         found = signals(method, dead).advantage.flatten(1).any(-1).tolist()
         assert tuple(found) == lives.get(name, (False, False)), name
-        assert not lives.get(name) or method.uses_dead_groups
+        kept = (bool(method.keeps(1.0)), bool(method.keeps(0.0)))
+        assert method.uses_dead_groups or all(kept[place] for place in (0, 1) if found[place]), name
+
+
+def test_gdpo_normalises_each_channel_and_then_the_batch() -> None:
+    expected = [
+        [1.639705, -1.443872, -0.770894, 0.575061],
+        [1.443872, 0.770894, 0.097916, -2.312683],
+        [0, 0, 0, 0],
+        [-1.009467, -0.336489, 0.336489, 1.009467],
+    ]
+    assert advantages(get("gdpo")) == [near(row) for row in expected]
+    # Without lengths, over tokens: what REINFORCE++ makes of GRPO's advantages in the place of rewards.
+    of = f1()
+    normal_PG = signals(get("grpo"), of).advantage
+    whitened = signals(get("reinforce_pp"), dataclasses.replace(of, reward_PG=normal_PG)).advantage
+    assert torch.allclose(signals(get("gdpo", brevity=0.0, whiten="tokens"), of).advantage, whitened)
 
 
 def test_only_the_best_prompts_pay_for_length() -> None:

@@ -68,6 +68,7 @@ def test_methods_that_look_at_the_batch_have_no_curve() -> None:
         "gfpo",
         "sharpen",
         "grpo_lambda",
+        "gdpo",
     }
     assert without | {"disco", "drpo", "top_entropy", "entropy_bonus"} == set(registry()) - set(WITH_CURVE)
 
@@ -132,7 +133,7 @@ def test_advantages_that_are_not_centred(right: list[int], seed: int) -> None:
     assert signals(get("spo"), of).advantage.sum().abs() < 1e-9
 
 
-LIVING = ["copo", "dcpo", "grpo_lambda", "ngrpo", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
+LIVING = ["copo", "dcpo", "gdpo", "grpo_lambda", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
 
 
 def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
@@ -141,6 +142,11 @@ def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
         with pytest.raises(ConfigError, match=f"method={name} learns from them") as refused:
             load([f"method={name}", "method.dynamic_sampling=true", "train.overlong_cache=0"])
         assert refused.value.fix == "method.dynamic_sampling=false"
+    # NGRPO's filter keeps what it learns from.
+    (spec,) = load(["method=ngrpo", "method.dynamic_sampling=true"])
+    share_P = torch.tensor([0, 0.25, 1])
+    assert spec.method.keeps(share_P).tolist() == [True, True, False]
+    assert get("dapo").keeps(share_P).tolist() == [False, True, False]
     # Without what lives on them there is nothing to refuse.
     load(["method=unlikeliness", "method.mastered=zero", "method.dynamic_sampling=true"])
     load(["method=copo", "method.blend=none", "method.dynamic_sampling=true"])

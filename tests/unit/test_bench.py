@@ -2,6 +2,9 @@
 
 import dataclasses
 
+import torch
+
+from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.grading import Pool
 from mcpo_cli.runs.journal import Journal
 from tests.bench import engine, flops, grading, workload
@@ -13,6 +16,7 @@ def test_local_engine_does_the_named_work() -> None:
     before = [parameter.detach().clone() for parameter in local.policy.parameters()]
 
     assert local.seconds() > 0
+    assert local.needed > 0
 
     journal = Journal(local.attempt.folder.parent)
     rows = journal.groups()
@@ -27,17 +31,21 @@ def test_local_engine_does_the_named_work() -> None:
 
 def test_flop_count_equals_a_count_by_hand() -> None:
     spec = workload.spec("method=mcpo")
-    train = dataclasses.replace(spec.train, prompts=1, rollouts=2, max_response=3, mini_batch=1)
     sizes = dataclasses.replace(spec.model, hidden=8, layers=1, heads=1, head_dim=4, mlp=6)
-    small = dataclasses.replace(spec, train=train, model=sizes)
+    small = dataclasses.replace(spec, model=sizes)
     model, tokenizer = workload.fresh_model(small)
+    # One prompt of 5 tokens; two responses of 3 tokens begin alike, a third has one token, which predicts nothing.
+    token_PGT, length_PG = torch.tensor([[[7, 8, 9], [7, 6, 9], [5, 0, 0]]]), torch.tensor([[3, 3, 1]])
+    nothing_PGT = torch.zeros(1, 3, 3)
+    both = Rollouts(torch.ones(1, 5, dtype=torch.int64), token_PGT, length_PG, length_PG > 0, nothing_PGT, nothing_PGT)
 
-    # 5 prompt tokens, 2 rollouts of which 2 tokens each are fed: 9 tokens, 1 + 4 of them with an output.
+    # Beginnings: 7, 7 8 and 7 6. With the prompt's 5 these are 8 rows, 1 + 3 of them with an output.
     weights = 4 * 8 * 4 + 3 * 8 * 6
-    # Prompt tokens see 1 + .. + 5 tokens; the fed response tokens of a rollout see 6 and 7.
-    pairs = 15 + 2 * (6 + 7)
-    forward = 2 * weights * 9 + 2 * len(tokenizer) * 8 * 5 + 4 * 1 * 1 * 4 * pairs
-    assert flops.global_step(small, model, prompt_tokens=5) == 4 * forward
+    # Prompt tokens see 1 + .. + 5 tokens; 7 sees 6, the two after it see 7.
+    pairs = 15 + 6 + 7 + 7
+    forward = 2 * weights * 8 + 2 * len(tokenizer) * 8 * 4 + 4 * 1 * 1 * 4 * pairs
+    assert flops.forward(small, model, both) == forward
+    assert flops.global_step(small, model, both, both) == 4 * forward
 
 
 def test_graded_answers_are_what_they_are_labelled() -> None:

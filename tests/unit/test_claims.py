@@ -79,7 +79,7 @@ def test_values_without_any_spread_are_tested_all_the_same() -> None:
     assert verdict(WITHIN, [0.01] * 3) == "supported"
     same = claims.verdicts([outcome(GREATER, [0.0] * 3)])[0]
     assert (same.verdict, same.p) == ("unresolved", 1.0)
-    assert math.isnan(same.detectable)
+    assert math.isnan(same.detectable[0])
 
 
 @pytest.mark.parametrize(("outside", "because"), [("by construction", "an identity"), ("not testable", "a level")])
@@ -190,7 +190,11 @@ def test_what_the_seeds_can_find_depends_on_their_spread_and_not_on_the_effect()
     found, shifted = outcome(GREATER, noisy), outcome(GREATER, [value + 0.1 for value in noisy])
     assert found.detectable == pytest.approx(shifted.detectable)
     sd = float(np.std(noisy, ddof=1))
-    assert power.power(found.detectable, sd, 4) == pytest.approx(0.8)
+    low, high = power.sd_bounds(sd, 4)
+    assert [power.power(distance, bound, 4) for distance, bound in zip(found.detectable, (low, high), strict=True)] == [
+        pytest.approx(0.8)
+    ] * 2
+    assert low < sd < high
 
 
 def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

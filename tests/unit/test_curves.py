@@ -62,6 +62,17 @@ def test_cluster_mean_covers_what_it_promises(clusters: int, own: float) -> None
     assert 0.93 <= covered / runs <= 0.97
 
 
+@pytest.mark.parametrize(("correlation", "low", "high"), [(0.0, 0.93, 0.97), (0.3, 0.82, 0.89), (0.6, 0.62, 0.72)])
+def test_cluster_mean_covers_less_where_steps_depend_on_each_other(correlation: float, low: float, high: float) -> None:
+    """As its docstring says: 20 steps whose values follow an autoregression of order 1."""
+    rng = np.random.default_rng(1)
+    value_NC = rng.normal(size=(800, 20))
+    for step in range(1, 20):
+        value_NC[:, step] = correlation * value_NC[:, step - 1] + math.sqrt(1 - correlation**2) * value_NC[:, step]
+    found = [curves.cluster_mean(value_C, np.ones(20), range(20)) for value_C in value_NC]
+    assert low <= np.mean([one.low <= 0 <= one.high for one in found]) <= high
+
+
 def test_what_has_no_weight_does_not_count() -> None:
     some = curves.cluster_mean([1.0, 2.0, 4.0, math.nan, 5.0], [1, 2, 1, 0, 0], [0, 1, 3, 1, 2])
     assert some == curves.cluster_mean([1.0, 2.0, 4.0], [1, 2, 1], [0, 1, 3])

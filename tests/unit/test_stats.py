@@ -250,3 +250,12 @@ def test_share_interval_over_problems_covers_what_it_promises(shape: tuple[float
         low, high = stats.share_interval(float(share.mean()), float(share.var(ddof=1) / 40), 40, 39)
         covered += low <= truth <= high
     assert 0.93 < covered / runs < 0.97
+
+
+@pytest.mark.parametrize("mean", [0.03, 0.98])
+def test_share_interval_over_problems_covers_less_where_few_problems_decide(mean: float) -> None:
+    """As its docstring says: 64 problems, most of which are always wrong or always right."""
+    rng = np.random.default_rng(2)
+    share_NQ = rng.binomial(8, rng.beta(2 * mean, 2 * (1 - mean), (1500, 64))) / 8
+    bounds = [stats.share_interval(one.mean(), one.var(ddof=1) / 64, 64, 63) for one in share_NQ]
+    assert 0.88 <= np.mean([low <= mean <= high for low, high in bounds]) <= 0.94

@@ -264,6 +264,15 @@ def test_a_processor_with_its_plugin_needs_no_gpu(place: Place) -> None:
     assert complaints(load(["scale=verl-cpu"])[0]) == []
 
 
+@pytest.mark.parametrize("name", ["disco", "drpo", "clip_cov", "kl_cov"])
+def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place) -> None:
+    prompts = place.spec().train.prompts
+    assert complaints(place.spec(f"method={name}", f"train.mini_batch={prompts}")) == []
+    found = place.complaint(f"method={name}", f"train.mini_batch={prompts // 2}")
+    assert "between the 2 mini-batches of a step" in found
+    assert f"train.mini_batch={prompts}, or backend=local" in found
+
+
 def test_checking_imports_nothing_heavy(place: Place) -> None:
     code = (
         "import sys\nfrom mcpo_cli import backends\nfrom mcpo_cli.config.load import load\n"

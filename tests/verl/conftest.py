@@ -1,11 +1,17 @@
-"""Real runs of verl on a processor, in a home that they share: a start takes a minute, the base policy is made once."""
+"""Real runs of verl on a processor, in a home that they share: a start takes a minute, the base policy is made once.
+
+A minute is why a run serves several tests where it can.
+"""
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +92,27 @@ def nobody_is_left(folder: Path) -> bool:
     return not [p for p in processes.marked(str(folder)) if p.status() != psutil.STATUS_ZOMBIE]
 
 
+def logged(home: Path, folder: Path, name: str) -> list[tuple[int, float]]:
+    """What the MLflow store has of a metric."""
+    import mlflow
+
+    client = mlflow.MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    (found,) = client.search_runs(experiments, f"tags.`mcpo.run_id` = '{folder.name}'")
+    return [(point.step, point.value) for point in client.get_metric_history(found.info.run_id, name)]
+
+
+def listening(folder: Path) -> set[str]:
+    """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
+    found = set()
+    for process in processes.marked(str(folder)):
+        with suppress(psutil.Error):
+            if "WorkerDict" not in process.name():
+                connections = process.net_connections("tcp")
+                found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
+
+
 @pytest.fixture(scope="session")
 def home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("verl")
@@ -94,7 +121,8 @@ def home_of_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def runs(home_of_runs: Path) -> Iterator[Runs]:
     """The same home for every test."""
-    yield from _ended(Runs(home_of_runs))
+    with ended(Runs(home_of_runs)) as found:
+        yield found
 
 
 @pytest.fixture
@@ -103,15 +131,53 @@ def runs_apart(home_of_runs: Path, tmp_path: Path) -> Iterator[Runs]:
     cache = home_of_runs / "cache"
     cache.mkdir(exist_ok=True)
     (tmp_path / "cache").symlink_to(cache)
-    yield from _ended(Runs(tmp_path))
+    with ended(Runs(tmp_path)) as found:
+        yield found
 
 
-def _ended(found: Runs) -> Iterator[Runs]:
+@contextmanager
+def ended(found: Runs) -> Iterator[Runs]:
     """What a failed test leaves running is ended."""
-    yield found
-    for process in found.started:
-        process.kill()
-        process.wait()
-    # Without its parent a worker stops, and so does what it started.
-    for folder in found.home.glob("runs/*"):
-        processes.end(str(folder))
+    try:
+        yield found
+    finally:
+        for process in found.started:
+            process.kill()
+            process.wait()
+        # Without its parent a worker stops, and so does what it started.
+        for folder in found.home.glob("runs/*"):
+            processes.end(str(folder))
+
+
+PROBED = (*TOY, "method=reweighted", "train.steps=4", "probe.panel=6", "cluster.gpus=2")
+"""At its defaults this method is MCPO; it also records the weights of its groups."""
+PANEL = "probe.panel_every=2"
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A run of the settings PROBED and PANEL, killed in its third step and continued to its end."""
+
+    runs: Runs
+    folder: Path
+    listening: set[str]
+    """Addresses that its processes listened on in the third step."""
+    state: str
+    """Its state after the kill."""
+
+
+@pytest.fixture(scope="session")
+def resumed(home_of_runs: Path) -> Iterator[Resumed]:
+    with ended(Runs(home_of_runs)) as runs:
+        killed = runs.start("train", *PROBED, PANEL)
+        wait(lambda: list(runs.home.glob("runs/reweighted-toy-*/attempt_1")) != [])
+        folder = runs.folder("reweighted")
+        wait(lambda: status(folder).get("durable_step") == 2 and "step 3 of" in phase(folder), 600)
+        addresses = listening(folder)
+        os.kill(status(folder)["pid"], signal.SIGKILL)
+        assert killed.wait(60) != 0
+        wait(lambda: nobody_is_left(folder), 60)
+        state = runs.json("runs", "show", folder.name)["state"]
+        result = runs("train", *PROBED, PANEL)
+        assert result.returncode == 0, result.stdout
+        yield Resumed(runs, folder, addresses, state)

@@ -102,11 +102,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs_apart: Runs, cluster: Cluster) -> None:
-    runs, settings = runs_apart, (*TOY, "method=grpo", "train.steps=1", f"cluster.ray_address={cluster.address}")
+    runs, settings = runs_apart, (*TOY, "method=dapo", "train.steps=2", f"cluster.ray_address={cluster.address}")
     runs.env |= cluster.access
     first = runs.start("train", *settings)
-    wait(lambda: list(runs.home.glob("runs/grpo-toy-*/attempt_1")) != [])
-    folder = runs.folder("grpo")
+    wait(lambda: list(runs.home.glob("runs/dapo-toy-*/attempt_1")) != [])
+    folder = runs.folder("dapo")
     wait(lambda: "evaluation" in phase(folder), 600)
     assert any("WorkerDict" in title for node in cluster.actors() for title in node)
     os.kill(status(folder)["pid"], signal.SIGKILL)
@@ -119,7 +119,24 @@ def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs_apart: Runs, cluste
     assert all(any("WorkerDict" in title for title in node) for node in cluster.actors())
     said, _ = second.communicate(timeout=600)
     assert second.returncode == 0, said
-    assert [row["step"] for row in Journal(folder).steps()] == [1]
+    assert [row["step"] for row in Journal(folder).steps()] == [1, 2]
     assert not list(folder.glob("attempt_*/ray"))
     assert cluster.is_as_before()
     assert nobody_is_left(folder)
+    batches_were_refilled(Journal(folder))
+
+
+def batches_were_refilled(journal: Journal) -> None:
+    for row in journal.steps():
+        groups = [group for group in journal.groups() if group["step"] == row["step"]]
+        kept = [group for group in groups if group["kept"]]
+        assert len(kept) == 8
+        assert all(0 < group["p"] < 1 for group in kept)
+        assert row["metrics"]["sampling/prompts"] == len(groups)
+        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
+        # Only groups that the filter threw away are mastered; probes look at them all the same.
+        mastered = [group["prompt"] for group in groups if group["p"] == 1]
+        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
+        assert again == mastered[:16]
+    # A filter that found nothing to throw away in two steps would have shown nothing.
+    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())

@@ -231,14 +231,18 @@ def test_the_small_methods_have_signals_that_are_lost_if_one_is(rollouts: Rollou
             assert loss(other) != pytest.approx(whole)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [Drawn(), get("disco"), get("drpo"), get("clip_cov", share=0.2, cov_low=0.0), get("kl_cov", share=0.2)],
+    ids=lambda method: str(method.name),
+)
 def test_what_is_prepared_is_what_the_local_backend_prepares(
-    rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch
+    method: Method, rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
     from mcpo_cli.backends.verl import queue
     from mcpo_cli.backends.verl.trainer import Trainer
 
-    method = Drawn()
     batch = graded(rollouts, method)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
     expected = updater.prepared(batch, batch.total(LIMIT), stream(SPEC.seed, "method", 5, 0), at_rest=True).signals
@@ -249,6 +253,8 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(
     longest = int(rollouts.length_PG.max())
     monkeypatch.setattr(queue, "padded", lambda *_: rollouts.logp_PGT[..., :longest])
     found = Trainer._prepared(trainer, step, batch.signals, [])
-    assert found.columns.keys() == expected.columns.keys() == {"surprise"}
-    assert torch.equal(found.columns["surprise"], expected.columns["surprise"][..., :longest])
-    assert len(found.columns["surprise"].unique()) > P * G
+    assert found.columns.keys() == expected.columns.keys() == set(method.token_columns)
+    for name, column in found.columns.items():
+        assert torch.equal(column, expected.columns[name][..., :longest])
+    # Columns of zeros alone would be equal whatever was computed.
+    assert any(len(column.unique()) > 1 for column in found.columns.values())

@@ -6,9 +6,28 @@ import pytest
 
 from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.verl.conftest import TOY, Runs, nobody_is_left, status
+from tests.verl.conftest import TOY, Runs, logged, nobody_is_left, status
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
+LOCAL = {
+    "train/reward",
+    "train/accuracy",
+    "train/response_length",
+    "train/truncated",
+    "train/entropy",
+    "train/grad_norm",
+    "train/lr",
+    "mastery/mastered",
+    "mastery/all_wrong",
+    "sampling/prompts",
+    "sampling/kept",
+    "sampling/rounds",
+    "perf/seconds",
+    "perf/seconds_sample",
+    "perf/seconds_update",
+    "perf/tokens_per_second",
+}
+"""Metrics that every step of either backend has."""
 SETTINGS = (*TOY, "method=grpo", "train.steps=2", "compute.checkpoint_every=1")
 
 
@@ -50,3 +69,27 @@ def test_a_run_goes_on_after_each_fault(runs_apart: Runs) -> None:
     assert {row["n"] + row.get("ungraded", 0) for row in after} == {8}
     assert sum(row.get("ungraded", 0) for row in after) == 3
     assert runs.json("runs", "show", folder.name)["state"] == "done"
+    journal_and_store_are_filled(runs, folder)
+
+
+def journal_and_store_are_filled(runs: Runs, folder: Path) -> None:
+    journal = Journal(folder)
+    steps = journal.steps()
+    assert [row["step"] for row in steps] == [1, 2]
+    assert all(row["metrics"].keys() >= LOCAL for row in steps)
+    # What samples and what trains are the same policy, before and after an update.
+    assert all(row["metrics"]["verl/training/rollout_probs_diff_max"] < 1e-4 for row in steps)
+    assert len(journal.groups()) == 16
+    assert all(row["kept"] for row in journal.groups())
+    evaluated = journal.eval()
+    assert {(row["step"], row["tier"]) for row in evaluated} == {
+        (step, tier) for step in (0, 2) for tier in ("k2-3", "k5-6", "k7-8")
+    }
+    assert len(evaluated) == 2 * 3 * 6
+    assert logged(runs.home, folder, "train/accuracy") == [
+        (row["step"], row["metrics"]["train/accuracy"]) for row in steps
+    ]
+    attempt = journal.attempts()[-1]
+    assert (attempt / "verl.log").stat().st_size
+    assert list((attempt / "ray").rglob("raylet.out"))
+    assert nobody_is_left(folder)

@@ -1,48 +1,35 @@
 """Probes under verl: their records are the local backend's, and nothing that is trained knows of them."""
 
-import os
-import signal
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mcpo_cli.config.load import load
-from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks.arithmetic import Arithmetic
-from tests.verl.conftest import TOY, Runs, nobody_is_left, phase, status, wait
+from tests.verl.conftest import PANEL, PROBED, Resumed, Runs
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
-STEPS, PANEL, G = 4, 6, 4
-SETTINGS = (*TOY, "method=reweighted", f"train.steps={STEPS}", f"probe.panel={PANEL}")
-ON, OFF, LOCAL = (
-    ("probe.panel_every=2",),
-    ("probe.every=0", "probe.panel_every=0"),
-    ("probe.panel_every=2", "backend=local"),
-)
+STEPS, PROMPTS, G = 4, 6, 4
 TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 
 
-def folder(runs: Runs, *settings: str) -> Path:
-    return runs.home / "runs" / load([*SETTINGS, *settings])[0].run_id
+def test_probes_under_verl(resumed: Resumed) -> None:
+    """Beside the run with probes, which was killed and resumed: one without probes, and one of the local backend."""
+    runs, probed = resumed.runs, Journal(resumed.folder)
+    bare, local = (
+        trained(runs, *others) for others in (("probe.every=0", "probe.panel_every=0"), (PANEL, "backend=local"))
+    )
+    neither_probes_nor_the_kill_changed_what_is_trained(probed, bare)
+    what_was_mastered_is_rolled_again(probed)
+    records_are_those_of_the_local_backend(probed, local)
 
 
-def test_probes_under_verl(runs: Runs) -> None:
-    """One run that is killed in its third step and resumed, one without probes, and one of the local backend."""
-    probed = folder(runs, *ON)
-    killed = runs.start("train", *SETTINGS, *ON)
-    wait(lambda: status(probed).get("durable_step") == 2 and "step 3 of" in phase(probed), 600)
-    os.kill(status(probed)["pid"], signal.SIGKILL)
-    assert killed.wait(60) != 0
-    wait(lambda: nobody_is_left(probed), 60)
-    for settings in (ON, OFF, LOCAL):
-        result = runs("train", *SETTINGS, *settings)
-        assert result.returncode == 0, result.stdout
-    assert read_json(probed / "attempt_2" / "status.json")["start_step"] == 2
-    neither_probes_nor_the_kill_changed_what_is_trained(Journal(probed), Journal(folder(runs, *OFF)))
-    what_was_mastered_is_rolled_again(Journal(probed))
-    records_are_those_of_the_local_backend(Journal(probed), Journal(folder(runs, *LOCAL)))
+def trained(runs: Runs, *others: str) -> Journal:
+    result = runs("train", *PROBED, *others)
+    assert result.returncode == 0, result.stdout
+    return Journal(runs.home / "runs" / load([*PROBED, *others])[0].run_id)
 
 
 def neither_probes_nor_the_kill_changed_what_is_trained(probed: Journal, bare: Journal) -> None:
@@ -72,7 +59,7 @@ def what_was_mastered_is_rolled_again(journal: Journal) -> None:
         step: [row["prompt"] for row in journal.groups() if row["step"] == step and row["p"] == 1]
         for step in (1, 2, 3, 4)
     }
-    panel = [problem.text for problem in Arithmetic(max_ops=2).training(0, 0, PANEL)]
+    panel = [problem.text for problem in Arithmetic(max_ops=2).training(0, 0, PROMPTS)]
     cohorts = {(step, later): mastered[step] for step in mastered for later in (step, step + 1) if later <= STEPS}
     assert rolled == {key: prompts for key, prompts in cohorts.items() if prompts} | {(0, 1): panel, (0, 3): panel}
     # The attempt that was killed picked the cohort, the next one rolled it again.

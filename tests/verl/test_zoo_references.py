@@ -27,6 +27,7 @@ ADVANTAGES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("reinforce_pp", {"baseline": "none"}, "reinforce_plus_plus", {}),
     ("reinforce_pp", {"baseline": "group"}, "reinforce_plus_plus_baseline", {}),
     ("gpg", {"count": "nonzero"}, "gpg", {}),
+    ("gdpo", {"brevity": 0.0, "whiten": "tokens", "ddof": 1}, "gdpo", {}),
 ]
 
 

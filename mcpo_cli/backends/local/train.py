@@ -26,7 +26,7 @@ from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import overlong
+from mcpo_cli.grading import coins, overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
 from mcpo_cli.records import StepRow
@@ -45,6 +45,8 @@ class Sampled:
     problems: list[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    seen_PG: Tensor
+    """What the method takes for right: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
@@ -77,7 +79,7 @@ class Sampled:
         problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
         return Step(
             reward_PG=self.reward_PG[chosen],
-            correct_PG=self.correct_PG[chosen],
+            correct_PG=self.seen_PG[chosen],
             length_PG=rollouts.length_PG,
             prompt_P=torch.tensor([problem.number for problem in problems]),
             limit=limit,
@@ -155,6 +157,7 @@ class Trainer:
             metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
             metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
             metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
+            metrics |= measure.signs(batch.correct_PG, batch.signals.advantage_PG)
             metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
@@ -169,17 +172,17 @@ class Trainer:
         self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
-        """Sample groups until the batch is full: once, or under dynamic sampling until enough have 0 < p < 1.
+        """Sample groups until the batch is full: once, or under dynamic sampling until enough are kept.
 
         Raises:
             RunFailed: dynamic sampling used up its refills.
         """
-        train, rounds = self.spec.train, list[Sampled]()
+        method, train, rounds = self.spec.method, self.spec.train, list[Sampled]()
         kept = torch.zeros(0, dtype=torch.bool)
         for refill in range(1 + train.max_refills):
             rounds.append(self.sample_round(refill))
             share_P = torch.cat([part.correct_PG for part in rounds]).double().mean(-1)
-            kept = (share_P > 0) & (share_P < 1) if self.spec.method.dynamic_sampling else share_P >= 0
+            kept = method.keeps(share_P) if method.dynamic_sampling else share_P >= 0
             if kept.sum() >= train.prompts:
                 break
         else:
@@ -189,6 +192,7 @@ class Trainer:
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
+            seen_PG=torch.cat([part.seen_PG for part in rounds]),
             answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
             batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
@@ -200,18 +204,28 @@ class Trainer:
         problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
         rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        seen_PG = judged.correct_PG
+        if train.reward == "random":
+            seen_PG = coins.tossed(seen_PG, self.spec.seed, self.step, refill * train.prompts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
-        reward_PG = judged.correct_PG.double() + shaping_PG
-        everything = torch.arange(len(problems))
-        return Sampled(train.temperature, problems, rollouts, judged.correct_PG, judged.answers, reward_PG, everything)
+        return Sampled(
+            temperature=train.temperature,
+            problems=problems,
+            rollouts=rollouts,
+            correct_PG=judged.correct_PG,
+            seen_PG=seen_PG,
+            answers=judged.answers,
+            reward_PG=seen_PG.double() + shaping_PG,
+            batch_index=torch.arange(len(problems)),
+        )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response)
         signals, state = method.signals(step, self.method_state)
-        return GradedBatch(sampled.batch, step.correct_PG, signals, torch.arange(len(chosen))), state
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, torch.arange(len(chosen))), state
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, tally
+from mcpo_cli.grading import Verdict, coins, tally
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,18 @@ class Group:
     """Log-probability of each whole rollout under the distribution it was sampled from."""
     entropy: list[float]
     """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
+    tossed: list[bool] | None = None
+    """What rewards the rollouts in place of the verdicts (`train.reward=random`)."""
+
+    @property
+    def seen(self) -> list[bool]:
+        """What the method takes for right."""
+        return self.correct if self.tossed is None else self.tossed
+
+    def rewarded_at_random(self, seed: int, step: int) -> "Group":
+        """This group as the local engine would reward it at global step `step` under `train.reward=random`."""
+        tossed = coins.tossed(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
+        return replace(self, reward=list(map(float, tossed)), tossed=tossed)
 
     @property
     def ungraded(self) -> int:

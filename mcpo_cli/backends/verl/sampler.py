@@ -1,6 +1,7 @@
 """verl's replay buffer, which filters groups under dynamic sampling; here it also reports discarded groups."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,19 +18,33 @@ WATCH_SECONDS = 10.0
 class Sampler(ReplayBuffer):
     """See `ReplayBuffer`.
 
-    discard: called with the ids of finished groups that are about to be discarded.
+    keeps: whether a group of this accuracy stays under dynamic sampling. discard: called with the ids of finished
+    groups that are about to be discarded.
     watch: called every WATCH_SECONDS while waiting; raises if an actor has died.
     """
 
-    def __init__(self, discard: Callable[[set[str]], None], watch: Callable[[], None], **options: Any) -> None:
+    def __init__(
+        self,
+        keeps: Callable[[float], bool],
+        discard: Callable[[set[str]], None],
+        watch: Callable[[], None],
+        **options: Any,
+    ) -> None:
         super().__init__(poll_interval=POLL_SECONDS, **options)
-        self._discard, self._watch, self._watched = discard, watch, time.monotonic()
+        self._keeps, self._discard, self._watch, self._watched = keeps, discard, watch, time.monotonic()
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.
         if failed := self.failure_keys[partition_id]:
             raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed)} prompts")
         return super()._terminal_eviction_reasons(global_steps, partition_id)
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
+        # verl drops all groups of equal verdicts.
+        equal, _ = super()._dapo_filtered_keys(partition_id)
+        accuracy = self._dapo_classification_cache[partition_id]
+        dropped = {uid: accuracy[uid] for uid in equal if not self._keeps(accuracy[uid])}
+        return set(dropped), Counter(dropped.values())
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
         if partition_id == "train" and uids:

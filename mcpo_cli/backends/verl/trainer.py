@@ -7,7 +7,7 @@ and the checkpoints are verl's.
 import dataclasses
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -74,6 +74,7 @@ class Trainer(PPOTrainerSync):
     def _build_replay_buffer(self) -> Sampler:
         dynamic = self.spec.method.dynamic_sampling
         return Sampler(
+            keeps=self.spec.method.keeps,
             discard=self._discard,
             watch=lambda: watch.alive(self),
             trainer_mode="sync",
@@ -236,7 +237,7 @@ class Trainer(PPOTrainerSync):
 
     def on_sample_end(self) -> None:
         """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
-        self.kept = queue.read(self.replay_buffer.partitions["train"], "train", self.prompts)
+        self.kept = self._read(self.replay_buffer.partitions["train"])
         groups.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
             self.measured |= self.probe()
@@ -244,7 +245,14 @@ class Trainer(PPOTrainerSync):
 
     def _discard(self, uids: set[str]) -> None:
         keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]
-        self.discarded += queue.read(keys, "train", self.prompts)
+        self.discarded += self._read(keys)
+
+    def _read(self, keys: Iterable[str]) -> list[Group]:
+        """The groups of these trajectories of the training batch, rewarded as `train.reward` says."""
+        found = queue.read(keys, "train", self.prompts)
+        if self.spec.train.reward == "random":
+            return [group.rewarded_at_random(self.spec.seed, self.global_steps) for group in found]
+        return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
         """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar token counts.
@@ -269,7 +277,9 @@ class Trainer(PPOTrainerSync):
         """Compute the method's signals on whole groups, and what the loss needs to know of each mini-batch."""
         method, step = self.spec.method, self._step(batch.keys)
         signals, self.method_state = method.signals(step, self.method_state)
-        self.measured |= measure.weights(step.correct_PG, signals.advantage_PG)
+        correct_PG = torch.tensor([group.correct for group in self.kept])
+        self.measured |= measure.weights(correct_PG, signals.advantage_PG)
+        self.measured |= measure.signs(correct_PG, signals.advantage_PG)
         self.totals = [
             MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
             for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)
@@ -294,7 +304,7 @@ class Trainer(PPOTrainerSync):
 
         return Step(
             reward_PG=graded.reward_PG,
-            correct_PG=graded.correct_PG,
+            correct_PG=torch.tensor([group.seen for group in self.kept]),
             length_PG=graded.length_PG,
             prompt_P=torch.tensor([problem.number for problem in graded.problems]),
             limit=self.spec.train.max_response,

@@ -1,6 +1,6 @@
 """String equality of the answer, or of the whole response if it marks no answer.
 
-White space between tokens is ignored. It agrees with `tasks.correct` on the arithmetic task.
+White space between tokens is ignored.
 """
 
 from mcpo_cli.grading.base import Verdict, hedged

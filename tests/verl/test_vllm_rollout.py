@@ -1,7 +1,5 @@
 """A run of verl that samples with vLLM: the policy that samples stays the one that is trained."""
 
-from pathlib import Path
-
 import pytest
 
 from mcpo_cli.runs.journal import Journal
@@ -10,8 +8,8 @@ from tests.verl.conftest import TOY, Runs, nobody_is_left
 pytestmark = pytest.mark.vllm
 
 
-def test_vllm_follows_the_policy_through_updates(tmp_path: Path) -> None:
-    runs = Runs(tmp_path)
+def test_vllm_follows_the_policy_through_updates(runs_apart: Runs) -> None:
+    runs = runs_apart
     result = runs("train", *TOY, "method=mcpo", "train.steps=3", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
     folder = runs.folder("mcpo")

@@ -1,0 +1,175 @@
+"""The league of methods: every suite `methods-*` in one table, against the suite's first arm, with its controls."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from mcpo_cli.analysis import comparison, method_measures
+from mcpo_cli.analysis.comparison import Choice, Comparison
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import WHOLE
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.statistics import stats
+
+SUITES = tuple(
+    f"methods-{name}"
+    for name in ("weights", "baselines", "zero-variance", "mastered", "ratio", "small-groups", "diversity")
+)
+CHOICE = Choice(metric="pass@1", at=("rollouts", "steps"))
+TWINS = {"methods-weights": ("RLOO", "Dr. GRPO")}
+"""Arms whose advantages differ by a constant factor alone: a difference between them is noise, or step size."""
+CLIPPED = 0.05
+"""Share of global steps above `train.grad_clip` from which an arm is named as clipped."""
+NOTES = (
+    "Arms are in the order of IQM, the mean of the middle half of the pass@1 of all tiers and seeds (Agarwal et al. "
+    "2021). P(better): probability that a run of the arm beats a run of the suite's first arm. Both at equal rollouts, "
+    "the most that all runs of the suite reach. difference: pass@1, mean over the tiers, minus the first arm's, paired "
+    "by seed. Intervals are 95% over seeds, not adjusted for their number: one in twenty leaves out 0 by chance.",
+    "gradient norm: mean over the first fifth of the steps, as a multiple of the first arm's. AdamW divides a scale "
+    "out, and clipping of gradients does not: an arm whose norm is above train.grad_clip in more than 5% of its steps "
+    "is marked as clipped, and its step size differs as well as its method.",
+    "Negative controls: an arm that is rewarded by coins must gain nothing over the base policy, and arms that differ "
+    "by a constant factor of the advantage must not differ.",
+)
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """One row per suite and arm."""
+    compared = {suite: comparison.compare(data[suite], CHOICE) for suite in SUITES}
+    rows = [row for suite in SUITES for row in _rows(suite, data[suite], compared[suite])]
+    warnings = {suite: [*_coins(suite, data[suite]), *_twins(suite, compared[suite])] for suite in SUITES}
+    said = [text for texts in warnings.values() for text in texts]
+    curves = pd.concat([one.curves.assign(suite=suite) for suite, one in compared.items()], ignore_index=True)
+    figure = base.grid(curves[curves["at"] == "rollouts"], "suite", _draw, height=2.0, sharey=False, sharex=False)
+    title = f"League of methods (scale {compared[SUITES[0]].spec.scale}, {len(SUITES)} suites)"
+    grids = [_glance(rows, compared, warnings), *(_grid(suite, compared[suite], rows) for suite in SUITES)]
+    return Product(title, _sentence(rows, said), pd.DataFrame(rows), grids, [*said, *NOTES], figure)
+
+
+def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
+    """The arms of a suite, the highest IQM first."""
+    norms, found = _norms(runs), []
+    for one in compared.aggregates:
+        if (one.at, one.metric) == ("rollouts", CHOICE.metric):
+            norm, clipped = norms[one.arm]
+            row: dict[str, Any] = {"suite": suite, "arm": one.arm, "iqm": one.iqm.value}
+            row |= {"iqm_low": one.iqm.low, "iqm_high": one.iqm.high}
+            if one.better:
+                row |= {"better": one.better.value, "better_low": one.better.low, "better_high": one.better.high}
+            found.append(row | {"norm": norm / norms[compared.baseline][0], "clipped": clipped})
+    for aggregate in compared.aggregates:
+        if aggregate.effect and aggregate.metric == CHOICE.metric:
+            (row,) = (row for row in found if row["arm"] == aggregate.arm)
+            effect, at = aggregate.effect, aggregate.at
+            row |= {at: effect.mean, f"{at}_low": effect.low, f"{at}_high": effect.high}
+    return sorted(found, key=lambda row: -row["iqm"])
+
+
+def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
+    """By arm: mean gradient norm over the first fifth of the steps, and the share of all steps where it is clipped."""
+    early: dict[str, list[float]] = {}
+    above: dict[str, list[float]] = {}
+    for cell in runs.cells:
+        norm_T = np.array([row["metrics"]["train/grad_norm"] for row in runs.journal(cell).steps()])
+        early.setdefault(cell.arm, []).append(norm_T[: max(1, len(norm_T) // 5)].mean())
+        above.setdefault(cell.arm, []).append((norm_T > cell.spec.train.grad_clip).mean())
+    return {arm: (float(np.mean(early[arm])), float(np.mean(above[arm]))) for arm in early}
+
+
+def _coins(suite: str, runs: Runs) -> Iterator[str]:
+    """A warning for each arm that coins reward and that gains nevertheless."""
+    gained: dict[str, list[float]] = {}
+    for cell in runs.cells:
+        if cell.spec.train.reward == "random":
+            gained.setdefault(cell.arm, []).append(method_measures.gained(runs, cell)[WHOLE])
+    for arm, values in gained.items():
+        interval = stats.t_interval(values)
+        if interval.low > 0:
+            yield (
+                f"WARNING: {arm} gains {interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}] in pass@1 "
+                f"({suite}), though coins reward it: gains of this size do not come from rewards alone"
+            )
+
+
+def _twins(suite: str, compared: Comparison) -> Iterator[str]:
+    """A warning where two arms differ that must not."""
+    if suite in TWINS:
+        final = compared.final.groupby(["arm", "model", "seed"])["value"].mean()
+        diff = stats.t_interval((final[TWINS[suite][0]] - final[TWINS[suite][1]]).to_numpy())
+        if diff.low > 0 or diff.high < 0:
+            yield (
+                f"WARNING: {' and '.join(TWINS[suite])} differ by {diff.mean:+.3f} [{diff.low:.3f}, {diff.high:.3f}] "
+                f"in pass@1 ({suite}), though their advantages differ by a constant factor alone"
+            )
+
+
+def _draw(axes: Axes, here: pd.DataFrame) -> None:
+    looks = base.looks(here["arm"].unique().tolist())
+    for arm, runs in here.groupby("arm", sort=False):
+        # Runs with refills differ in rollouts: their evaluations are averaged in order.
+        mean = runs.assign(place=runs.groupby("seed").cumcount()).groupby("place")[["x", "value"]].mean()
+        look = looks[str(arm)]
+        axes.plot(mean["x"], mean["value"], color=look.color, linestyle=look.linestyle, label=arm, linewidth=0.9)
+    axes.set(xlabel="rollouts", ylabel="pass@1")
+
+
+def _glance(
+    rows: Sequence[Mapping[str, Any]], compared: Mapping[str, Comparison], warnings: Mapping[str, Sequence[str]]
+) -> Grid:
+    """One line a suite: who leads, who is above or below the first arm at equal rollouts."""
+    lines = []
+    for suite in SUITES:
+        here = [row for row in rows if row["suite"] == suite]
+        above, below = (", ".join(row["arm"] for row in here if test(row)) or "-" for test in (_above, _below))
+        controls = "WARNING" if warnings[suite] else "quiet"
+        lines.append([suite, here[0]["arm"], compared[suite].baseline, above, below, controls])
+    header = ["suite", "leads", "first arm", "above it", "below it", "controls"]
+    return Grid("At a glance, at equal rollouts", header, lines, labels=len(header))
+
+
+def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -> Grid:
+    columns = {"IQM": "iqm", "P(better)": "better", "at equal rollouts": "rollouts", "at equal steps": "steps"}
+    lines = [
+        [
+            row["arm"],
+            *(_shown(row, name) for name in columns.values()),
+            f"{row['norm']:.2f}" + (" clipped" if row["clipped"] > CLIPPED else ""),
+        ]
+        for row in rows
+        if row["suite"] == suite
+    ]
+    return Grid(f"{suite}, against {compared.baseline}", ["arm", *columns, "gradient norm"], lines)
+
+
+def _shown(row: Mapping[str, Any], name: str) -> str:
+    if name not in row:
+        return "-"
+    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
+    text = f"{value:.3f}" if name in ("iqm", "better") else f"{value:+.3f}"
+    return f"{text} n=1" if np.isnan(low) else f"{text} [{low:.3f}, {high:.3f}]"
+
+
+def _sentence(rows: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> str:
+    tested = [row for row in rows if "rollouts" in row]
+    above, below = (sum(map(test, tested)) for test in (_above, _below))
+    controls = f"{len(warnings)} negative controls warn" if warnings else "no negative control warns"
+    return (
+        f"Of {len(tested)} arms, {above} have a higher pass@1 than their suite's first arm at equal rollouts and "
+        f"{below} a lower one (95% intervals over seeds, not adjusted for their number); {controls}."
+    )
+
+
+def _above(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("rollouts_low", 0) > 0)
+
+
+def _below(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("rollouts_high", 0) < 0)
+
+
+ARTIFACT = Artifact("methods", "League of methods", "diagnostic", SUITES, build)

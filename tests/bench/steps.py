@@ -1,0 +1,49 @@
+"""Steps of real runs, from the base policy on and once the policy is better, of both models; and TRL from there on.
+
+The base policies are taken from MCPO_HOME, or made and kept there, off the clock.
+"""
+
+import statistics
+from typing import Any
+
+from mcpo_cli.config.load import load
+from tests.bench import engine, flops, opponent, workload
+
+FIRST, LATER = range(1, 4), range(13, 16)
+"""Steps whose median is the step at the base policy, and the one at step 15."""
+MODELS = ("toy-s", "toy-m")
+METHODS = ("dapo", "mcpo")
+TRL_STEPS = 3
+
+
+def real(*settings: str) -> engine.RealRun:
+    """A run from its base policy, in the paper's shape."""
+    (spec,) = load(["regime=paper-shaped", f"compute.threads={workload.THREADS}", *settings])
+    return engine.RealRun(spec)
+
+
+def of_runs() -> dict[str, dict[str, float]]:
+    """Seconds of a step and the share of the processor's peak, by model and method."""
+    return {f"{model} {method}": _of_run(model, method) for model in MODELS for method in METHODS}
+
+
+def _of_run(model: str, method: str) -> dict[str, float]:
+    run = real(f"model={model}", f"method={method}")
+    found = dict[str, float]()
+    done = [(run.seconds(), run.needed, flops.peak()) for _ in range(LATER.stop - 1)]
+    for name, steps in (("base", FIRST), ("step_15", LATER)):
+        chosen = [done[step - 1] for step in steps]
+        found[f"{name}_seconds"] = statistics.median(seconds for seconds, _, _ in chosen)
+        found[f"{name}_flops_share"] = statistics.median(needed / seconds / peak for seconds, needed, peak in chosen)
+    return found
+
+
+def against_trl() -> dict[str, Any]:
+    """A step of GRPO at step 15 of a run with toy-s: TRL goes on from there, and takes turns with the run itself."""
+    run = real("model=toy-s", "method=grpo", "probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
+    while run.step < LATER.stop - 1:
+        run.seconds()
+    ours: list[float] = []
+    trl = statistics.median(opponent.seconds(TRL_STEPS, lambda: ours.append(run.seconds()), run))
+    local = statistics.median(ours)
+    return {"ratio": trl / local, "trl_seconds_per_step": trl, "local_seconds_per_step": local}

@@ -1,0 +1,34 @@
+"""Ten steps of the warm-up, one probe included, of both models."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+from mcpo_cli.backends.local import policy, tokenizer, warmup
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.tasks import closed
+from tests.bench import steps
+
+STEPS = 10
+
+
+def seconds_of_ten() -> dict[str, float]:
+    """By model."""
+    found = {}
+    for model in steps.MODELS:
+        # Cut off long before it reaches its target.
+        (spec,) = load([f"model={model}", f"warmup.max_steps={STEPS}", f"warmup.probe_every={STEPS}"])
+        words = tokenizer.build(closed(spec.task).vocabulary)
+        fresh = policy.Policy(policy.build(spec.model, words, spec.seed), torch.device("cpu"))
+        with tempfile.TemporaryDirectory() as folder:
+            attempt = Attempt(Path(folder), spec, 0)
+            start = time.perf_counter()
+            try:
+                warmup._train(spec, fresh, words, attempt, lambda: False)
+            except RunFailed:
+                found[model] = time.perf_counter() - start
+    return found

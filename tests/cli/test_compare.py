@@ -1,0 +1,137 @@
+"""`mcpo compare`: a suite of the user's own through every verb that shows it, and what its words complete to."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from mcpo_cli.commands import compare as verb
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.journal import write_json
+from mcpo_cli.statistics.sequential import LEVELS, STAGES
+from tests.cli.conftest import Cli, InProcess
+from tests.fakes import write_runs
+
+SUITE = {
+    "title": "Does the hinge pay?",
+    "table": True,
+    "baseline": "plain",
+    "metric": "best@8",
+    "arms": {"hinged": ["method=mcpo"], "plain": ["method=mcpo", "method.hinge=false"]},
+    "sweep": {"model": ["toy-s"], "seed": [0, 1, 2]},
+}
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    path = tmp_path / "plug" / "suites" / "mine.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump(SUITE, sort_keys=False))
+    return path
+
+
+@pytest.mark.slow
+def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, suite: Path, home: Path) -> None:
+    """Trained by `ablate`, compared by name and by run ids, in `reproduce`, in the report, on MLflow's parent run."""
+    from mlflow import MlflowClient
+
+    settings = ("scale=smoke", "eval.problems=6")
+    cli.env["MCPO_PLUGINS"] = str(suite.parent.parent)
+    trained = cli("ablate", "mine", *settings)
+    assert trained.returncode == 0, trained.stderr
+    assert "best@8 averaged over tiers, minus plain" in trained.stdout
+
+    (one,) = cli.json("compare", "mine", *settings)["comparisons"]
+    headline = [row for row in one["rows"] if row["family"] == "headline"]
+    assert [(row["arm"], row["at"], row["metric"]) for row in headline] == [
+        ("hinged", "steps", "best@8"),
+        ("hinged", "rollouts", "best@8"),
+    ]
+    assert {row["seeds"] for row in headline} == {3}
+    assert {name.rpartition(".")[2] for name in one["files"]} == {"csv", "md", "tex", "png", "pdf"}
+
+    by_id = cli.json("compare", *(run["run_id"] for run in one["runs"]), "--baseline", "plain", "--metric", "best@8")
+    mine = next(row for row in by_id["comparisons"][0]["rows"] if row["family"] == "headline")
+    assert (mine["mean"], mine["p"]) == (headline[0]["mean"], headline[0]["p"])
+
+    made = cli.json("reproduce", "mine", *settings)
+    assert made["artifacts"]["mine"]["rows"] == one["rows"]
+    cli("report", *settings)
+    report = (home / "reports" / "smoke" / "report.md").read_text()
+    assert "Does the hinge pay?" in report
+
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("mine")
+    parents = [
+        run for run in client.search_runs([experiment.experiment_id]) if "mlflow.parentRunId" not in run.data.tags
+    ]
+    values = parents[0].data.metrics
+    assert values["difference/best_8/steps/toy-s/hinged"] == pytest.approx(headline[0]["mean"])
+    assert "p_holm/best_8/steps/toy-s/hinged" in values
+
+
+@pytest.mark.slow
+def test_until_decided_trains_in_stages_and_says_what_it_spent(cli: Cli, suite: Path) -> None:
+    document = cli.json("ablate", str(suite), "scale=smoke", "--until", "decided")
+    (decision,) = document["decisions"]
+    stage = STAGES.index(document["seeds"])
+    assert decision["level"] == LEVELS[STAGES.index(decision["seeds"])]
+    assert len(document["runs"]) == 2 * document["seeds"]
+    assert (decision["verdict"] == "open") == (not decision["p_holm"] <= decision["level"])
+    assert decision["verdict"] != "open" or stage == len(STAGES) - 1
+
+
+def test_until_decided_refuses_seeds(here: InProcess) -> None:
+    result = here("ablate", "table2", "scale=smoke", "seed=0,1", "--until", "decided")
+    assert result.returncode == 2
+    assert "--until decided chooses the seeds itself" in result.stderr
+
+
+def test_what_is_compared_must_be_named_and_be_of_one_kind(here: InProcess, home: Path) -> None:
+    for words, message in (
+        (("seed=0",), "name a suite or the runs"),
+        (("table1", "table2"), "compare one suite"),
+        (("dapo-toy", "seed=0"), "is an existing run"),
+        (("dapo-toy",), "no runs in"),
+        (("table1", "scale=smoke"), "12 of 12 runs are not done"),
+    ):
+        result = here("compare", *words)
+        assert result.returncode in (2, 3)
+        assert message in result.stderr
+    assert not (home / "reports").exists()
+
+
+def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here: InProcess) -> None:
+    relative = here.json("compare", "table1", "scale=smoke", "model=toy-s", "--plan")
+    assert relative["differences"] == []
+    # Cohen's d of a paired t-test at power .8 with 10 pairs.
+    assert relative["in_standard_deviations"]["10"] == pytest.approx(0.9960, abs=1e-3)
+    write_runs(from_suite("table1", ["scale=smoke", "model=toy-s"], ""))
+    (found,) = here.json("compare", "table1", "scale=smoke", "model=toy-s", "--plan")["differences"]
+    assert (found["arm"], found["at"], found["seeds"]) == ("MCPO", "steps", 3)
+    assert found["sd_low"] < found["sd"] < found["sd_high"]
+    shown = here("compare", "table1", "scale=smoke", "model=toy-s", "--plan").stdout
+    assert "a difference of 0.02 takes" in shown
+
+
+def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None:
+    ids = []
+    for lr in ("1e-3", "2e-3"):
+        plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", f"train.lr={lr}"], "")
+        write_runs(plan)
+        spec = plan.cells[0].spec
+        write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+        ids.append(spec.run_id)
+    (one,) = here.json("compare", *ids)["comparisons"]
+    assert [run["arm"] for run in one["runs"]] == [f"DAPO {run_id[-4:]}" for run_id in ids]
+
+
+def test_help_has_examples_and_words_complete(here: InProcess) -> None:
+    shown = here("compare", "--help").stdout
+    assert "mcpo compare table2 --baseline DAPO" in shown
+
+    assert verb._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
+    assert verb._complete_axes("r") == ["rollouts"]
+    assert "table2" in verb._complete_what(SimpleNamespace(params={}), "tab")

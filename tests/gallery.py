@@ -1,0 +1,148 @@
+"""Writes the gallery docs/methods.md with its two figures from the methods themselves: `python -m tests.gallery`."""
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from matplotlib.figure import Figure
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.methods import Method, MiniBatch, TokenBatch, describe, reduce, registry
+from tests.references import PATH as REFERENCES
+
+PAGE = REFERENCES.with_name("methods.md")
+ROLLOUTS = 16
+RATIOS = [0.3 + 0.01 * place for place in range(171)]
+"""Of new to old probability, .3 to 2."""
+Curves = Mapping[str, list[tuple[float, float]]]
+HEAD = """# Methods
+
+Every method that `mcpo train method=NAME` takes, with its default options; `mcpo method show NAME` prints the same with
+all options. `python -m tests.gallery` writes this page and its pictures from the methods themselves.
+
+## How much a prompt weighs
+
+![Query weight by accuracy](methods-weights.png)
+
+W(p) = mean of (c - p) A over a group of 16 rollouts of which a share p is right (c = 1): the factor of the gradient of
+p. Methods of one curve share a line. A method whose advantage depends on the whole batch, on lengths, on
+log-probabilities or on the past has no curve: {without}.
+
+## What becomes of a token whose ratio has moved
+
+![Gradient by ratio](methods-clipping.png)
+
+The gradient of the objective with respect to log pi of a token over the ratio of its new to its old probability, for a
+response of that one token with A = 1 (left) and A = -1 (right). Flat at 0 is clipped. Methods of one curve share a
+line; methods that decide by the whole mini-batch are left out: {undrawn}.
+
+## Equal to others' code
+
+Largest deviation from the functions of verl and TRL, executed in float64 on 5 random mini-batches
+(`tests/references.py`). Where verl adds an epsilon to a standard deviation or a length, or TRL computes in float32, the
+deviation is that. All other methods are held against golden numbers: of the authors' released functions, or worked out
+by hand (`tests/golden`).
+
+{references}
+## The methods
+"""
+
+
+def weights() -> Curves:
+    found = {name: describe.curve(kind(), ROLLOUTS) for name, kind in sorted(registry().items())}
+    return {name: curve for name, curve in found.items() if curve}
+
+
+def clipping(A: float) -> Curves:
+    """Minus the gradient of the loss of one token with advantage `A`, by its ratio."""
+    return {
+        name: [(ratio, gradient(kind(), A, ratio)) for ratio in RATIOS]
+        for name, kind in sorted(registry().items())
+        if not kind.prepares and name != "copo"
+    }
+
+
+def gradient(method: Method, A: float, ratio: float) -> float:
+    logp_old_BT = torch.full((1, 1), -1.0, dtype=torch.float64)
+    logp_BT = (logp_old_BT + torch.tensor(ratio).log()).requires_grad_()
+    none = {name: torch.zeros(1, dtype=torch.float64) for name in method.columns}
+    batch = TokenBatch(
+        logp_BT=logp_BT,
+        logp_old_BT=logp_old_BT,
+        mask_BT=torch.ones(1, 1, dtype=torch.bool),
+        advantage_BT=torch.full((1, 1), A, dtype=torch.float64),
+        group_B=torch.zeros(1, dtype=torch.long),
+        total=MiniBatch(1, 1, 1, 1, dict.fromkeys(none, 0.0)),
+        columns=none,
+        logp_previous_BT=logp_old_BT,
+    )
+    (found_BT,) = torch.autograd.grad(reduce(method.token_loss(batch), batch.mask_BT), logp_BT)
+    return -float(found_BT)
+
+
+def shared(*all_curves: Curves) -> dict[tuple[float, ...], list[str]]:
+    """The names of the methods whose curves are equal in all of these, by the numbers of the curves."""
+    names: dict[tuple[float, ...], list[str]] = {}
+    for name in all_curves[0]:
+        names.setdefault(tuple(round(y, 6) for curves in all_curves for _, y in curves[name]), []).append(name)
+    return names
+
+
+def digest(*all_curves: Curves) -> str:
+    """Of the numbers that a figure shows: the page names it, so that a stale figure shows as a stale page."""
+    rounded = [
+        [name, [[round(x, 4), round(y, 4)] for x, y in curve]] for one in all_curves for name, curve in one.items()
+    ]
+    return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12]
+
+
+def draw(xlabel: str, ylabel: str, *all_curves: Curves) -> Figure:
+    groups = list(shared(*all_curves).values())
+    with base.drawing():
+        figure, panels = base.canvas(1, len(all_curves), width=base.PAGE, height=4.2, sharey=False)
+        looks = base.looks([group[0] for group in groups])
+        for axes, curves in zip(panels, all_curves, strict=True):
+            for group in groups:
+                look = looks[group[0]]
+                label = textwrap.fill(", ".join(group), 100)
+                points = zip(*curves[group[0]], strict=True)
+                axes.plot(*points, color=look.color, linestyle=look.linestyle, label=label)
+            axes.set(xlabel=xlabel, ylabel=ylabel)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left")
+    return figure
+
+
+def references() -> Iterator[str]:
+    yield "| method | options | equals | largest deviation of the value | of the gradient |"
+    yield "|---|---|---|---:|---:|"
+    for package, found in json.loads(REFERENCES.read_text()).items():
+        for row in sorted(found["rows"], key=lambda row: str(row["method"])):
+            gradient = "-" if row["gradient"] is None else f"{row['gradient']:.1e}"
+            reference = f"{package} {found['version']}, {row['reference']}"
+            yield f"| `{row['method']}` | {row['options'] or '-'} | {reference} | {row['value']:.1e} | {gradient} |"
+
+
+def page() -> str:
+    kinds, curves, up, down = dict(sorted(registry().items())), weights(), clipping(1), clipping(-1)
+    without, undrawn = (", ".join(f"`{name}`" for name in kinds if name not in drawn) for drawn in (curves, up))
+    head = HEAD.format(without=without, undrawn=undrawn, references="\n".join(references()) + "\n")
+    lines = [head]
+    for name, kind in kinds.items():
+        backends = [f"{key} ({asks})" if asks else key for key, asks in describe.backends(kind()).items()]
+        needs = ", ".join(sorted(kind().needs)) or "nothing but rewards and lengths"
+        lines += [f"### {name}\n", describe.text(kind), f"\nNeeds: {needs}. Backends: {', '.join(backends)}.\n"]
+    return "\n".join([*lines, f"<!-- curves {digest(curves, up, down)} -->", ""])
+
+
+def main(folder: Path = PAGE.parent) -> None:
+    (folder / PAGE.name).write_text(page())
+    draw("accuracy p", "query weight W(p)", weights()).savefig(folder / "methods-weights.png", dpi=150)
+    pair = (clipping(1), clipping(-1))
+    draw("ratio", "gradient", *pair).savefig(folder / "methods-clipping.png", dpi=150)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""The league of methods and the claims of their papers, on journals with numbers worked out by hand."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcpo_cli.analysis import claims, method_measures
+from mcpo_cli.analysis.comparison import compare
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import WHOLE
+from mcpo_cli.analysis.tables import league
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.records import EvalRow
+from mcpo_cli.runs.attempts import Attempt
+from tests import fakes
+
+SMALL = [
+    "scale=smoke",
+    "seed=0,1,2",
+    "train.steps=4",
+    "eval.every=2",
+    "train.prompts=4",
+    "train.mini_batch=4",
+    "eval.samples=1000",
+]
+
+
+def plan_of(suite: str) -> Plan:
+    return from_suite(suite, SMALL, f"mcpo reproduce {suite}")
+
+
+def write(plan: Plan, right: Mapping[str, Sequence[int]], metrics: Mapping[str, Mapping[str, Sequence[float]]]) -> Runs:
+    """Runs with one problem of 1000 samples a tier; right: by arm, right samples at steps 0, 2 and 4, plus the seed."""
+    for cell in plan.cells:
+        spec, own = cell.spec, metrics.get(cell.arm, {})
+        attempt = Attempt(run_dir(spec.run_id), spec, start_step=0)
+        for step in range(5):
+            if step:
+                attempt.journal.rows("groups", step, fakes._groups(spec, step, np.random.default_rng(0)))
+                values = {"train/grad_norm": 0.5, "cost/rollouts": 4.0 * step * spec.train.rollouts}
+                values |= {name: series[step - 1] for name, series in own.items()}
+                attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
+            if step % 2 == 0:
+                counts = right.get(cell.arm, (100, 200, 300))
+                attempt.journal.rows("eval", step, evaluated(spec, step, counts[step // 2] + spec.seed))
+        attempt.end("done")
+    return Runs(plan)
+
+
+def evaluated(spec: Any, step: int, c: int) -> list[EvalRow]:
+    sizes = spec.task.tier_sizes(spec.eval.problems)
+    return [
+        EvalRow(step=step, tier=tier, problem=f"{tier} {i}", n=1000, c=c + 10 * place)
+        for place, (tier, size) in enumerate(sizes.items())
+        for i in range(size)
+    ]
+
+
+def measured(name: str, runs: Runs, arm: str, seed: int = 0) -> float:
+    cell = next(cell for cell in runs.cells if (cell.arm, cell.spec.seed) == (arm, seed))
+    return method_measures.STATISTICS[name].measure(runs, cell)[WHOLE]
+
+
+def rows_of(suite: str, runs: Runs) -> dict[str, Any]:
+    return {row["arm"]: row for row in league._rows(suite, runs, compare(runs, league.CHOICE))}
+
+
+@pytest.fixture
+def zero_variance(mcpo_home: Path) -> Runs:
+    """DAPO samples twice as many prompts in its first two steps."""
+    metrics = {
+        "GRPO": {
+            "mastery/mastered": (0.1, 0.2, 0.3, 0.4),
+            "mastery/all_wrong": (0.5, 0.3, 0.1, 0.1),
+            "advantage/zero": (0.6, 0.5, 0.4, 0.5),
+            "advantage/flipped": (0.0, 0.0, 0.0, 0.2),
+            "train/clip_high": (0.0, 0.1, 0.1, 0.2),
+            "train/clip_low": (0.1, 0.0, 0.1, 0.0),
+            "train/wrong_length": (4.0, 5.0, 6.0, 6.5),
+        },
+        "DAPO": {"cost/rollouts": (32.0, 64.0, 80.0, 96.0)},
+    }
+    return write(plan_of("methods-zero-variance"), {"DAPO": (100, 300, 500)}, metrics)
+
+
+def test_statistics_of_steps(zero_variance: Runs) -> None:
+    expected = {
+        "zero-variance share": 0.5,
+        "least zero-variance share": 0.4,
+        "largest zero-variance share": 0.6,
+        "all-wrong share in the end": 0.1,
+        "zero advantages": 0.5,
+        "flipped advantages": 0.05,
+        "clipped share": 0.15,
+        "rise of wrong answers' length": 2.5,
+        "pass@1 gained": 0.2,
+    }
+    for name, value in expected.items():
+        assert measured(name, zero_variance, "GRPO") == pytest.approx(value), name
+    cell = zero_variance.cells[-1]
+    assert method_measures.STATISTICS["zero advantages"].measure(zero_variance, cell) == {}
+
+
+def test_scores_at_equal_rollouts(zero_variance: Runs) -> None:
+    """GRPO ends after 16 prompts; DAPO has sampled 16 after two steps, when it stands at its second evaluation."""
+    tiers = len(zero_variance.cells[0].spec.task.tier_sizes(1))
+    offset = 0.005 * (tiers - 1)
+    assert measured("pass@1 at equal rollouts", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
+    assert measured("pass@1 at equal rollouts", zero_variance, "DAPO", seed=2) == pytest.approx(0.302 + offset)
+    assert measured("pass@1 of the hardest tier", zero_variance, "DAPO") == pytest.approx(0.5 + 0.01 * (tiers - 1))
+    assert measured("best@8 over pass@1", zero_variance, "DAPO") > 0
+
+
+def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
+    rows = rows_of("methods-zero-variance", zero_variance)
+    assert rows["DAPO"]["steps"] == pytest.approx(0.2)
+    assert rows["DAPO"]["rollouts"] == pytest.approx(0)
+    assert rows["DAPO"]["better"] == rows["RL-ZVP"]["better"] == 0.5
+    assert next(iter(rows)) == max(rows.values(), key=lambda row: row["iqm"])["arm"]
+    assert rows["RL-ZVP"]["norm"] == 1
+    assert not {"better", "rollouts", "steps"} & rows["GRPO"].keys()
+    assert all(row["clipped"] == 0 for row in rows.values())
+
+
+def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> None:
+    plan = plan_of("methods-weights")
+    quiet = {"GRPO, random reward": (100, 100, 99)}
+    found = write(plan, {**quiet, "RLOO": (100, 300, 400)}, {"RLOO": {"train/grad_norm": (2.0, 2.0, 2.0, 2.0)}})
+    assert not list(league._coins("methods-weights", found))
+    (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
+    assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
+    rows = rows_of("methods-weights", found)
+    assert (rows["RLOO"]["norm"], rows["RLOO"]["clipped"]) == (4, 1)
+
+
+def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:
+    found = write(plan_of("methods-weights"), {}, {})
+    (warning,) = league._coins("methods-weights", found)
+    assert warning.startswith("WARNING: GRPO, random reward gains 0.200")
+
+
+@pytest.mark.slow
+def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
+    data = {suite: write(plan_of(suite), {}, {}) for suite in league.SUITES}
+    product = league.ARTIFACT.build(data)
+    assert [grid.title.partition(",")[0] for grid in product.grids] == ["At a glance", *league.SUITES]
+    assert len(product.data) == sum(len({cell.arm for cell in runs.cells}) for runs in data.values())
+    assert "0 have a higher pass@1" in product.sentence
+    assert "2 negative controls warn" in product.sentence
+    assert product.figure is not None
+    tests = claims.outcomes(claims.read(claims.OF_METHODS), data)
+    assert {test.verdict for test in tests if test.claim.statistic.startswith("pass@1")} != {"not testable"}
+
+
+def test_every_statistic_of_methods_is_used_by_a_claim_or_the_league() -> None:
+    declared = claims.read(claims.OF_METHODS)
+    used = {name for one in declared for name in (one.statistic, one.beside)}
+    assert method_measures.STATISTICS.keys() - used == {"pass@1 gained"}
+    assert {one.suite for one in declared} <= set(league.SUITES)
+    assert all(one.reads or one.quote or "Table" in one.where for one in declared)
+
+
+def test_signs_of_advantages() -> None:
+    import torch
+
+    from mcpo_cli.backends import measure
+
+    correct_PG = torch.tensor([[True, False, False, True]])
+    found = measure.signs(correct_PG, torch.tensor([[1.0, 0.0, 0.5, -0.1]]))
+    assert found == {"advantage/zero": 0.25, "advantage/flipped": 0.5}

@@ -110,17 +110,19 @@ def suites(chosen: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(suite for name in chosen for suite in get(name).needs))
 
 
-def check_axes(plan: Plan) -> None:
-    """Raise ConfigError when two runs share arm, model and both seeds: a mean over them would mix settings."""
-    seen: dict[tuple[str, str, int, int], str] = {}
+def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
+    """Raise ConfigError when two runs share arm, model and both seeds: a mean over them would mix settings.
+
+    by_regime: whether runs of several regimes are told apart.
+    """
+    seen: dict[tuple[str, str, int, int, str], str] = {}
     for cell in plan.cells:
-        key = (cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed)
+        arm, model, base_seed, seed = cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
+        key = (arm, model, base_seed, seed, cell.spec.regime if by_regime else "")
         if key in seen:
-            arm, model, base_seed, seed = key
             raise ConfigError(
                 f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "
-                f"{cell.spec.run_id}; "
-                "only model, base_seed and seed can be swept",
+                f"{cell.spec.run_id}; only model, base_seed and seed can be swept",
                 fix="give every other setting one value; build one table per value",
             )
         seen[key] = cell.spec.run_id
@@ -197,7 +199,7 @@ class Workshop:
     """Builds the artifacts of one scale; reads the runs of each suite once."""
 
     def __init__(self, plans: Mapping[str, Plan], reports: Path, scale: str, overrides: Sequence[str] = ()) -> None:
-        """Check that runs of one plan differ only in arm, model, base_seed and seed.
+        """Check that runs of one plan differ only in arm, model, regime, base_seed and seed.
 
         Args:
             plans: by suite, for all artifacts that will be built.
@@ -208,7 +210,7 @@ class Workshop:
             ConfigError: two runs of a plan share arm, model and seed.
         """
         for planned in plans.values():
-            check_axes(planned)
+            check_axes(planned, by_regime=True)
         self.plans = plans
         self.scale = scale
         self.folder = reports / scale
@@ -217,6 +219,11 @@ class Workshop:
         self._runs: dict[str, Runs] = {}
         self._missing: dict[str, MissingCells] = {}
         self._digests: dict[str, str] = {}
+
+    def check(self, artifact: Artifact) -> None:
+        """Raise ConfigError when a suite has several regimes and the artifact does not tell them apart."""
+        for suite in artifact.needs:
+            check_axes(self.plans[suite], by_regime=artifact.by_regime)
 
     def build(self, name: str) -> Built:
         """The artifact `name`; it is rebuilt only if an input has changed.
@@ -246,6 +253,7 @@ class Workshop:
 
     def _draft(self, artifact: Artifact, command: str) -> Draft | Built:
         """The artifact: from disk if it is up to date, else computed from its runs."""
+        self.check(artifact)
         runs = {suite: self.runs(suite) for suite in artifact.needs}
         inputs = self._hash(command, artifact)
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:

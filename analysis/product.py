@@ -53,6 +53,8 @@ class Artifact:
     build: Callable[[Mapping[str, Runs]], Product]
     place: str = ""
     """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
+    by_regime: bool = False
+    """Whether it tells regimes apart; else the runs of a suite must share one."""
     source: Path | None = None
     """A file besides code that it is made from; where that changes it is built again."""
 

@@ -56,4 +56,4 @@ def _sentence(rows: pd.DataFrame) -> str:
     return f"Points of accuracy that a step takes from mastered prompts: {'; '.join(parts)} ({base.seeds(rows)})."
 
 
-ARTIFACT = Artifact("retention", TITLE, "diagnostic", (SUITE,), build)
+ARTIFACT = Artifact("retention", TITLE, "diagnostic", (SUITE,), build, by_regime=True)

@@ -63,4 +63,4 @@ def _sentence(rows: pd.DataFrame) -> str:
     return f"Of what mastered prompts seem to lose at a step, selection is {'; '.join(parts)}."
 
 
-ARTIFACT = Artifact("selection", TITLE, "diagnostic", SUITES, build, "Figure 2b")
+ARTIFACT = Artifact("selection", TITLE, "diagnostic", SUITES, build, "Figure 2b", by_regime=True)

@@ -77,7 +77,7 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
         return _product(name or stem, about.title or stem, data[suite], chosen, about.smallest_effect)
 
     place = "" if name else PLACES.get(stem, "")
-    return Artifact(name or stem, about.title or stem, section, (suite,), build, place, plan.file(suite))
+    return Artifact(name or stem, about.title or stem, section, (suite,), build, place, source=plan.file(suite))
 
 
 def of_runs(suite: str, name: str, choice: Choice) -> Artifact:

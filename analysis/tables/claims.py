@@ -57,7 +57,7 @@ def claims_table(path: Path) -> Artifact:
         return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
-    return Artifact(path.stem, title, "claims", suites, build, source=path)
+    return Artifact(path.stem, title, "claims", suites, build, by_regime=True, source=path)
 
 
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:

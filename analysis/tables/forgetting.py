@@ -87,6 +87,5 @@ def _sentence(found: Sequence[claims.Outcome]) -> str:
     return f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}: {'; '.join(parts)}."
 
 
-ARTIFACT = Artifact(
-    "forgetting", "Forgetting, by component of MCPO", "diagnostic", (SUITE,), build, "Section 6.4", source=PATH
-)
+TITLE = "Forgetting, by component of MCPO"
+ARTIFACT = Artifact(SUITE, TITLE, "diagnostic", (SUITE,), build, "Section 6.4", by_regime=True, source=PATH)

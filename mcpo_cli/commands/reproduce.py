@@ -34,6 +34,8 @@ def reproduce(
         show_plan(build_artifacts.merged(plans), as_json=as_json, previews=True)
         return
     workshop = build_artifacts.workshop(plans, overrides or [])
+    for name in names:
+        workshop.check(artifacts.get(name))
     documents = [run_plan(planned) for planned in plans.values()]
     if artifact == artifacts.ALL:
         build_artifacts.report(overrides or [], as_json=as_json, suites=documents)

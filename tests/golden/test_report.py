@@ -145,7 +145,7 @@ def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
 def test_pictures_are_those_of_the_files(page: Page, content: Content) -> None:
     pictures = [base64.b64decode(source.partition(",")[2], validate=True) for source in page.attributes["src"]]
     files = [path for piece in content.pieces if piece.built and (path := piece.built.path(".png"))]
-    assert [path.name for path in files] == ["fig1.png", "fig5a.png"]
+    assert [path.name for path in files] == ["table1.png", "fig1.png", "fig5a.png"]
     assert pictures == [path.read_bytes() for path in files]
     for picture, width, height in zip(pictures, page.attributes["width"], page.attributes["height"], strict=True):
         rows, columns, _ = image.imread(io.BytesIO(picture)).shape

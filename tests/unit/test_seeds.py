@@ -54,3 +54,10 @@ def test_base_seeds_are_an_axis_of_tables() -> None:
     mixed = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
     with pytest.raises(ConfigError, match="base seed 0, seed 0 matches two runs"):
         check_axes(mixed)
+
+
+def test_regimes_are_told_apart_only_by_artifacts_that_say_so() -> None:
+    forgetting = plan.from_suite("forgetting", ["scale=smoke", "seed=0"], "")
+    check_axes(forgetting, by_regime=True)
+    with pytest.raises(ConfigError, match="only model, base_seed and seed can be swept"):
+        check_axes(forgetting)

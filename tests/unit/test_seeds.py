@@ -57,7 +57,7 @@ def test_base_seeds_are_an_axis_of_tables() -> None:
 
 
 def test_regimes_are_told_apart_only_by_artifacts_that_say_so() -> None:
-    forgetting = plan.from_suite("forgetting", ["scale=smoke", "seed=0"], "")
+    forgetting = from_suite("forgetting", ["scale=smoke", "seed=0"], "")
     check_axes(forgetting, by_regime=True)
     with pytest.raises(ConfigError, match="only model, base_seed and seed can be swept"):
         check_axes(forgetting)

@@ -7,10 +7,12 @@ names of this machine only, and takes no files: artifacts of the local store are
 
 import errno
 import os
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from itertools import chain
 from typing import Annotated
@@ -67,7 +69,8 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
     environment = os.environ | {
         "MLFLOW_BACKEND_STORE_URI": uri,  # on the command line others could read its password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_UVICORN_OPTS": "--log-level warning",
+        # Without --app-dir, uvicorn imports from the current folder, whatever Python was told.
+        "MLFLOW_UVICORN_OPTS": f"--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",
         "PYTHONSAFEPATH": "1",  # for the processes that the server starts
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -237,12 +237,15 @@ class Connection:
         self._listed[experiment] = listing
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
+        """The run whose `tag` is `value`, from the list of the experiment's runs if there is one; None without any."""
         listing = self._listed.get(experiment)
-        runs: list[Any] = (
-            listing.runs[tag, value]
-            if listing
-            else self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
-        )
+        return self._only(listing.runs[tag, value]) if listing else self._search(experiment, tag, value)
+
+    def _search(self, experiment: str, tag: str, value: str) -> Any:
+        return self._only(self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'"))
+
+    def _only(self, runs: Sequence[Any]) -> Any:
+        """One of several runs for the same thing; the others are deleted."""
         # A retried create request can leave two runs: keep the one with more tags, which holds the data.
         runs = sorted(runs, key=lambda run: (-len(run.data.tags), run.info.run_id))
         for duplicate in runs[1:]:
@@ -255,7 +258,7 @@ class Connection:
         if experiment in self._listed:
             self._listed[experiment].ids.add(run.info.run_id)
         # A server may have been asked twice for it.
-        return self._find(experiment, *next(iter(tags.items()))) if self.is_server else run
+        return self._search(experiment, *next(iter(tags.items()))) if self.is_server else run
 
     def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
         """The content of an artifact; None if it does not exist."""

@@ -1,7 +1,7 @@
 """Palindromes: put given letters into an order that reads the same in both directions.
 
 The prompt is `a a b c c _ _ _ _ =`, letters in alphabetical order; `a c b c a` and `c a b a c` are right. A problem has
-many right answers, all of one length. The rules are those of `palindrome_generation` in reasoning-gym
+many right answers, all of one length. The rules follow `palindrome_generation` of reasoning-gym
 (https://github.com/open-thought/reasoning-gym), with a token a letter; letters in order make a problem one prompt.
 """
 

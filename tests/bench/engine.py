@@ -85,5 +85,13 @@ class LocalEngine(Timed):
         rollouts = sample(self.policy, batch.prompt_PS, *shape, eos=workload.NEVER, seed=self.step)
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
-        everything = torch.arange(len(problems))
-        return Sampled(train.temperature, problems, rollouts, correct_PG, correct_PG.double(), everything)
+        return Sampled(
+            temperature=train.temperature,
+            problems=problems,
+            rollouts=rollouts,
+            correct_PG=correct_PG,
+            seen_PG=correct_PG,
+            answers=[[None] * train.rollouts for _ in problems],
+            reward_PG=correct_PG.double(),
+            batch_index=torch.arange(len(problems)),
+        )

@@ -13,6 +13,8 @@ from tests.store_runs import free_port
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 """Where Debian has the programs of each version; they are not on the PATH."""
 USER = "postgres"
+DATABASES = ("behind_a_server", "direct")
+"""A server gives the experiments that it makes artifact locations that only a server can reach."""
 
 
 class Postgres:
@@ -24,10 +26,13 @@ class Postgres:
         options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
         self._options = ("-w", "-o", options, "-l", str(folder / "log"))
         self._run("pg_ctl", "start", *self._options)
+        for name in DATABASES:
+            words = ["--host=127.0.0.1", f"--port={self.port}", f"--username={USER}", name]
+            subprocess.run([str(PROGRAMS[-1] / "createdb"), *words], check=True, cwd="/")
 
-    @property
-    def uri(self) -> str:
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/postgres"
+    def uri(self, name: str) -> str:
+        """The address of one of its two databases, `behind_a_server` and `direct`."""
+        return f"postgresql://{USER}@127.0.0.1:{self.port}/{name}"
 
     def stop(self) -> None:
         """Cut all connections at once, as a crash does."""

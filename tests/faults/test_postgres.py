@@ -31,7 +31,7 @@ def database() -> Iterator[Postgres]:
 @pytest.fixture(scope="module")
 def server(database: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a real MLflow server before the database."""
-    with mlflow_server(tmp_path_factory.mktemp("server"), database.uri) as port:
+    with mlflow_server(tmp_path_factory.mktemp("server"), database.uri("behind_a_server")) as port:
         yield f"http://127.0.0.1:{port}"
 
 
@@ -42,7 +42,12 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def address(through: str, database: Postgres, server: str) -> str:
-    return server if through == THROUGH[0] else database.uri
+    return server if through == THROUGH[0] else behind(through, database)
+
+
+def behind(through: str, database: Postgres) -> str:
+    """The address of the database that the points arrive in."""
+    return database.uri("behind_a_server" if through == THROUGH[0] else "direct")
 
 
 @pytest.mark.parametrize("through", THROUGH)
@@ -54,7 +59,7 @@ def test_processes_that_write_at_once(
     assert swarm(str(home), address(through, database, server), seeds) == [0] * WRITERS
     lost = wrong = 0
     for seed in seeds:
-        missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database.uri)
+        missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), behind(through, database))
         lost, wrong = lost + missing, wrong + strange
     faults(f"{WRITERS} processes that write to PostgreSQL at once, through {through}", lost=lost, wrong=wrong)
 
@@ -84,7 +89,7 @@ def test_the_database_restarts_in_mid_run(
     store.ingest(plan)
     taken = time.monotonic() - began
     assert store.ingest(plan) == 0
-    lost, wrong = differences(home, plan, database.uri)
+    lost, wrong = differences(home, plan, behind(through, database))
     faults(f"a restart of PostgreSQL in mid-run, through {through}", lost=lost, wrong=wrong, seconds=[taken])
 
 
@@ -105,7 +110,7 @@ def test_runs_are_synced_and_pulled(
         store_runs.complete(spec)
         store_runs.origin(spec)
     assert set(Store(uri).sync()) == {spec.run_id for spec in specs}
-    lost, wrong = differences(home, store_runs.plan(*specs), database.uri)
+    lost, wrong = differences(home, store_runs.plan(*specs), behind(through, database))
     journals = {spec.run_id: (run_dir(spec.run_id) / "attempt_1" / "metrics.jsonl").read_bytes() for spec in specs}
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "other"))
     pulled, left = Pulls(uri).pull("train")

@@ -1,0 +1,34 @@
+"""docs/tutorial.md, as a reader would follow it: its suite is written to a file, its commands are run in order."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
+
+
+@pytest.mark.slow
+def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    (suite,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "hinge.yaml").write_text(suite)
+    lines = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL)).splitlines()
+    commands = [line.partition("#")[0] for line in lines if line.strip()]
+    # Twelve seeds take minutes; tests/cli/test_compare.py has that command.
+    commands = [command for command in commands if "--until" not in command]
+    assert len(commands) == 7
+    env = {**os.environ, "MCPO_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": "offline"}
+    shown = {}
+    for command in commands:
+        words = [sys.executable, "-m", "mcpo_cli.main", *shlex.split(command)[1:]]
+        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+        shown[" ".join(command.split()[:2])] = done.stdout
+    assert "minus reweight only" in shown["mcpo compare"]
+    assert "MCPO" in shown["mcpo probe"]
+    assert list((tmp_path / "reports" / "smoke").glob("hinge*.csv"))

@@ -18,7 +18,6 @@ from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import scheduler
 from tests.engine import work
 from tests.fakes import write_run
-from tests.faults import lives
 from tests.faults.conftest import Faults
 from tests.faults.suites import spec_of
 
@@ -67,12 +66,12 @@ def test_a_folder_under_another_id_is_no_run(
 def test_a_checkpoint_of_another_run_is_not_continued(tmp_path: Path, faults: Faults) -> None:
     """Only the checkpoints were copied: the run begins anew, and its log says why."""
     first, second = spec_of(), spec_of("seed=1")
-    assert work(tmp_path, first, "evaluation", "8") == -signal.SIGKILL
+    assert work(tmp_path, first, "evaluation", 8) == -signal.SIGKILL
     folders = [tmp_path / "runs" / spec.run_id / "attempt_1" for spec in (first, second)]
-    assert work(tmp_path, second, "sampling", "1") == -signal.SIGKILL
+    assert work(tmp_path, second, "sampling", 1) == -signal.SIGKILL
     shutil.rmtree(folders[1] / "checkpoints", ignore_errors=True)
     shutil.copytree(folders[0] / "checkpoints", folders[1] / "checkpoints")
-    assert lives.complete(tmp_path, second) == 0
+    assert work(tmp_path, second) == 0
     newest = Journal(folders[1].parent).attempts()[-1]
     wrong = read_json(newest / "status.json")["start_step"] != 0
     assert f"is a checkpoint of {first.run_id}" in (folders[1].parent / "worker.log").read_text()
@@ -82,12 +81,12 @@ def test_a_checkpoint_of_another_run_is_not_continued(tmp_path: Path, faults: Fa
 @pytest.mark.slow
 def test_a_run_continued_under_other_versions_says_so(tmp_path: Path, faults: Faults) -> None:
     spec = spec_of()
-    assert work(tmp_path, spec, "evaluation", "8") == -signal.SIGKILL
+    assert work(tmp_path, spec, "evaluation", 8) == -signal.SIGKILL
     folder = tmp_path / "runs" / spec.run_id
     record = read_json(folder / "attempt_1" / "provenance.json")
     record["packages"]["torch"], record["python"], record["machine"]["processor"] = "0.1", "2.7", "an abacus"
     write_json(folder / "attempt_1" / "provenance.json", record)
-    assert lives.complete(tmp_path, spec) == 0
+    assert work(tmp_path, spec) == 0
     notes = read_json(folder / "attempt_2" / "status.json")["notes"]
     said = [word for word in ("torch", "Python", "processor") if any(f"under {word}" in note for note in notes)]
     assert len(notes) == 3

@@ -6,6 +6,7 @@ names of this machine only, and takes no files: artifacts of the local store are
 """
 
 import errno
+import ipaddress
 import os
 import shlex
 import signal
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from contextlib import suppress
 from itertools import chain
 from typing import Annotated
 
@@ -28,7 +30,6 @@ SEE_WHY = "mcpo ui --debug, which shows the server's messages"
 
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")]
 LOOPBACK = ("127.0.0.1", "localhost")
-EVERY_ADDRESS = "0.0.0.0"
 Host = Annotated[
     str,
     typer.Option(
@@ -97,8 +98,10 @@ def _answers_to(host: str) -> list[str]:
     """MLflow's patterns of the names that a request may be addressed to; any port, as a tunnel may end at another."""
     import psutil
 
-    names = {*LOOPBACK, host}
-    if host == EVERY_ADDRESS:
+    names, everywhere = {*LOOPBACK, host}, False
+    with suppress(ValueError):  # the name of a machine
+        everywhere = ipaddress.ip_address(host).is_unspecified
+    if everywhere:
         addresses = [address for found in psutil.net_if_addrs().values() for address in found]
         names |= {one.address for one in addresses if one.family == socket.AF_INET}
         names |= {socket.gethostname(), socket.getfqdn()}

@@ -23,9 +23,7 @@ def helpers() -> Executor:
     loky runs them: it can send what `pickle` cannot, such as the functions in a figure, and needs no `__main__`.
     """
     most = min(MOST, max(1, cores() - 1))
-    # A notebook's process may import from its folder; helpers do not: a file there could have a library's name.
-    safe = {"PYTHONSAFEPATH": "1"}
-    pool: Executor = ProcessPoolExecutor(most, initializer=_end_with, initargs=(os.getpid(),), env=safe)
+    pool: Executor = ProcessPoolExecutor(most, initializer=_end_with, initargs=(os.getpid(),))
     return pool
 
 

@@ -82,6 +82,19 @@ def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) ->
         connection.close()
 
 
+def stored(port: int) -> list[str]:
+    """The ids of all runs in the store."""
+
+    def search(what: str, **query: object) -> list[dict[str, dict[str, str]]]:
+        path = f"/api/2.0/mlflow/{what}/search"
+        content = ask(port, "POST", path, json.dumps(query).encode(), Content_Type="application/json")[1]
+        found: list[dict[str, dict[str, str]]] = json.loads(content)[what]
+        return found
+
+    experiments = [one["experiment_id"] for one in search("experiments", max_results=100)]
+    return [run["info"]["run_id"] for run in search("runs", experiment_ids=experiments)]
+
+
 HOSTS = [
     *("10.evil.com", "192.168.evil.com", "172.16.evil.com", "fc00:evil.com", "evil.com", "localhost.evil.com"),
     *("127.0.0.1.evil.com", "10.0.0.1", "192.168.1.1:5000", "evil.com:5000", "localhost@evil.com", "", "*", "0.0.0.0"),
@@ -140,8 +153,7 @@ def test_the_ui_keeps_no_files_for_others(
 )
 def test_no_artifact_leads_elsewhere(server: tuple[int, Path], path: str, faults: Faults) -> None:
     port = server[0]
-    found = json.loads(ask(port, "POST", "/api/2.0/mlflow/runs/search", b'{"experiment_ids": ["1"]}')[1])
-    run = found["runs"][0]["info"]["run_id"]
+    run = stored(port)[0]
     status, content = ask(port, "GET", f"/get-artifact?run_uuid={run}&path={path}")
     assert status >= 400, content
     faults("an artifact whose path leads elsewhere", wrong=int(b"root:" in content or b"SQLite" in content))
@@ -160,12 +172,9 @@ def test_no_page_from_elsewhere_changes_anything(server: tuple[int, Path], origi
 @pytest.mark.slow
 def test_the_artifacts_of_the_store_are_still_shown(server: tuple[int, Path]) -> None:
     port = server[0]
-    found = json.loads(ask(port, "POST", "/api/2.0/mlflow/runs/search", b'{"experiment_ids": ["1"]}')[1])
     names = {
-        run["info"]["run_id"]: json.loads(
-            ask(port, "GET", f"/ajax-api/2.0/mlflow/artifacts/list?run_id={run['info']['run_id']}")[1]
-        ).get("files", [])
-        for run in found["runs"]
+        run: json.loads(ask(port, "GET", f"/ajax-api/2.0/mlflow/artifacts/list?run_id={run}")[1]).get("files", [])
+        for run in stored(port)
     }
     run, files = next((run, files) for run, files in names.items() if files)
     path = next(file["path"] for file in files if not file["is_dir"])
@@ -206,19 +215,6 @@ def test_no_verb_imports_anything_from_the_current_folder(
     ran = trace.read_text().split() if trace.exists() else []
     assert ran == []
     faults(f"modules named like libraries beside `mcpo {request.node.callspec.id}`")
-
-
-def test_helpers_that_draw_import_nothing_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
-) -> None:
-    from mcpo_cli.analysis import drawing_processes
-
-    planted(tmp_path / "here", tmp_path / "it ran")
-    monkeypatch.chdir(tmp_path / "here")
-    with drawing_processes.helpers() as pool:
-        assert pool.submit(max, 1, 2).result() == 2
-    assert not (tmp_path / "it ran").exists()
-    faults("modules named like libraries beside processes that draw")
 
 
 def test_what_the_ui_answers_to(monkeypatch: pytest.MonkeyPatch) -> None:

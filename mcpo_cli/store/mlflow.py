@@ -5,10 +5,8 @@ ingesting is incremental, can be repeated, and uploads only steps that no later 
 ever has to be withdrawn.
 """
 
-import json
 import platform
 import re
-import shutil
 import tempfile
 import time
 from collections import defaultdict
@@ -18,19 +16,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Dataset, DatasetInput, Param
+from mlflow.entities import Param
 from mlflow.exceptions import MlflowException
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from mlflow.utils.file_utils import local_file_uri_to_path
 
 from mcpo_cli.config.plan import Cell, Plan
-from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import SOURCES, State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
-from mcpo_cli.store import archive, pages
+from mcpo_cli.store import archive, contents, pages
 from mcpo_cli.store.connection import (
     DOCTOR,
     NOTE,
@@ -377,37 +375,16 @@ class Store(Connection):
         return len(points)
 
     def _describe(self, child: _Child, cell: Cell, attempt: Path) -> None:
-        spec = cell.spec
-        tags = {
-            "arm": cell.arm,
-            "method": spec.method.name,
-            "model": spec.model.name,
-            "seed": spec.seed,
-            "scale": spec.scale,
-            "regime": spec.regime,
-            "attempt": attempt.name,
-            ORIGIN: self._machine,
-        }
-        provenance = attempt / "provenance.json"
-        if provenance.exists():
-            code = read_json(provenance)
-            tags |= {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
+        spec, tags = cell.spec, contents.tags(cell, attempt) | {ORIGIN: self._machine}
         params = [Param(key, str(value)) for key, value in flat(spec.identity()).items()]
         for i in range(0, len(params), 100):
             self._client().log_batch(child.mlflow_id, params=params[i : i + 100], tags=[] if i else run_tags(tags))
-        self._client().log_inputs(child.mlflow_id, list(_inputs(spec, attempt.parent / SOURCES)))
+        self._client().log_inputs(child.mlflow_id, list(contents.inputs(spec, attempt.parent / SOURCES)))
         child.attempt = attempt.name
 
     def _log_artifacts(self, child: _Child, journal: Journal) -> None:
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            for path in (journal.attempts()[-1] / name for name in ("spec.json", "provenance.json")):
-                if path.exists():
-                    (folder / path.name).write_text(archive.document(path), encoding="utf-8")
-            (folder / "eval").mkdir()
-            for path in journal.files("eval").values():
-                shutil.copyfile(path, folder / "eval" / path.name)
-            (folder / archive.NAME).write_bytes(archive.pack(journal.run_dir))
+            contents.write_files(Path(name), journal)
             self._client().log_artifacts(child.mlflow_id, name)
 
 
@@ -419,13 +396,3 @@ def _number(tag: str | None, default: int) -> int:
 def _status(attempt: Path) -> Status:
     status: Status = read_json(attempt / "status.json")
     return status
-
-
-def _inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
-    """The run's data: the published data sets it used, or its generated task."""
-    if not spec.task.published:
-        task = json.dumps(spec.identity()["task"])
-        yield DatasetInput(Dataset(spec.task.name, digest(spec.identity()["task"]), "generated", task))
-    elif sources.exists():
-        for name, data in read_json(sources).items():
-            yield DatasetInput(Dataset(name, data["digest"], "data set", data["source"]))

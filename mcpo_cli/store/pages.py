@@ -41,7 +41,7 @@ def plan_name(plan: Plan) -> str:
 
 
 def series(plan: Plan) -> dict[str, str]:
-    """Run id -> name shared by the runs that differ only in the seed: `MCPO toy-s`.
+    """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`.
 
     The name holds arm and model, then any other setting that differs within the plan: `mcpo toy-s train.lr=0.001`.
     """
@@ -99,7 +99,8 @@ def fragment(experiment: str, plan_id: str) -> str:
 
 
 def _settings(spec: RunSpec) -> dict[str, str]:
-    """The settings besides seed and model: presets by name, the rest as overrides."""
-    identity: dict[str, Any] = {key: value for key, value in spec.identity().items() if key not in ("seed", "model")}
+    """The settings besides seeds and model: presets by name, the rest as overrides."""
+    left_out = ("seed", "base_seed", "model")
+    identity: dict[str, Any] = {key: value for key, value in spec.identity().items() if key not in left_out}
     presets = {key: str(identity.pop(key)) for key in ("regime", "scale")}
     return presets | {key: f"{key}={value}" for key, value in flat(identity).items()}

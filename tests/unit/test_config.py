@@ -152,7 +152,7 @@ def test_every_suite_composes(name: str, scale: str) -> None:
     suite = read_yaml(plan.suites()[name])
     # One seed, as composing takes a tenth of a second a run.
     cells = plan.from_suite(name, [f"scale={scale}", "seed=0"], "mcpo").cells
-    swept = {**suite["sweep"], **suite["sweep_at_scale"].get(scale, {}), "seed": [0]}
+    swept = {**suite["sweep"], **suite.get("sweep_at_scale", {}).get(scale, {}), "seed": [0]}
     assert {cell.spec.model.name for cell in cells} == set(swept["model"])
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))

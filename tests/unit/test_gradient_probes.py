@@ -77,7 +77,8 @@ def test_the_hinge_by_hand(tmp_path: Path) -> None:
     expected = {"prompts_felt": 0.25, "tokens_active": 0.1, "penalty": 0.1, "on": 0.5, "switched_on": 0.5}
     expected |= {"switched_off": 0.25, "variance_policy": 1.0, "variance_added": 0.12}
     assert {name: found.values[name] for name in expected} == pytest.approx(expected)
-    assert found.values["prompts_felt_low"] <= 0.25 <= found.values["prompts_felt_high"]
+    # Two steps are too few for an interval.
+    assert "prompts_felt_low" not in found.values
     first, second, third = found.tables["mini_batches"]
     assert (first["on"], first["prompts_felt"], first["penalty"]) == (0, 0, 0)
     assert second["on"] == 1

@@ -157,12 +157,12 @@ def test_results_lie_with_the_plan_that_they_are_of_and_only_changes_are_sent(st
     for path in files:
         path.write_text("1")
     reports = Reports(store.uri)
-    assert reports.log(BOTH, files) == ["table1.csv", "table1.md"]
-    assert Reports(store.uri).log(BOTH, files) == []
+    assert reports.log(BOTH, files, {}) == ["table1.csv", "table1.md"]
+    assert Reports(store.uri).log(BOTH, files, {}) == []
     files[1].write_text("2")
     figure = home / "fig2a.png"
     figure.write_bytes(b"png")
-    assert reports.log(BOTH, [*files, figure]) == ["table1.md", "fig2a.png"]
+    assert reports.log(BOTH, [*files, figure], {}) == ["table1.md", "fig2a.png"]
     client, parent = MlflowClient(store.uri), runs(store, "table1")[f"table1 {BOTH.plan_id}"]
     there = {file.path for file in client.list_artifacts(parent.info.run_id, "reports")}
     assert there == {f"reports/{name}" for name in ("table1.csv", "table1.md", "fig2a.png", "index.json")}
@@ -177,5 +177,5 @@ def test_results_are_published_without_a_store_too(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.format(port=free_port()))
     (home / "table1.csv").write_text("1")
-    publish({"table1": BOTH}, {"table1": [home / "table1.csv"]})
+    publish([(BOTH, [])], [home / "table1.csv"])
     assert ("warning: the MLflow store" in capsys.readouterr().err) == (uri != "offline")

@@ -128,9 +128,11 @@ def test_an_archive_depends_on_the_records_alone_and_comes_back_whole(home: Path
 
 
 def test_secrets_stay_at_home_and_documents_stay_documents(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "spec.json").write_text('{"uri": "http://me:word@host/x", "line": ["api_key=12", "next"], "n": 1.50}')
+    (tmp_path / "provenance.json").write_text(
+        '{"uri": "http://me:word@host/x", "line": ["api_key=12", "next"], "n": 1.50}'
+    )
     with tarfile.open(fileobj=io.BytesIO(archive.pack(tmp_path))) as tar:
-        member = tar.extractfile("spec.json")
+        member = tar.extractfile("provenance.json")
         assert member
         assert archive.read_json(_written(tmp_path / "out.txt", member.read())) == {
             "uri": "http://***@host/x",

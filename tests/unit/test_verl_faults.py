@@ -147,9 +147,9 @@ def test_a_run_with_samples_without_a_verdict_is_whole_but_not_one_with_fewer_sa
 def test_a_table_counts_the_samples_that_every_problem_has(mcpo_home: Path) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
     write_runs(plan)
-    whole = comparison.compare(Runs(plan), "DAPO")
+    whole = comparison.compare(Runs(plan), comparison.Choice("DAPO"))
     lose(mcpo_home, plan.cells[0].spec, 0, lost=3)
-    found = comparison.compare(Runs(plan), "DAPO")
+    found = comparison.compare(Runs(plan), comparison.Choice("DAPO"))
     assert (whole.k, whole.ungraded) == (8, 0)
     assert (found.k, found.ungraded) == (5, 3)
     assert Runs(plan).eval()["ungraded"].dropna().tolist() == [3]

@@ -1,0 +1,52 @@
+"""What the store holds of a run besides its points: tags, parameters, data and files."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Dataset, DatasetInput
+
+from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.store import archive
+
+
+def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
+    """The tags to filter runs by, and those of the code of `attempt`."""
+    spec = cell.spec
+    found: dict[str, Any] = {
+        "arm": cell.arm,
+        "method": spec.method.name,
+        "model": spec.model.name,
+        "seed": spec.seed,
+        "scale": spec.scale,
+        "regime": spec.regime,
+        "attempt": attempt.name,
+    }
+    provenance = attempt / "provenance.json"
+    code = read_json(provenance) if provenance.exists() else {}
+    return found | {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
+
+
+def inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
+    """The run's data: the published data sets it used, or its generated task."""
+    if not spec.task.published:
+        task = json.dumps(spec.identity()["task"])
+        yield DatasetInput(Dataset(spec.task.name, digest(spec.identity()["task"]), "generated", task))
+    elif sources.exists():
+        for name, data in read_json(sources).items():
+            yield DatasetInput(Dataset(name, data["digest"], "data set", data["source"]))
+
+
+def write_files(folder: Path, journal: Journal) -> None:
+    """Write the run's artifacts into `folder`: settings, provenance, evaluations, and the archive of all records."""
+    for path in (journal.attempts()[-1] / name for name in ("spec.json", "provenance.json")):
+        if path.exists():
+            (folder / path.name).write_text(archive.document(path), encoding="utf-8")
+    (folder / "eval").mkdir()
+    for path in journal.files("eval").values():
+        shutil.copyfile(path, folder / "eval" / path.name)
+    (folder / archive.NAME).write_bytes(archive.pack(journal.run_dir))

@@ -100,8 +100,8 @@ class _Bounded:
         return data
 
     def check(self, size: int) -> None:
-        """Raises StoreError if the limit leaves no room for `size` more bytes."""
-        if size > self._left:
+        """Raises StoreError if the limit leaves no room for `size` more bytes, or `size` is below 0."""
+        if not 0 <= size <= self._left:
             raise StoreError(f"{NAME} unpacks to more than {MOST_RATIO} times its size: it is no journal")
 
 

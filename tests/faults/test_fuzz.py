@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -88,10 +89,14 @@ def wrong(spec: RunSpec) -> list[str]:
     def look(part: Any, prefix: str) -> None:
         hints = typing.get_type_hints(type(part))
         for field in dataclasses.fields(part):
-            value = getattr(part, field.name)
+            value, hint = getattr(part, field.name), hints[field.name]
+            if get_origin(hint) is types.UnionType:
+                if value is None:
+                    continue
+                (hint,) = (one for one in get_args(hint) if one is not type(None))
             if dataclasses.is_dataclass(value):
                 look(value, f"{prefix}{field.name}.")
-            elif not in_order(value, hints[field.name], field.metadata):
+            elif not in_order(value, hint, field.metadata):
                 found.append(f"{prefix}{field.name}={value!r}")
 
     look(spec, "")

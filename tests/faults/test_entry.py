@@ -65,7 +65,7 @@ def server(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
         yield port, traps / "it ran"
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(60)
+        running.wait(300)
 
 
 def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:

@@ -237,9 +237,10 @@ class Connection:
         self._listed[experiment] = listing
 
     def _find(self, experiment: str, tag: str, value: str) -> Any:
-        """The run whose `tag` is `value`, from the list of the experiment's runs if there is one; None without any."""
+        """The run whose `tag` is `value`, from the list of the experiment's runs if it is in one; None without any."""
         listing = self._listed.get(experiment)
-        return self._only(listing.runs[tag, value]) if listing else self._search(experiment, tag, value)
+        # Another process may have made it since the list was read.
+        return (self._only(listing.runs[tag, value]) if listing else None) or self._search(experiment, tag, value)
 
     def _search(self, experiment: str, tag: str, value: str) -> Any:
         return self._only(self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'"))

@@ -33,7 +33,7 @@ BAD = [
         "method.delta is an option of disco, drpo, mcpo, mcpo_extended, rew",
         "method=disco",
     ),
-    ("train scale=smoke task=math", "backend=local trains on arithmetic only", "backend=verl"),
+    ("train scale=smoke task=math", "task=math has no vocabulary of its own", "backend=verl"),
     ("train scale=smoke task.name=math", "is not a setting: use task=NAME", "task=math"),
     ("train scale=smoke task=maths", "unknown task 'maths'", "task=math"),
     ("train scale=paper task.skills=3", "task.skills is an option of arithmetic, not of math", "task=arithmetic"),

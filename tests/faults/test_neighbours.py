@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,59 +14,12 @@ from tests.cli.conftest import MCPO
 from tests.faults.conftest import Faults
 from tests.store_runs import complete, plan, points, spec
 
-ROOT = [True] if os.geteuid() == 0 else []
-NOBODY = 65534
 
-
-def command(words: list[str], home: Path, **more: int) -> "subprocess.Popen[str]":
+def command(words: list[str], home: Path) -> "subprocess.Popen[str]":
     env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     env |= {"MCPO_HOME": str(home), "HOME": "/nonexistent"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*MCPO, *words], env=env, text=True, **pipes, **more)
-
-
-HIDDEN: dict[str, Callable[[Path], object]] = {
-    "a home that is closed to others": lambda home: home.chmod(0o700),
-    "runs that are closed to others": lambda home: (home / "runs").chmod(0o700),
-    "a run that is closed to others": lambda home: next((home / "runs").iterdir()).chmod(0o700),
-    "settings that are closed to others": lambda home: next((home / "runs").glob("*/spec.json")).chmod(0o600),
-    "a status that is closed to others": lambda home: next((home / "runs").glob("*/*/status.json")).chmod(0o600),
-    "a home that others may only read": lambda home: home.chmod(0o755),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("_root", ROOT)
-@pytest.mark.parametrize("hide", HIDDEN.values(), ids=HIDDEN)
-def test_another_user(
-    hide: Callable[[Path], object],
-    _root: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-    faults: Faults,
-) -> None:
-    """Sees what the rights of the files say, and changes nothing."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("MCPO_HOME", str(home))
-    complete(spec())
-    for folder in (*tmp_path.parents, tmp_path):
-        if "pytest" in folder.name:
-            folder.chmod(0o755)
-    hide(home)
-    before = sorted(home.rglob("*"))
-    for words in (["runs", "list", "--json"], ["train", "scale=smoke"], ["runs", "sync"]):
-        running = command(words, home, user=NOBODY, group=NOBODY, extra_groups=[])
-        out, err = running.communicate(timeout=300)
-        assert running.returncode in (0, 1, 2), err
-        assert "Traceback" not in err
-        assert "bug in mcpo" not in err
-    taken = "done" in out
-    faults(
-        f"another user and {request.node.callspec.id.removeprefix('True-')}",
-        times=3,
-        wrong=int(taken) + int(sorted(home.rglob("*")) != before),
-    )
+    return subprocess.Popen([*MCPO, *words], env=env, text=True, **pipes)
 
 
 def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:

@@ -190,9 +190,8 @@ def test_json_is_one_document_where_answers_could_not_be_graded(here: InProcess,
     assert document["error"]["type"] == "RunFailed"
 
 
-def test_an_unexpected_error_is_one_line(here: InProcess) -> None:
-    folder = here.home / "runs" / "mcpo-toy-s-s0-000000000000"
-    (folder / "spec.json").mkdir(parents=True)
+def test_an_unexpected_error_is_one_line(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mcpo_cli.runs.catalog.runs", lambda *_, **__: 1 / 0)
     result = here("runs", "list")
     assert result.returncode == 70
     assert "rerun with --debug" in result.stderr

@@ -1,4 +1,4 @@
-"""Every row of the table in errors.py: the class has that exit code, README has it too, and a command ends with it."""
+"""Every row of the table in errors.py: the class has that exit code, the documentation has it too, and a command ends with it."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import MCPO, Cli, InProcess
 from tests.fakes import write_run
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 ROW = re.compile(r"^\| (`\w+`|anything else) +\| (\d+) ", re.MULTILINE)
 OFFLINE = "compute.tracking_uri=offline"
 
@@ -39,8 +39,8 @@ def test_the_table_is_that_of_the_classes() -> None:
     assert table() == {**classes, "anything else": UNEXPECTED}
 
 
-def test_readme_has_every_code() -> None:
-    rows = re.findall(r"^\| (\d+) \| \w", README.read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_documentation_has_every_code() -> None:
+    rows = re.findall(r"^\| (\d+) \| \w", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert {int(code) for code in rows} == {0, *table().values()}
     assert len(rows) == len(set(rows))
 

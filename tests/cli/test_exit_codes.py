@@ -1,4 +1,4 @@
-"""Every row of the table in errors.py: the class has that exit code, the documentation has it too, and a command ends with it."""
+"""Every row of the table in errors.py: the class has that exit code, the documentation too, and a command ends so."""
 
 import json
 import re

@@ -76,8 +76,8 @@ def test_dry_run_is_the_plan(here: InProcess) -> None:
     why = here.json("ablate", "why-reweight", "seed=0", "--dry-run")
     assert why["runs"] == here.json("plan", "why-reweight", "seed=0")["runs"]
     assert why["command"] == "mcpo ablate why-reweight seed=0"
-    forgetting = here.json("ablate", "forgetting", "seed=0", "--dry-run")
-    assert forgetting == here.json("plan", "forgetting", "seed=0")
+    mastery = here.json("ablate", "mastery", "seed=0", "--dry-run")
+    assert mastery == here.json("plan", "mastery", "seed=0")
     text = here("plan", "seed=3").stdout
     assert "mcpo train seed=3" in text
     assert here.untouched()

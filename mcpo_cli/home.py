@@ -5,10 +5,24 @@ from pathlib import Path
 
 from mcpo_cli.errors import ConfigError
 
+FIX = "MCPO_HOME=~/mcpo mcpo ..."
+
 
 def location() -> Path:
-    """MCPO_HOME, or else the current folder. Creates nothing."""
-    return Path(os.environ.get("MCPO_HOME") or ".").expanduser().resolve()
+    """MCPO_HOME, or else the current folder. Creates nothing.
+
+    Raises:
+        ConfigError: it lies in the home of a user who does not exist, below a file, or in a folder that was removed.
+    """
+    named = os.environ.get("MCPO_HOME") or "."
+    try:
+        path = Path(named).expanduser().resolve()
+    except (RuntimeError, OSError) as error:
+        raise ConfigError(f"MCPO_HOME={named} names no folder: {error}", fix=FIX) from error
+    above = next(part for part in (path, *path.parents) if part.exists())
+    if not above.is_dir():
+        raise ConfigError(f"MCPO_HOME={named}: {above} is no folder", fix=FIX)
+    return path
 
 
 def home() -> Path:
@@ -18,14 +32,13 @@ def home() -> Path:
         ConfigError: the folder cannot be created or written.
     """
     path = location()
-    fix = "MCPO_HOME=~/mcpo mcpo ..."
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".mcpo-write-test-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ConfigError(f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=fix) from error
+        raise ConfigError(f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=FIX) from error
     return path
 
 

@@ -1,6 +1,7 @@
 """Fixtures that every folder of tests shares."""
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,12 @@ from pathlib import Path
 import pytest
 
 from mcpo_cli import plugin_files, plugins
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`main` sets it for all processes that it starts; called in this one, it must not change those of other tests."""
+    monkeypatch.setenv("PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH", ""))
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_a_report_that_is_ended_while_it_draws(home: Path, faults: Faults) -> No
         process = begin()
         helpers = draws(process, folder)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        assert process.wait(timeout=60) in (-number, 130)
+        assert process.wait(timeout=300) in (-number, 130)
         _, alive = psutil.wait_procs(helpers, timeout=30)
         assert not alive
         # What was there already was whole.

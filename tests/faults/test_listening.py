@@ -33,7 +33,7 @@ def ui(home: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
         yield running
     finally:
         running.send_signal(signal.SIGINT)
-        running.wait(60)
+        running.wait(300)
 
 
 def listening(process: int) -> set[str]:

@@ -204,14 +204,14 @@ def test_the_current_folder_is_gone(tmp_path: Path, faults: Faults) -> None:
             gone.rmdir()
 
     done = run(WORDS["plan --json"], tmp_path, leave)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode in (0, 2), done.stderr
     env = {key: value for key, value in os.environ.items() if key != "MCPO_HOME"} | {"PYTHONSAFEPATH": "1"}
     gone.mkdir()
     command = [sys.executable, "-m", "mcpo_cli.main", "runs", "list"]
     homeless = subprocess.run(command, env=env, preexec_fn=leave, capture_output=True, check=False, timeout=120)
     assert homeless.returncode in (0, 2), homeless.stderr
     assert b"Traceback" not in homeless.stderr
-    faults("a current folder that is gone", times=2, wrong=int(b"bug in mcpo" in homeless.stderr))
+    faults("a current folder that is gone", times=2, wrong=int(b"bug in mcpo" in done.stderr + homeless.stderr))
 
 
 @pytest.mark.slow

@@ -346,7 +346,7 @@ TEXTS = {
     "addresses": "://a:" * 100_000,
     "addresses without users": "://" * 200_000,
     "an address of 1 MB": "://a:" + "b" * 1_000_000,
-    "names of secrets": "password: " * 50_000,
+    "planted names of secrets": "password: " * 50_000,
     "names without values": "token" * 100_000,
     "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,

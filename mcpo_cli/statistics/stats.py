@@ -169,28 +169,16 @@ def share_interval(mean: float, variance: float, n: int, df: float, level: float
 
 
 @dataclass(frozen=True)
-class Effect:
-    """A paired difference over seeds: mean, 95 % t-interval, standard deviation, and the two-sided p of the t-test."""
+class Effect(Interval):
+    """A paired difference over seeds: its 95 % t-interval, standard deviation, and the two-sided p of the t-test.
 
-    mean: float
-    half_width: float
-    """Half the width of the t-interval; NaN below LEAST seeds, or where all seeds differ by the same amount."""
+    The interval has no width (NaN) also where all seeds differ by the same amount.
+    """
+
     sd: float
     """Standard deviation over the seeds; NaN for one seed."""
     p: float
     """NaN below LEAST seeds, or where all seeds differ by the same amount other than 0."""
-    n: int
-    """Number of seeds."""
-
-    @property
-    def low(self) -> float:
-        """Lower bound."""
-        return self.mean - self.half_width
-
-    @property
-    def high(self) -> float:
-        """Upper bound."""
-        return self.mean + self.half_width
 
 
 def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
@@ -217,11 +205,11 @@ def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
     interval = t_interval(diff, level)
     sd = float(diff.std(ddof=1)) if diff.size > 1 else math.nan
     if diff.size < LEAST:
-        return Effect(interval.mean, math.nan, sd, math.nan, diff.size)
+        return Effect(interval.mean, math.nan, diff.size, sd, math.nan)
     if sd <= ROUNDING:
-        return Effect(interval.mean, math.nan, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan, diff.size)
+        return Effect(interval.mean, math.nan, diff.size, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan)
     p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
-    return Effect(interval.mean, interval.half_width, sd, p, diff.size)
+    return Effect(interval.mean, interval.half_width, diff.size, sd, p)
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

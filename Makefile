@@ -36,7 +36,7 @@ check: setup ## Check lint, format, strict types, import rules, and that no file
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
-test: setup ## Run the quick tests (under three minutes)
+test: setup ## Run the quick tests (minutes)
 	$(BIN)/pytest -n 2 -m "not (slow or $(ELSEWHERE))" $(ARGS)
 
 test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)

@@ -26,13 +26,22 @@ TEX = {
 
 @dataclass(frozen=True)
 class Grid:
-    """A titled table of strings."""
+    """A titled table of strings.
+
+    Raises:
+        ValueError: a row has more or fewer cells than the header.
+    """
 
     title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     labels: int = 1
     """Number of leading columns that hold left-aligned names; the others hold numbers."""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.header):
+                raise ValueError(f"{self.title}: {len(row)} cells under {len(self.header)} headings: {', '.join(row)}")
 
 
 @dataclass(frozen=True)

@@ -97,19 +97,7 @@ def verdict_of(one: Outcome) -> str:
 
 def verdict_grid(tests: Iterable[Outcome]) -> Grid:
     """One row per test."""
-    header = [
-        "claim",
-        "model",
-        "regime",
-        "verdict",
-        "seeds",
-        "value",
-        "95% interval",
-        "against",
-        "p",
-        "p Holm",
-        "finds",
-    ]
+    header = ["claim", "model", "regime", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
     rows = [
         [
             *(one.claim.id, one.model, one.regime),

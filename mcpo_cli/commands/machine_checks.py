@@ -51,7 +51,7 @@ class Line:
 def examine() -> list[Line]:
     """All checks, in the order in which to fix them."""
     gpus = machine.gpus()
-    return [*_python(), *_cuda(gpus), *_stack(gpus), *_store(), *_hub(), *_room(), *_limits(), *_plugins()]
+    return [*_python(), *_cuda(gpus), *_stack(gpus), *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
 
 
 def _python() -> Iterator[Line]:
@@ -106,10 +106,21 @@ def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
             yield Line(package, "verl", "ok" if found else "missing", found or "not installed (for GPUs)")
 
 
-def _store() -> Iterator[Line]:
+def _home() -> Iterator[Line]:
+    """Check MCPO_HOME and what lies in it."""
+    try:
+        home = location()
+    except ConfigError as error:
+        yield Line("MCPO_HOME", "local", "wrong", error.message, error.fix or "")
+        return
+    yield from _store(home)
+    yield from _room(home)
+
+
+def _store(home: Path) -> Iterator[Line]:
     """Check the MLflow store that runs would be written to; creates no database."""
     setting = os.environ.get("MLFLOW_TRACKING_URI", "")
-    database = location() / "mlflow.db"
+    database = home / "mlflow.db"
     if not setting and not database.exists():
         yield Line("MLflow store", "local", "ok", f"{database} (the first run will create it)")
         return
@@ -145,14 +156,16 @@ def _hub() -> Iterator[Line]:
     yield Line("hub", "hub", "ok" if is_there else "wrong", found, "" if is_there else fix)
 
 
-def _room() -> Iterator[Line]:
-    home = location()
+def _room(home: Path) -> Iterator[Line]:
     folder = next(path for path in (home, *home.parents) if path.exists())
     writable = folder.is_dir() and os.access(folder, os.W_OK)
     found = f"{home}" if writable else f"{home} cannot be written"
     yield Line("MCPO_HOME", "local", "ok" if writable else "wrong", found, "" if writable else "MCPO_HOME=FOLDER")
     free = shutil.disk_usage(folder).free
     yield _enough("disk", "local", free, LEAST_DISK, "MCPO_HOME=FOLDER on a larger disk")
+
+
+def _memory() -> Iterator[Line]:
     memory = psutil.virtual_memory()
     yield _enough("memory", "local", memory.available, LEAST_MEMORY, "end other programs")
     shared = Path("/dev/shm")

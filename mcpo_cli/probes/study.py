@@ -51,9 +51,9 @@ def document(probe: Probe, measured: Sequence[Measured]) -> dict[str, Any]:
 def arms(probe: Probe, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row per regime, model and arm: the probe's main values, as means over seeds with t-intervals.
 
-    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. With one seed, the bounds are instead
-    those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A value that no run of the arm has is
-    left out; `x_seeds` is the number of runs that have it, where some lack it.
+    Columns: regime, model, arm, seeds, then `x`, `x_low`, `x_high` of each value. Two seeds have no
+    bounds. With one seed, they are those of the run's own interval, `x_run_low` and `x_run_high`, if it has one. A
+    value that no run of the arm has is left out; `x_seeds` is the number of runs that have it, where some lack it.
     """
     groups: dict[tuple[str, str, str], list[Measured]] = defaultdict(list)
     for one in measured:
@@ -73,9 +73,9 @@ def _mean(name: str, having: Sequence[Mapping[str, float]], members: int) -> dic
         return {}
     interval = stats.t_interval([values[name] for values in having])
     row: dict[str, Any] = {name: interval.mean}
-    if interval.n > 1:
+    if interval.n >= stats.LEAST:
         row |= {f"{name}_low": interval.low, f"{name}_high": interval.high}
-    elif f"{name}_low" in having[0]:
+    elif interval.n == 1 and f"{name}_low" in having[0]:
         row |= {f"{name}_run_low": having[0][f"{name}_low"], f"{name}_run_high": having[0][f"{name}_high"]}
     return row | ({f"{name}_seeds": len(having)} if len(having) < members else {})
 

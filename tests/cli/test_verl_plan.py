@@ -76,11 +76,11 @@ def test_the_papers_table_is_made_of_runs_from_elsewhere(here: InProcess) -> Non
     assert result.returncode == 0, result.stderr
     for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
         assert column in result.stdout
-    assert "qwen3-8b: 1 seeds x 30 + 30 + 40 problems x 8 samples" in result.stdout
+    assert "qwen3-8b after 2 global steps: 1 seeds x 30 + 30 + 40 problems x 8 samples" in result.stdout
     (table,) = here.home.glob("reports/paper/table1.csv")
     rows = list(csv.DictReader(table.open()))
     measured = {row["tier"]: row["problems"] for row in rows if row["block"] == "measured"}
-    assert measured == {"aime24": "30", "aime25": "30", "amc23": "40"}
+    assert measured == {"aime24": "30", "aime25": "30", "amc23": "40", "average": "100"}
     missing = here("train", "scale=paper", "method=grpo")
     assert missing.returncode == 2
     assert "backend=verl needs verl ==0.9.1, which is not installed" in missing.stderr

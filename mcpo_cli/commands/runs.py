@@ -1,4 +1,4 @@
-"""`mcpo runs`: list, show, sync and pull the runs of MCPO_HOME."""
+"""`mcpo runs`: list, show, sync and pull the runs of MCPO_HOME; other verbs about them have files of their own."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.options import Debug, Json, RunId, complete_methods, complete_suites
+from mcpo_cli.commands.samples import samples
 from mcpo_cli.records import State
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 STEP = re.compile(r"step_\d+\.jsonl$")
 
 app = typer.Typer(help="List and show runs; copy them to the MLflow store and back.", no_args_is_help=True)
+app.command()(samples)
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[

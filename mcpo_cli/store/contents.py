@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ from mlflow.entities import Dataset, DatasetInput
 
 from mcpo_cli.config.plan import Cell
 from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.store import archive
+
+ROLLOUTS = "rollouts.json"
+ROLLOUTS_ARE_A_TABLE = {"mlflow.loggedArtifacts": json.dumps([{"path": ROLLOUTS, "type": "table"}])}
+"""The tag by which MLflow's UI shows that artifact as a table, as it does those of `mlflow.log_table`."""
+MOST_GROUPS = 8
+"""Prompt groups in that table: the archive of all records has the others."""
 
 
 def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
@@ -42,11 +50,28 @@ def inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
 
 
 def write_files(folder: Path, journal: Journal) -> None:
-    """Write the run's artifacts into `folder`: settings, provenance, evaluations, and the archive of all records."""
+    """Write the run's artifacts into `folder`.
+
+    These are settings, provenance, evaluations, the newest rollouts if any were kept, and the archive of all records.
+    """
     for path in (journal.attempts()[-1] / name for name in ("spec.json", "provenance.json")):
         if path.exists():
             (folder / path.name).write_text(archive.document(path), encoding="utf-8")
     (folder / "eval").mkdir()
     for path in journal.files("eval").values():
         shutil.copyfile(path, folder / "eval" / path.name)
+    if kept := list(islice(rollouts.groups(journal), MOST_GROUPS)):
+        (folder / ROLLOUTS).write_text(json.dumps(_table(kept)), encoding="utf-8")
     (folder / archive.NAME).write_bytes(archive.pack(journal.run_dir))
+
+
+def _table(groups: Sequence[rollouts.Group]) -> dict[str, Any]:
+    """A row a rollout, in the format of `mlflow.log_table`; the right ones of a group come first."""
+    columns = ["step", "prompt", "gold", "accuracy", "verdict", "response"]
+    data = [
+        [group.step, group.prompt, group.gold, group.accuracy, verdict, response]
+        for group in groups
+        for verdict, responses in (("right", group.right), ("wrong", group.wrong))
+        for response in responses
+    ]
+    return {"columns": columns, "data": data}

@@ -49,7 +49,7 @@ ORIGIN, DIGEST = "mcpo.home", "mcpo.digest"
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
 """Shows progress: from a title, a number of units and their name, a function to call after each."""
 MONITOR_SECONDS = 5
-CONTENT = 2
+CONTENT = 3
 """Version of the content stored for a finished run; raise it to upload finished runs again."""
 
 
@@ -386,6 +386,8 @@ class Store(Connection):
         with tempfile.TemporaryDirectory() as name:
             contents.write_files(Path(name), journal)
             self._client().log_artifacts(child.mlflow_id, name)
+            if (Path(name) / contents.ROLLOUTS).exists():
+                self._log(child.mlflow_id, [], contents.ROLLOUTS_ARE_A_TABLE)
 
 
 def _number(tag: str | None, default: int) -> int:

@@ -17,7 +17,7 @@ from mcpo_cli.store import pages
 from mcpo_cli.store.connection import NOTE, MlflowClient
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.reports import Reports
-from tests.store_runs import complete, free_port, plan, runs, spec
+from tests.store_runs import begin, complete, free_port, plan, runs, spec
 
 BOTH = Plan("table1", "mcpo reproduce table1", (Cell("DAPO", spec(0, "dapo")), Cell("MCPO", spec(0))))
 
@@ -179,3 +179,26 @@ def test_results_are_published_without_a_store_too(
     (home / "table1.csv").write_text("1")
     publish([(BOTH, [])], [home / "table1.csv"])
     assert ("warning: the MLflow store" in capsys.readouterr().err) == (uri != "offline")
+
+
+def test_kept_rollouts_are_a_table_of_the_run_newest_step_first(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempt = begin(spec())
+    for step in range(1, 11):
+        row = {"step": step, "prompt": f"p{step}", "gold": "x"}
+        rows = [{**row, "response": "y", "correct": False}, {**row, "response": "x", "correct": True}]
+        attempt.journal.rows("samples", step, rows)
+    attempt.end("done")
+    store.ingest(plan(spec()))
+    child = runs(store)[spec().run_id]
+    assert json.loads(child.data.tags["mlflow.loggedArtifacts"]) == [{"path": "rollouts.json", "type": "table"}]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)  # which `load_table` reads, whatever the client's is
+    table = MlflowClient(store.uri).load_table(child.info.experiment_id, "rollouts.json")
+    assert list(table["step"]) == [step for step in range(10, 2, -1) for _ in range(2)]
+    assert table.iloc[0].to_dict() == {
+        "step": 10,
+        "prompt": "p10",
+        "gold": "x",
+        "accuracy": 0.5,
+        "verdict": "right",
+        "response": "x",
+    }

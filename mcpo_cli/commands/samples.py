@@ -1,0 +1,94 @@
+"""`mcpo runs samples`: the rollouts that a run kept, right and wrong ones side by side."""
+
+from collections import Counter
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcpo_cli.commands.options import Debug, Json, RunId
+
+if TYPE_CHECKING:
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.runs.catalog import Run
+    from mcpo_cli.runs.rollouts import Group
+
+LONGEST = 400
+"""Most characters of a response in the table. A longer one lacks its middle, because the answer stands at its end."""
+
+Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
+Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
+Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups at most as accurate.")]
+Text = Annotated[
+    str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)
+]
+Groups = Annotated[int, typer.Option("--groups", min=1, help="Most prompt groups to show.")]
+
+
+def samples(
+    run_id: RunId,
+    step: Step = None,
+    min_accuracy: Least = 0.0,
+    max_accuracy: Most = 1.0,
+    text: Text = "",
+    groups: Groups = 4,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show a run's recorded rollouts by prompt group: right and wrong ones side by side, equal ones counted."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog, rollouts
+    from mcpo_cli.runs.journal import Journal
+
+    run = catalog.find(location(), run_id)
+    journal = Journal(run.folder)
+    steps = list(journal.files("samples"))
+    if not steps:
+        raise _kept_none(run)
+    matching = (
+        group
+        for group in rollouts.groups(journal)
+        if step in (None, group.step) and min_accuracy <= group.accuracy <= max_accuracy and group.has(text)
+    )
+    shown = list(islice(matching, groups))
+    if as_json:
+        found = [{**vars(group), "accuracy": group.accuracy} for group in shown]
+        console.print_json({"run_id": run.spec.run_id, "steps": steps, "groups": found})
+        return
+    for group in shown:
+        _show(group)
+    if not shown:
+        console.talk(f"no such group; {run.spec.run_id} kept rollouts of the steps {', '.join(map(str, steps))}")
+
+
+def _kept_none(run: "Run") -> "ConfigError":
+    from mcpo_cli.errors import ConfigError
+
+    if run.spec.compute.sample_groups:
+        why = "it has finished no evaluated step yet"
+        return ConfigError(f"{run.spec.run_id} kept no rollouts: {why}", fix=f"mcpo runs show {run.spec.run_id}")
+    return ConfigError(
+        f"{run.spec.run_id} kept no rollouts: it was trained with compute.sample_groups=0",
+        fix="compute.sample_groups=2 keeps those of two prompts at each evaluated step of a new run",
+    )
+
+
+def _show(group: "Group") -> None:
+    from mcpo_cli.commands import console
+
+    right, wrong = len(group.right), len(group.wrong)
+    console.print_text(f"step {group.step}, {right} of {right + wrong} right: {group.prompt}\n  gold: {group.gold}")
+    sides = zip_longest(_counted(group.right), _counted(group.wrong), fillvalue=("", ""))
+    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], [[*one, *other] for one, other in sides])
+    console.print_text("")
+
+
+def _counted(responses: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The distinct responses with how often each occurs, the most frequent first."""
+    return [(f"{count}x", _shortened(response)) for response, count in Counter(responses).most_common()]
+
+
+def _shortened(response: str) -> str:
+    half = LONGEST // 2
+    return response if len(response) <= LONGEST else f"{response[:half]} ... {response[-half:]}"

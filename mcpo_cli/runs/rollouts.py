@@ -1,0 +1,44 @@
+"""The rollouts that a run kept as text: of the first prompt groups of each evaluated step (`compute.sample_groups`)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from mcpo_cli.runs.journal import Journal
+
+
+@dataclass(frozen=True)
+class Group:
+    """The rollouts of one prompt at one global step."""
+
+    step: int
+    prompt: str
+    gold: str
+    right: tuple[str, ...]
+    """The right responses; equal ones are repeated."""
+    wrong: tuple[str, ...]
+
+    @property
+    def accuracy(self) -> float:
+        """The share of right responses."""
+        return len(self.right) / (len(self.right) + len(self.wrong))
+
+    def has(self, text: str) -> bool:
+        """Whether the prompt or a response contains `text`."""
+        return any(text in one for one in (self.prompt, *self.right, *self.wrong))
+
+
+def groups(journal: Journal) -> Iterator[Group]:
+    """The groups that a run kept, those of the newest step first; a step's file is read when its turn comes."""
+    for path in reversed(journal.files("samples").values()):
+        for _, rows in groupby(journal.read(path), key=lambda row: (row["step"], row["prompt"])):
+            yield _group(list(rows))
+
+
+def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
+    responses = {
+        correct: tuple(row["response"] for row in rows if row["correct"] is correct) for correct in (True, False)
+    }
+    first = rows[0]
+    return Group(first["step"], first["prompt"], first["gold"], responses[True], responses[False])

@@ -1,0 +1,100 @@
+"""`mcpo runs samples`: which recorded rollouts are shown, and how."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mcpo_cli.config.schema import Compute
+from tests.cli.conftest import InProcess
+from tests.store_runs import begin, spec
+
+RUN = spec().run_id
+
+
+def rows(step: int, prompt: str, **responses: int) -> list[dict[str, Any]]:
+    """Rollouts of one group; `right_a=2` are two right responses `a`."""
+    return [
+        {"step": step, "prompt": prompt, "gold": "7", "response": name[6:], "correct": name.startswith("right_")}
+        for name, count in responses.items()
+        for _ in range(count)
+    ]
+
+
+@pytest.fixture
+def kept(here: InProcess) -> InProcess:
+    attempt = begin(spec())
+    attempt.journal.rows(
+        "samples", 2, [*rows(2, "3 + 4", right_seven=1, wrong_eight=3), *rows(2, "5 + 2", wrong_nine=4)]
+    )
+    attempt.journal.rows("samples", 4, [*rows(4, "1 + 6", right_seven=4), *rows(4, "0 + 7", right_7=2, wrong_6=2)])
+    attempt.end("done")
+    return here
+
+
+def shown(here: InProcess, *options: str) -> list[tuple[int, str]]:
+    document = here.json("runs", "samples", RUN, *options)
+    assert document["steps"] == [2, 4]
+    return [(group["step"], group["prompt"]) for group in document["groups"]]
+
+
+def test_the_newest_step_comes_first_and_filters_combine(kept: InProcess) -> None:
+    everything = [(4, "1 + 6"), (4, "0 + 7"), (2, "3 + 4"), (2, "5 + 2")]
+    assert shown(kept) == everything
+    assert shown(kept, "--groups", "1") == everything[:1]
+    assert shown(kept, "--step", "2") == everything[2:]
+    assert shown(kept, "--min-accuracy", "0.5") == everything[:2]
+    assert shown(kept, "--min-accuracy", "0.25", "--max-accuracy", "0.5") == everything[1:3]
+    assert shown(kept, "--text", "seven") == [everything[0], everything[2]]
+    assert shown(kept, "--text", "seven", "--max-accuracy", "0.9", "--groups", "1") == [everything[2]]
+
+
+def test_the_document_has_every_rollout_whole(kept: InProcess) -> None:
+    (group,) = kept.json("runs", "samples", RUN, "--text", "3 + 4")["groups"]
+    assert group == {
+        "step": 2,
+        "prompt": "3 + 4",
+        "gold": "7",
+        "right": ["seven"],
+        "wrong": ["eight"] * 3,
+        "accuracy": 0.25,
+    }
+
+
+def test_right_and_wrong_stand_side_by_side_and_equal_ones_are_counted(kept: InProcess) -> None:
+    lines = kept("runs", "samples", RUN, "--text", "3 + 4").stdout.splitlines()
+    assert lines[:2] == ["step 2, 1 of 4 right: 3 + 4", "  gold: 7"]
+    assert lines[2].split() == ["right", "(1)", "wrong", "(3)"]
+    assert lines[3].split() == ["1x", "seven", "3x", "eight"]
+
+
+def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
+    attempt = begin(spec())
+    response = f"first {'so ' * 1000}last"
+    attempt.journal.rows("samples", 2, [{**row, "response": response} for row in rows(2, "p", right_=1)])
+    printed = " ".join(here("runs", "samples", RUN).stdout.split())
+    assert "first so so" in printed
+    assert "so so last" in printed
+    assert len(printed) < 600
+    assert here.json("runs", "samples", RUN)["groups"][0]["right"] == [response]
+
+
+def test_no_match_names_the_steps_that_there_are(kept: InProcess) -> None:
+    result = kept("runs", "samples", RUN, "--step", "3")
+    assert (result.returncode, result.stdout) == (0, "")
+    assert "kept rollouts of the steps 2, 4" in result.stderr
+
+
+def test_a_run_that_kept_none_names_the_setting_that_keeps_them(here: InProcess) -> None:
+    begin(replace(spec(), compute=Compute(sample_groups=0))).end("done")
+    result = here("runs", "samples", RUN)
+    assert result.returncode == 2
+    assert "trained with compute.sample_groups=0" in result.stderr
+    assert "fix: compute.sample_groups=2" in result.stderr
+
+
+def test_a_run_that_has_none_yet_says_so(here: InProcess) -> None:
+    begin(spec())
+    result = here("runs", "samples", RUN)
+    assert result.returncode == 2
+    assert "has finished no evaluated step yet" in result.stderr

@@ -22,6 +22,7 @@ from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow,
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 from mcpo_cli.runs.provenance import environment
+from mcpo_cli.settings import flat
 from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
@@ -186,6 +187,15 @@ class Runs:
         for the method, or was recorded as NaN (listed by `marks`).
         """
         return self._own.once("steps", self._read_steps)
+
+    def settings(self) -> pd.DataFrame:
+        """One row per run and setting that decides its result: the columns `setting` and `value`, as text."""
+        rows = [
+            {**_about(cell), "setting": name, "value": str(value)}
+            for cell in self.cells
+            for name, value in flat(cell.spec.identity()).items()
+        ]
+        return pd.DataFrame(rows).astype(RUN | {"setting": "string", "value": "string"})
 
     def _read_steps(self) -> pd.DataFrame:
         blocks = [self._shelf.once(("steps", cell.spec.run_id), partial(self._block, cell)) for cell in self.cells]

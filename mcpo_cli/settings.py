@@ -37,6 +37,14 @@ def plain(value: Any, *, runtime_too: bool = True) -> Any:
     }
 
 
+def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one level, with keys joined by dots."""
+    flattened: dict[str, Any] = {}
+    for key, value in data.items():
+        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flattened
+
+
 @dataclass(frozen=True)
 class Option:
     """One field of a class of settings."""

@@ -75,9 +75,9 @@ def origin(spec: RunSpec) -> None:
     write_atomic(run_dir(spec.run_id) / "origin.json", json.dumps(document))
 
 
-def made_up(plan: Plan) -> None:
-    """Write a done run for every cell, with what the scheduler leaves beside its journal."""
-    write_runs(plan)
+def made_up(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:
+    """Write a done run for every cell, as `write_runs` does, with what the scheduler leaves beside its journal."""
+    write_runs(plan, dirty, probed=probed)
     for cell in plan.cells:
         folder = run_dir(cell.spec.run_id)
         write_atomic(folder / "spec.json", json.dumps(cell.spec.to_dict()))

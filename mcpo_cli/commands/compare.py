@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json, complete_run_id, complete_suite_overrides
+from mcpo_cli.commands.options import Debug, Json, What
 
 EPILOG = """\
 Examples:
@@ -18,12 +18,6 @@ mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at eq
 mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
 
 mcpo compare table2 --plan                               what N seeds can find, before training them"""
-
-
-def _complete_what(ctx: typer.Context, incomplete: str) -> list[str]:
-    runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
-    ctx.params["overrides"] = ctx.params.get("what")
-    return complete_suite_overrides(ctx, incomplete) + runs
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -45,15 +39,6 @@ def _complete_axes(incomplete: str) -> list[str]:
     return [name for name in AXES if name.startswith(incomplete)]
 
 
-What = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="SUITE|FILE|RUN_ID [KEY=VALUE]",
-        help="A suite or its file, with settings to change in it; or several runs.",
-        autocompletion=_complete_what,
-        show_default=False,
-    ),
-]
 Baseline = Annotated[
     str,
     typer.Option(
@@ -93,10 +78,10 @@ def compare(
 ) -> None:
     """Compare the arms of a suite, or single runs, with a baseline at equal cost. Trains nothing."""
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import compare_runs, console, plan_seeds
+    from mcpo_cli.commands import compare_runs, console, named_runs, plan_seeds
     from mcpo_cli.config import plan
 
-    names, overrides = compare_runs.parted(what)
+    names, overrides = named_runs.parted(what, "mcpo compare")
     choice = Choice(baseline, metric, tuple(at or ()))
     if seeds:
         plan_seeds.show(names[0], overrides, choice, as_json=as_json)

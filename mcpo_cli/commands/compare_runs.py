@@ -13,8 +13,7 @@ from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables import base
 from mcpo_cli.commands import build_artifacts
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.plan import Cell, Plan
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.home import home, location
 from mcpo_cli.runs import catalog
 
@@ -67,13 +66,7 @@ def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
         ConfigError: no such run, arm, metric or axis; or the runs do not share model, seeds and problems.
         MissingCells: a run is not done.
     """
-    found = [catalog.find(location(), wanted) for wanted in ids]
-    cells = [Cell(run.origin.get("arm", run.spec.method.label), run.spec) for run in found]
-    names = {(cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed) for cell in cells}
-    if len(names) < len(cells):
-        # Runs of one method that differ in a setting: the ids tell them apart.
-        cells = [replace(cell, arm=f"{cell.arm} {cell.spec.run_id[-4:]}") for cell in cells]
-    whole = Plan("runs", shlex.join(["mcpo", "compare", *ids]), tuple(cells))
+    whole = catalog.plan_of(location(), ids, "mcpo compare")
     name = _slug("compare", whole.plan_id, *_words(choice))
     return [_make(base.of_runs(whole.suite, name, choice), whole, [], list(ids), choice)]
 
@@ -106,24 +99,6 @@ def _words(choice: Choice) -> list[str]:
 def _slug(*words: str) -> str:
     """The words as a file name."""
     return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words)))
-
-
-def parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The suite or runs that `words` begin with, and the overrides after them.
-
-    Raises:
-        ConfigError: nothing is named, or a suite stands beside something else, or runs beside overrides.
-    """
-    named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
-    suites = [word for word in named if plan.is_suite(word)]
-    fix = "mcpo compare table1, or: mcpo compare RUN_ID RUN_ID (mcpo runs list)"
-    if not named:
-        raise ConfigError("name a suite or the runs to compare", fix=fix)
-    if len(suites) > 1 or (suites and len(named) > 1):
-        raise ConfigError(f"compare one suite, or several runs, not {', '.join(named)}", fix=fix)
-    if overrides and not suites:
-        raise ConfigError(f"{named[0]} is an existing run: its settings cannot be changed", fix=fix)
-    return named, overrides
 
 
 def show(built: Sequence[Built]) -> None:

@@ -84,6 +84,13 @@ def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     return suites + complete_overrides(ctx, incomplete)
 
 
+def complete_suite_or_runs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What `complete_suite_overrides` offers, and the runs if nothing is given yet."""
+    runs = [] if ctx.params.get("what") else complete_run_id(incomplete)
+    ctx.params["overrides"] = ctx.params.get("what")
+    return complete_suite_overrides(ctx, incomplete) + runs
+
+
 def complete_settings(incomplete: str) -> list[str]:
     """Keys of settings, groups of presets, and the groups of keys."""
     from mcpo_cli.config.load import groups, keys
@@ -140,6 +147,15 @@ SuiteOverrides = Annotated[
         metavar="SUITE|KEY=VALUE",
         help="A suite, such as table1, with settings to change in it; or settings only.",
         autocompletion=complete_suite_overrides,
+        show_default=False,
+    ),
+]
+What = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SUITE|FILE|RUN_ID [KEY=VALUE]",
+        help="A suite or its file, with settings to change in it; or several runs.",
+        autocompletion=complete_suite_or_runs,
         show_default=False,
     ),
 ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mcpo_cli.commands.exchange import EXAMPLES, bundle, export, unbundle
 from mcpo_cli.commands.options import Debug, Json, RunId, complete_methods, complete_suites
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.records import State
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 
-app = typer.Typer(help="List and show runs; copy them to the MLflow store and back.", no_args_is_help=True)
+app = typer.Typer(
+    help="List and show runs; copy them to the MLflow store and back, to other tools and to other people.",
+    no_args_is_help=True,
+)
 app.command()(samples)
+for verb in (export, bundle, unbundle):
+    app.command(epilog=EXAMPLES)(verb)
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[

@@ -25,7 +25,7 @@ from mcpo_cli.convert import convert
 from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
-from mcpo_cli.settings import plain
+from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
@@ -135,7 +135,7 @@ def keys() -> list[str]:
     options = {
         f"{group}.{option}" for group, kinds in KINDS.items() for kind in kinds().values() for option in _options(kind)
     }
-    return sorted(options | dict(_flatten(_base_node())).keys())
+    return sorted(options | flat(_base_node()).keys())
 
 
 def _options(kind: type) -> set[str]:
@@ -161,14 +161,6 @@ def _base_node() -> dict[str, Any]:
         for field in dataclasses.fields(RunSpec)
         if field.name not in (*KINDS, "plugins")
     }
-
-
-def _flatten(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in data.items():
-        if isinstance(value, Mapping):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 @contextmanager
@@ -264,7 +256,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
     composed = {str(key): value for key, value in data.items()}
     # Checked again, because a preset may hold a secret and ${oc.env:...} may read one from the environment.
-    listed = [f"{key}={value}" for key, value in _flatten(composed)]
+    listed = [f"{key}={value}" for key, value in flat(composed).items()]
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
             refuse_secrets(setting)

@@ -8,7 +8,7 @@ from pathlib import Path
 from mcpo_cli import backends
 from mcpo_cli.config import plan
 from mcpo_cli.config.overrides import key_of
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.probes import study
@@ -77,11 +77,10 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
         ConfigError: the run has no such checkpoint, or its backend cannot sample from it.
     """
     run = target.run
-    cell = Cell(run.origin.get("arm", run.spec.method.label), run.spec)
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
         journal = Journal(_observed(target, prompts or run.spec.task.distinct_problems or PROMPTS))
-    return study.measure(probe, cell, journal)
+    return study.measure(probe, run.cell, journal)
 
 
 def _observed(target: Target, prompts: int) -> Path:

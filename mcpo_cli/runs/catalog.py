@@ -1,11 +1,13 @@
 """The runs that a home holds."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import load
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
@@ -27,6 +29,11 @@ class Run:
     def state(self) -> State:
         """See `attempts.state`."""
         return attempts.state(self.folder, self.spec)
+
+    @property
+    def cell(self) -> Cell:
+        """The run with the arm that it was started as."""
+        return Cell(self.origin.get("arm", self.spec.method.label), self.spec)
 
 
 def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[Run]:
@@ -58,6 +65,20 @@ def find(home: Path, wanted: str) -> Run:
     if not matches:
         raise ConfigError(f"no run '{wanted}' in {home}: {nearest(wanted, known)}", fix="mcpo runs list")
     return _read(known[matches[0]])
+
+
+def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
+    """The plan of existing runs, by ids or the beginnings of ids. command: the verb that asks for them.
+
+    Raises:
+        ConfigError: see `find`.
+    """
+    cells = [find(home, wanted).cell for wanted in ids]
+    names = {(cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed) for cell in cells}
+    if len(names) < len(cells):
+        # Runs of one method that differ in a setting: the ids tell them apart.
+        cells = [replace(cell, arm=f"{cell.arm} {cell.spec.run_id[-4:]}") for cell in cells]
+    return Plan("runs", shlex.join([*command.split(), *ids]), tuple(cells))
 
 
 def spec(folder: Path) -> RunSpec:

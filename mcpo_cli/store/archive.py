@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from mcpo_cli.config import load
 from mcpo_cli.errors import StoreError
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs import attempts
 from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import read_json
 
@@ -65,6 +67,23 @@ def unpack(content: bytes, folder: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             with (folder / name).open("wb") as target:
                 shutil.copyfileobj(file, target)
+
+
+def restore(content: bytes, run_id: str, folder: Path) -> Path:
+    """Write the journal of the done run `run_id` into `folder`, which is returned.
+
+    Raises:
+        StoreError: see `unpack`; or the journal belongs to another run, or to one that is not done.
+        ConfigError: another version wrote it.
+        RunFailed: it is damaged, or the disk cannot be written.
+    """
+    unpack(content, folder)
+    if not (folder / "spec.json").exists():
+        raise StoreError(f"{NAME} holds no settings")
+    spec = load.from_dict(read_json(folder / "spec.json"))
+    if spec.run_id != run_id or attempts.state(folder, spec) != "done":
+        raise StoreError("its journal belongs to another run, or to a run that is not done")
+    return folder
 
 
 def _files(content: bytes) -> Iterator[tuple[str, IO[bytes]]]:

@@ -9,8 +9,9 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, Param
 
 from mcpo_cli.records import Results
+from mcpo_cli.settings import flat
 from mcpo_cli.store.connection import STATUS, Connection, run_tags
-from mcpo_cli.store.points import Point, flat, milliseconds
+from mcpo_cli.store.points import Point, milliseconds
 
 EXPERIMENT = "evaluate"
 

@@ -28,6 +28,7 @@ from mcpo_cli.records import SOURCES, State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
+from mcpo_cli.settings import flat
 from mcpo_cli.store import archive, contents, pages
 from mcpo_cli.store.connection import (
     DOCTOR,
@@ -42,7 +43,7 @@ from mcpo_cli.store.connection import (
     reason,
     run_tags,
 )
-from mcpo_cli.store.points import eval_points, flat, milliseconds, step_points
+from mcpo_cli.store.points import eval_points, milliseconds, step_points
 
 ORIGIN, DIGEST = "mcpo.home", "mcpo.digest"
 """Tags of a run: machine and home that it was sent from, and the digest of its journal when it ended."""
@@ -129,7 +130,7 @@ class Store(Connection):
         for run in catalog.runs(self._home):
             if self._journal(run.spec).attempts():
                 suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
-                plans[suite, command].append(Cell(run.origin.get("arm", run.spec.method.label), run.spec))
+                plans[suite, command].append(run.cell)
         points: dict[str, int] = {}
         total = sum(map(len, plans.values()))
         with self._answering(fix=DOCTOR), progress("sync", total, "runs") as advance:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mcpo_cli.config.plan import Plan, about
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.store.points import flat
+from mcpo_cli.settings import flat
 
 LONGEST = 120
 """Most characters that the list of arms takes in a plan's name."""

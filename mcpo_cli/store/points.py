@@ -44,11 +44,3 @@ def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) ->
 def milliseconds(seconds: float) -> int:
     """Seconds in MLflow's unit of time."""
     return round(seconds * 1000)
-
-
-def flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one level, with keys joined by dots."""
-    flattened: dict[str, Any] = {}
-    for key, value in data.items():
-        flattened |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flattened

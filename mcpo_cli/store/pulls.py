@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config import load
 from mcpo_cli.errors import McpoError, StoreError
-from mcpo_cli.runs import attempts
-from mcpo_cli.runs.journal import read_json
 from mcpo_cli.store import archive
 from mcpo_cli.store.connection import DOCTOR, PAGE, RUN_ID, Connection
 
@@ -59,10 +56,6 @@ class Pulls(Connection):
             raise StoreError("its journal is not in the store; run mcpo runs sync where it was trained to upload it")
         (self._home / "runs").mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._home, prefix=".pull-") as folder:
-            restored = Path(folder) / "run"
-            archive.unpack(content, restored)
-            spec = load.from_dict(read_json(restored / "spec.json"))
-            if spec.run_id != run_id or attempts.state(restored, spec) != "done":
-                raise StoreError("its journal belongs to another run, or to a run that is not done")
+            restored = archive.restore(content, run_id, Path(folder) / "run")
             # An atomic rename: no run is ever there in part, and one that appeared meanwhile stays.
-            restored.rename(self._home / "runs" / spec.run_id)
+            restored.rename(self._home / "runs" / run_id)

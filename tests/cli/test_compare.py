@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from mcpo_cli.commands import compare as verb
+from mcpo_cli.commands import options
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
@@ -102,8 +103,8 @@ def test_until_decided_refuses_seeds(here: InProcess) -> None:
 
 def test_what_is_compared_must_be_named_and_be_of_one_kind(here: InProcess, home: Path) -> None:
     for words, message in (
-        (("seed=0",), "name a suite or the runs"),
-        (("table1", "table2"), "compare one suite"),
+        (("seed=0",), "name a suite, or runs"),
+        (("table1", "table2"), "name one suite"),
         (("dapo-toy", "seed=0"), "is an existing run"),
         (("dapo-toy",), "no runs in"),
         (("table1", "scale=smoke"), "12 of 12 runs are not done"),
@@ -145,4 +146,4 @@ def test_help_has_examples_and_words_complete(here: InProcess) -> None:
 
     assert verb._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
     assert verb._complete_axes("r") == ["rollouts"]
-    assert "table2" in verb._complete_what(SimpleNamespace(params={}), "tab")
+    assert "table2" in options.complete_suite_or_runs(SimpleNamespace(params={}), "tab")

@@ -1,0 +1,172 @@
+"""Results for other tools and other people: `mcpo runs export`, `bundle` and `unbundle`."""
+
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from pandas.testing import assert_frame_equal
+
+from mcpo_cli.analysis.frames import RUN, Runs
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.store import archive
+from tests.cli.conftest import InProcess
+from tests.store_runs import made_up
+
+SUITE = ("table1", "scale=smoke", "model=toy-s")
+
+
+@pytest.fixture
+def plan(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+    made = from_suite(SUITE[0], SUITE[1:], "")
+    made_up(made, probed=True)
+    return made
+
+
+def read(folder: Path) -> dict[str, pd.DataFrame]:
+    return {path.stem: pd.read_parquet(path) for path in folder.glob("*.parquet")}
+
+
+def table(here: InProcess, home: Path, words: Sequence[str] = SUITE) -> dict[str, bytes]:
+    """The files of Table 1 as `mcpo reproduce` builds them, without the pictures and the record."""
+    result = here("compare", *words)
+    assert result.returncode == 0, result.stderr
+    built = (home / "reports").rglob("table1.*")
+    return {path.name: path.read_bytes() for path in built if path.suffix in (".md", ".csv", ".tex")}
+
+
+def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_path: Path) -> None:
+    target = tmp_path / "data"
+    document = here.json("runs", "export", *SUITE, "--to", str(target))
+    tables = read(target)
+    assert document["rows"] == {name: len(frame) for name, frame in tables.items()}
+    assert tables.keys() == {
+        *("settings", "steps", "scores", "groups", "eval", "rerolls", "mini_batches", "gradients"),
+    }
+    ids = {cell.spec.run_id for cell in plan.cells}
+    for frame in tables.values():
+        assert list(frame.columns[: len(RUN)]) == list(RUN)
+        assert set(frame["run_id"]) == ids
+    runs = Runs(plan)
+    assert_frame_equal(tables["steps"], runs.steps(), check_dtype=False)
+    assert_frame_equal(tables["eval"], runs.eval(step="all"), check_dtype=False)
+    for name, keys in {
+        "settings": ["setting"],
+        "steps": ["step"],
+        "scores": ["step", "tier"],
+        "groups": ["step", "prompt"],
+        "eval": ["step", "tier", "problem"],
+        "mini_batches": ["step", "mini_batch", "metric"],
+    }.items():
+        assert not tables[name].duplicated(["run_id", *keys]).any(), name
+    rates = tables["settings"].query("setting == 'train.lr'")
+    assert set(map(float, rates["value"])) == {cell.spec.train.lr for cell in plan.cells}
+
+
+def test_a_mini_batch_has_a_row_a_metric(here: InProcess, plan: Plan, tmp_path: Path) -> None:
+    here.json("runs", "export", *SUITE, "--to", str(tmp_path / "data"))
+    exported = read(tmp_path / "data")["mini_batches"].set_index(["run_id", "step", "mini_batch", "metric"])
+    journal = Runs(plan).rows("mini_batches")
+    assert len(exported) == sum(map(len, journal["sums"]))
+    row = journal.iloc[-1]
+    for metric, (numerator, denominator) in row["sums"].items():
+        found = exported.loc[row["run_id"], row["step"], row["mini_batch"], metric]
+        assert (found["numerator"], found["denominator"]) == (numerator, denominator)
+
+
+def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
+    here: InProcess, plan: Plan, tmp_path: Path
+) -> None:
+    target = tmp_path / "data"
+    assert here.json("runs", "export", "--to", str(target))["runs"] == len(plan.cells)
+    before = {path: path.read_bytes() for path in target.iterdir()}
+    again = here("runs", "export", "--to", str(target))
+    assert again.returncode == 2
+    assert "already exists and is not overwritten" in again.stderr
+    assert {path: path.read_bytes() for path in target.iterdir()} == before
+    assert here("runs", "export", "table2", "scale=smoke", "--to", str(tmp_path / "other")).returncode == 3
+    assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["data"]
+
+
+@pytest.mark.slow
+def test_a_colleague_gets_a_byte_identical_table(
+    here: InProcess, home: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "policy").mkdir()
+    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "policy" / "model.safetensors").write_bytes(b"weights")
+    file, mine = tmp_path / "table1.mcpo", table(here, home)
+    assert set(mine) == {"table1.md", "table1.csv", "table1.tex"}
+    written = here.json("runs", "bundle", *SUITE, str(file))
+    assert written["runs"] == [cell.spec.run_id for cell in plan.cells]
+
+    theirs = tmp_path / "theirs"
+    monkeypatch.setenv("MCPO_HOME", str(theirs))
+    assert here.json("runs", "unbundle", str(file))["restored"] == written["runs"]
+    assert table(here, theirs) == mine
+    assert not list(theirs.rglob("*.safetensors"))
+    again = here.json("runs", "unbundle", str(file))
+    assert (again["restored"], again["already_there"]) == ([], written["runs"])
+    assert {path.name for path in theirs.iterdir()} == {"runs", "reports"}
+
+
+def test_a_run_that_is_there_with_other_records_stays_and_nothing_is_restored(
+    here: InProcess, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = tmp_path / "all.mcpo", tmp_path / "theirs"
+    here.json("runs", "bundle", *SUITE, str(file))
+    monkeypatch.setenv("MCPO_HOME", str(other))
+    made_up(Plan("table1", "", plan.cells[:1]), dirty=True)
+    own = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
+    result = here("runs", "unbundle", str(file))
+    assert result.returncode == 2
+    assert f"has other records of {plan.cells[0].spec.run_id}" in result.stderr
+    assert "nothing is restored" in result.stderr
+    assert {path: path.read_bytes() for path in other.rglob("*") if path.is_file()} == own
+
+
+def test_what_is_no_bundle_is_refused_and_leaves_nothing(
+    here: InProcess, home: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, target = tmp_path / "good.mcpo", tmp_path / "theirs"
+    here.json("runs", "bundle", *SUITE, str(good))
+    cases: dict[str, Path] = {
+        name: tmp_path / name for name in ("text", "cut", "renamed", "foreign", "empty", "sparse", "none")
+    }
+    cases["text"].write_text("no tar")
+    cases["cut"].write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    with tarfile.open(good) as source, tarfile.open(cases["renamed"], "w") as renamed:
+        first = source.getmembers()[0]
+        content = source.extractfile(first)
+        first.name = "../../outside.tar.gz"
+        renamed.addfile(first, content)
+    with tarfile.open(cases["foreign"], "w") as foreign:
+        foreign.add(cases["text"], "notes.txt")
+    with tarfile.open(cases["empty"], "w") as outer:
+        packed = archive.pack(tmp_path / "nothing")
+        member = tarfile.TarInfo("mcpo-toy-s-s0.tar.gz")
+        member.size = len(packed)
+        outer.addfile(member, io.BytesIO(packed))
+    with tarfile.open(cases["sparse"], "w") as sparse:
+        member = tarfile.TarInfo("huge.tar.gz")
+        member.type = tarfile.GNUTYPE_SPARSE
+        sparse.addfile(member)
+    monkeypatch.setenv("MCPO_HOME", str(target))
+    for name, file in cases.items():
+        result = here("runs", "unbundle", str(file))
+        assert result.returncode == 2, (name, result.stderr)
+        assert str(file) in result.stderr
+    assert list((target / "runs").iterdir()) == []
+    assert not list(tmp_path.rglob("outside*"))
+
+
+def test_an_unfinished_suite_is_not_bundled(here: InProcess, plan: Plan, tmp_path: Path) -> None:
+    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "metrics.jsonl").unlink()
+    (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "sums.json").unlink()
+    result = here("runs", "bundle", *SUITE, str(tmp_path / "file"))
+    assert result.returncode == 3
+    assert f"1 of {len(plan.cells)} runs are not done" in result.stderr
+    assert not (tmp_path / "file").exists()

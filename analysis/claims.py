@@ -19,7 +19,7 @@ from scipy import special
 from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import Numbers, Statistic
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import json_schema, load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
@@ -41,6 +41,7 @@ class Claim:
     """An entry of `claims.yaml`."""
 
     id: str
+    """Its name in tables; no other claim has it."""
     claim: str
     """The claim in a sentence."""
     suite: str
@@ -60,7 +61,9 @@ class Claim:
     beyond: tuple[str, ...] = ()
     """Two arms, whose difference at the same seed is subtracted from that of `arm` and `baseline`: an interaction."""
     reference: float = 0.0
+    """The number that it is compared with."""
     margin: float = 0.0
+    """The distance from `reference` within which it is claimed to lie."""
     beside: str = ""
     """A statistic of `arm` shown with the result."""
     reads: str = ""
@@ -153,6 +156,16 @@ def read(path: Path = PATH) -> list[Claim]:
             raise ConfigError(f"{where}: {error.message}", fix=error.fix or f"edit {path}") from error
         claims.append(claim)
     return claims
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a file of claims, for editors."""
+    one, statistics = json_schema.of(Claim), sorted(STATISTICS)
+    one["properties"]["suite"] |= {"anyOf": [{"enum": sorted(plan.suites())}, {"pattern": r"\.ya?ml$"}]}
+    one["properties"]["statistic"] |= {"enum": statistics}
+    one["properties"]["beside"] |= {"enum": ["", *statistics]}
+    entries = {"type": "array", "items": one}
+    return json_schema.titled("Claims of mcpo", {**json_schema.of_keys({"claims": entries}), "required": ["claims"]})
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:

@@ -26,6 +26,8 @@ from mcpo_cli.commands.plan import plan
 from mcpo_cli.commands.probe import probe
 from mcpo_cli.commands.report import report
 from mcpo_cli.commands.reproduce import reproduce
+from mcpo_cli.commands.schema import EPILOG as SCHEMA_EXAMPLES
+from mcpo_cli.commands.schema import schema
 from mcpo_cli.commands.standard_files import standard_files, visible
 from mcpo_cli.commands.train import train
 from mcpo_cli.commands.ui import ui
@@ -68,6 +70,7 @@ app.add_typer(data.app, name="data")
 app.add_typer(method.app, name="method")
 app.command()(ui)
 app.command()(doctor)
+app.command(epilog=SCHEMA_EXAMPLES)(schema)
 app.command("help")(help_)
 
 

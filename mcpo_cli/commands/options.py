@@ -201,6 +201,9 @@ def _is_setting(name: str) -> bool:
 def _presets() -> list[str]:
     from mcpo_cli.config.load import groups, read_default
 
-    lines = [f"{group}={read_default(group)} (default), {', '.join(names)}" for group, names in groups().items()]
+    lines = []
+    for group, names in groups().items():
+        default = read_default(group)
+        lines.append(f"{group}={', '.join([f'{default} (default)', *(name for name in names if name != default)])}")
     filled = [textwrap.fill(f"  {line}", 79, subsequent_indent=" " * 10, break_on_hyphens=False) for line in lines]
     return ["Presets, group=name:", *filled]

@@ -37,9 +37,13 @@ def print_runs(document: Mapping[str, Any]) -> None:
 
 def run_plan(plan: Plan) -> dict[str, Any]:
     """Run `plan` with a progress display; returns the document that `--json` prints."""
+    return scheduler.document(plan, finish(plan))
+
+
+def finish(plan: Plan) -> list[scheduler.Outcome]:
+    """Run what is not done of `plan`, with a progress display; see `scheduler.run` for errors."""
     with console.display() as display:
-        outcomes = scheduler.run(plan, display)
-    return scheduler.document(plan, outcomes)
+        return scheduler.run(plan, display)
 
 
 def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:

@@ -57,6 +57,7 @@ def test_wheel_drops_one_package_into_site_packages(archives: Archives) -> None:
 def test_wheel_ships_everything_that_the_linked_folders_hold(archives: Archives) -> None:
     names = set(zipfile.ZipFile(archives[1]).namelist())
     assert {f"mcpo_cli/{name}" for name in shipped()} - names == set()
+    assert "mcpo_cli/py.typed" in names  # type checkers read the annotations of no package without it
 
 
 def test_sdist_holds_the_linked_folders_as_files(archives: Archives) -> None:

@@ -1,0 +1,70 @@
+"""`mcpo_cli.api`: the page about it is executed, and what it returns is what the verbs say."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mcpo_cli import api
+from mcpo_cli.config.plan import from_suite
+from tests.cli.conftest import InProcess
+from tests.store_runs import made_up
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
+WORDS = ("table1", "scale=smoke", "model=toy-s")
+
+
+@pytest.fixture
+def trained(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> InProcess:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+    made_up(from_suite(WORDS[0], WORDS[1:], ""), probed=True)
+    return here
+
+
+def test_the_page_does_what_it_says(trained: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        exec(block, names)
+    ids = {cell.spec.run_id for cell in names["plan"].cells}
+    assert names["same"].plan_id == names["plan"].plan_id
+    assert len(names["sweep"].cells) == 4
+    assert names["accuracy"].keys() == set(names["done"]) == ids
+    for frame in ("steps", "problems", "scores", "groups", "settings"):
+        assert set(names[frame]["run_id"]) == ids
+    assert set(names["curve"].index.get_level_values("arm")) == {"DAPO", "MCPO"}
+    printed = capsys.readouterr().out
+    assert "12 of 18 runs are not done" in printed
+    assert "mcpo ablate table2 scale=smoke" in printed
+
+
+def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> None:
+    (shown,) = trained.json("compare", *WORDS, "--metric", "best@8")["comparisons"]
+    expected = [row for row in shown["rows"] if row["family"] == "headline"]
+    found = api.compare(*WORDS, metric="best@8")["drift"].headline
+    assert [(one.arm, one.at) for one in found] == [(row["arm"], row["at"]) for row in expected]
+    assert [one.effect.mean for one in found] == pytest.approx([row["mean"] for row in expected])
+
+    rows = trained.json("probe", "mastery", *WORDS)["runs"]
+    values = api.probe("mastery", *WORDS).set_index("run_id")["gap_lag_1"]
+    assert values.to_dict() == pytest.approx({row["run_id"]: row["values"]["gap_lag_1"] for row in rows})
+    assert np.isfinite(values).all()
+
+
+def test_a_suite_s_own_baseline_and_metric_are_the_default(trained: InProcess, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.yaml"
+    arms = "arms: {a: [method=mcpo], b: [method=dapo]}\nsweep: {model: [toy-s], seed: [0, 1, 2]}"
+    mine.write_text(f"{arms}\nbaseline: b\nmetric: best@8")
+    found = api.compare(str(mine), "scale=smoke")["drift"]
+    assert (found.baseline, found.metric) == ("b", "best@8")
+    assert api.compare(str(mine), "scale=smoke", baseline="a", metric="pass@1")["drift"].baseline == "a"
+
+
+def test_what_is_wrong_is_one_error_with_a_fix(trained: InProcess) -> None:
+    for words in (("tabel1",), ("mehtod=mcpo",), ("table1", "table2"), ("method=mpco",)):
+        with pytest.raises(api.McpoError) as caught:
+            api.plan(*words)
+        assert caught.value.fix

@@ -49,8 +49,8 @@ def inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
             yield DatasetInput(Dataset(name, data["digest"], "data set", data["source"]))
 
 
-def write_files(folder: Path, journal: Journal) -> None:
-    """Write the run's artifacts into `folder`.
+def write_files(folder: Path, journal: Journal) -> dict[str, str]:
+    """Write the run's artifacts into `folder`; returns the tags that MLflow's UI needs to show them.
 
     These are settings, provenance, evaluations, the newest rollouts if any were kept, and the archive of all records.
     """
@@ -63,6 +63,7 @@ def write_files(folder: Path, journal: Journal) -> None:
     if kept := list(islice(rollouts.groups(journal), MOST_GROUPS)):
         (folder / ROLLOUTS).write_text(json.dumps(_table(kept)), encoding="utf-8")
     (folder / archive.NAME).write_bytes(archive.pack(journal.run_dir))
+    return ROLLOUTS_ARE_A_TABLE if kept else {}
 
 
 def _table(groups: Sequence[rollouts.Group]) -> dict[str, Any]:

@@ -385,10 +385,9 @@ class Store(Connection):
 
     def _log_artifacts(self, child: _Child, journal: Journal) -> None:
         with tempfile.TemporaryDirectory() as name:
-            contents.write_files(Path(name), journal)
+            tags = contents.write_files(Path(name), journal)
             self._client().log_artifacts(child.mlflow_id, name)
-            if (Path(name) / contents.ROLLOUTS).exists():
-                self._log(child.mlflow_id, [], contents.ROLLOUTS_ARE_A_TABLE)
+            self._log(child.mlflow_id, [], tags)
 
 
 def _number(tag: str | None, default: int) -> int:

@@ -67,7 +67,7 @@ def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = Fals
     if as_json:
         console.print_json({"file": str(target), "bytes": target.stat().st_size, "runs": ids})
     else:
-        console.print_text(f"{len(ids)} runs written to {target}, {target.stat().st_size / 1e6:.1f} MB")
+        console.print_text(f"{len(ids)} runs written to {target}, {target.stat().st_size / 1e6:.2f} MB")
 
 
 def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:

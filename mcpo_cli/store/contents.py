@@ -68,9 +68,9 @@ def write_files(folder: Path, journal: Journal) -> dict[str, str]:
 
 def _table(groups: Sequence[rollouts.Group]) -> dict[str, Any]:
     """A row a rollout, in the format of `mlflow.log_table`; the right ones of a group come first."""
-    columns = ["step", "prompt", "gold", "accuracy", "verdict", "response"]
+    columns = ["step", "accuracy", "verdict", "response", "prompt", "gold"]
     data = [
-        [group.step, group.prompt, group.gold, group.accuracy, verdict, response]
+        [group.step, group.accuracy, verdict, response, group.prompt, group.gold]
         for group in groups
         for verdict, responses in (("right", group.right), ("wrong", group.wrong))
         for response in responses

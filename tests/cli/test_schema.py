@@ -23,26 +23,24 @@ FILES = {
 }
 
 
-@pytest.fixture
-def validators(here: InProcess) -> dict[str, Draft202012Validator]:
-    found = {}
-    for kind in FILES:
-        schema = json.loads(here("schema", kind).stdout)
-        Draft202012Validator.check_schema(schema)
-        found[kind] = Draft202012Validator(schema)
-    return found
+def printed(here: InProcess, kind: str) -> Draft202012Validator:
+    """A validator of the schema that `mcpo schema KIND` prints."""
+    schema = json.loads(here("schema", kind).stdout)
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
 
 
 def complaints(validator: Draft202012Validator, data: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(data)]
 
 
-def test_every_shipped_file_is_what_its_schema_says(validators: dict[str, Draft202012Validator]) -> None:
+def test_every_shipped_file_is_what_its_schema_says(here: InProcess) -> None:
     for kind, paths in FILES.items():
         assert paths
+        validator = printed(here, kind)
         for path in paths:
             data = OmegaConf.to_container(OmegaConf.load(path))
-            assert complaints(validators[kind], data) == [], path
+            assert complaints(validator, data) == [], path
 
 
 WRONG = {
@@ -74,7 +72,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_schema_and_mcpo_agree(kind: str, validators: dict[str, Draft202012Validator], tmp_path: Path) -> None:
+def test_schema_and_mcpo_agree(kind: str, here: InProcess, tmp_path: Path) -> None:
     def accepted(text: str, number: int) -> bool:
         path = tmp_path / f"mine{number}.yaml"
         path.write_text(text if kind == "suite" else f"# @package _global_\n{text}")
@@ -87,15 +85,17 @@ def test_schema_and_mcpo_agree(kind: str, validators: dict[str, Draft202012Valid
             return False
         return True
 
+    validator = printed(here, kind)
     for number, text in enumerate([*WRONG[kind], *RIGHT[kind]]):
         path = tmp_path / "data.yaml"
         path.write_text(text)
         assert accepted(text, number) == (text in RIGHT[kind]), text
-        assert (complaints(validators[kind], read_yaml(path)) == []) == (text in RIGHT[kind]), text
+        assert (complaints(validator, read_yaml(path)) == []) == (text in RIGHT[kind]), text
 
 
-def test_schema_and_mcpo_agree_about_claims(validators: dict[str, Draft202012Validator], tmp_path: Path) -> None:
+def test_schema_and_mcpo_agree_about_claims(here: InProcess, tmp_path: Path) -> None:
     (entry, *_) = read_yaml(claims.PATH)["claims"]
+    validator = printed(here, "claims")
     changes: list[tuple[dict[str, Any], bool]] = [
         ({}, True),
         ({"relation": "more"}, False),
@@ -108,7 +108,7 @@ def test_schema_and_mcpo_agree_about_claims(validators: dict[str, Draft202012Val
         data = {"claims": [{**entry, **change}]}
         path = tmp_path / "mine.yaml"
         path.write_text(json.dumps(data))
-        assert (complaints(validators["claims"], data) == []) == good, change
+        assert (complaints(validator, data) == []) == good, change
         if good:
             assert len(claims.read(path)) == 1
         else:
@@ -116,8 +116,8 @@ def test_schema_and_mcpo_agree_about_claims(validators: dict[str, Draft202012Val
                 claims.read(path)
 
 
-def test_a_setting_says_what_it_means_and_what_it_is_by_default(validators: dict[str, Draft202012Validator]) -> None:
-    steps = validators["preset"].schema["properties"]["train"]["properties"]["steps"]
+def test_a_setting_says_what_it_means_and_what_it_is_by_default(here: InProcess) -> None:
+    steps = printed(here, "preset").schema["properties"]["train"]["properties"]["steps"]
     assert steps == {
         "type": "integer",
         "minimum": 1,

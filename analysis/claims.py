@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
 
 from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
@@ -250,15 +249,7 @@ def outcome(claim: Claim, model: str, regime: str, values: Mapping[str, Sequence
 
 def _sides(claim: Claim, values: Sequence[float]) -> tuple[float, float]:
     """One-sided p-values for the claim and against it."""
-    mean, sd, n = float(np.mean(values)), float(np.std(values, ddof=1)), len(values)
-    over_low, over_high = (_p_over(mean - claim.reference + shift, sd, n) for shift in (claim.margin, -claim.margin))
+    over_low, over_high = (stats.p_above(values, claim.reference + shift) for shift in (-claim.margin, claim.margin))
     p_for = {"greater": over_high, "less": 1 - over_low, "within": max(over_low, 1 - over_high)}[claim.relation]
     p_against = {"greater": 1 - over_low, "less": over_high, "within": min(1 - over_low, over_high)}[claim.relation]
     return p_for, p_against
-
-
-def _p_over(distance: float, sd: float, n: int) -> float:
-    """One-sided p-value for a true mean above a bound that lies `distance` below the mean of `n` values."""
-    if sd == 0:
-        return 0.5 if distance == 0 else float(distance < 0)
-    return float(special.stdtr(n - 1, -distance / sd * math.sqrt(n)))

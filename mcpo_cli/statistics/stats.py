@@ -208,8 +208,24 @@ def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
         return Effect(interval.mean, math.nan, diff.size, sd, math.nan)
     if sd <= ROUNDING:
         return Effect(interval.mean, math.nan, diff.size, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan)
-    p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
+    p = 2 * p_above(diff if interval.mean > 0 else -diff)
     return Effect(interval.mean, interval.half_width, diff.size, sd, p)
+
+
+def p_above(values: Sequence[float] | Floats, bound: float = 0.0) -> float:
+    """One-sided p of Student's t-test: how likely a mean as high as that of `values` is if the true one is `bound`.
+
+    Values that agree to rounding errors leave no doubt: p is 0 above `bound`, 1 below it and 0.5 on it.
+
+    Args:
+        values: at least two, one a seed.
+        bound: what the true mean is claimed to be above.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    distance, sd = float(data.mean()) - bound, float(data.std(ddof=1))
+    if sd <= ROUNDING:
+        return 0.5 if abs(distance) <= ROUNDING else float(distance < 0)
+    return float(special.stdtr(data.size - 1, -distance / sd * math.sqrt(data.size)))
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

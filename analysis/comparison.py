@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import records
-from mcpo_cli.analysis.frames import Runs, Tree
+from mcpo_cli.analysis.frames import PAIR, Runs, Tree
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
@@ -30,7 +30,6 @@ AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in r
 UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
 ALPHA = 0.05
-PAIR = ["base_seed", "seed"]
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,11 @@ from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
 Made = TypeVar("Made")
-RUN = dict.fromkeys(("arm", "method", "regime", "model"), "string") | {
-    "base_seed": "int64",
-    "seed": "int64",
+PAIR = ["base_seed", "seed"]
+"""The columns by which the runs of different arms are paired: two base policies may be trained with equal seeds."""
+RUN = {
+    **dict.fromkeys(("arm", "method", "regime", "model"), "string"),
+    **dict.fromkeys(PAIR, "int64"),
     "run_id": "string",
 }
 ROWS: Mapping[Kind, type] = {
@@ -259,7 +261,7 @@ def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
         MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
     """
     gaps = [
-        f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {gap}"
+        f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
         for cell in plan.cells
         if (gap := shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell))))
     ]

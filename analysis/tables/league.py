@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis import comparison, method_measures
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -99,7 +99,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
 def _twins(suite: str, compared: Comparison) -> Iterator[str]:
     """A warning where two arms differ that must not."""
     if suite in TWINS:
-        final = compared.final.groupby(["arm", "model", "seed"])["value"].mean()
+        final = compared.final.groupby(["arm", "model", *PAIR])["value"].mean()
         diff = stats.t_interval((final[TWINS[suite][0]] - final[TWINS[suite][1]]).to_numpy())
         if diff.low > 0 or diff.high < 0:
             yield (
@@ -112,7 +112,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     looks = base.looks(here["arm"].unique().tolist())
     for arm, runs in here.groupby("arm", sort=False):
         # Runs with refills differ in rollouts: their evaluations are averaged in order.
-        mean = runs.assign(place=runs.groupby("seed").cumcount()).groupby("place")[["x", "value"]].mean()
+        mean = runs.assign(place=runs.groupby(PAIR).cumcount()).groupby("place")[["x", "value"]].mean()
         look = looks[str(arm)]
         axes.plot(mean["x"], mean["value"], color=look.color, linestyle=look.linestyle, label=arm, linewidth=0.9)
     axes.set(xlabel="rollouts", ylabel="pass@1")

@@ -146,6 +146,7 @@ def _row(run: "Run") -> dict[str, Any]:
         "arm": run.origin.get("arm", "-"),
         "method": spec.method.name,
         "model": spec.model.name,
+        "base_seed": spec.seed_of_base,
         "seed": spec.seed,
         "scale": spec.scale,
         "regime": spec.regime,

@@ -269,6 +269,12 @@ class RunSpec:
         return self.seed if self.base_seed is None else self.base_seed
 
     @property
+    def seeds(self) -> str:
+        """`seed 3`, or `base seed 0, seed 3` where the base policy has a seed of its own."""
+        base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
+        return f"{base}seed {self.seed}"
+
+    @property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
         parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}

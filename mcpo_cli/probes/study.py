@@ -25,7 +25,8 @@ class Measured:
         """The form that `mcpo probe --json` prints."""
         spec = self.cell.spec
         about = {"run_id": spec.run_id, "arm": self.cell.arm, "regime": spec.regime, "model": spec.model.name}
-        return {**about, "seed": spec.seed, "records": self.source, **self.finding.to_json()}
+        seeds = {"base_seed": spec.seed_of_base, "seed": spec.seed}
+        return {**about, **seeds, "records": self.source, **self.finding.to_json()}
 
 
 def measure(probe: Probe, cell: Cell, journal: Journal) -> Measured:

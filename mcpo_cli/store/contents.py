@@ -21,6 +21,7 @@ def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
         "arm": cell.arm,
         "method": spec.method.name,
         "model": spec.model.name,
+        "base_seed": spec.seed_of_base,
         "seed": spec.seed,
         "scale": spec.scale,
         "regime": spec.regime,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis import claims, method_measures
+from mcpo_cli.analysis import claims, frames, method_measures
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import WHOLE
@@ -135,6 +135,15 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> Non
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["clipped"]) == (4, 1)
+
+
+def test_twins_are_paired_by_base_policy_where_their_seeds_are_equal(
+    mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, about = write(plan_of("methods-weights"), {"RLOO": (100, 300, 400)}, {}), frames._about
+    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
+    assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
 
 
 def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:

@@ -30,11 +30,11 @@ RUNS = 3
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) -> Path:
     """A home whose store is there and holds nothing."""
     folder = tmp_path / "home"
     folder.mkdir()
-    shutil.copy(empty, folder / "mlflow.db")
+    shutil.copy(empty_store, folder / "mlflow.db")
     monkeypatch.setenv("MCPO_HOME", str(folder))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return folder

@@ -126,7 +126,7 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     assert all(row["clipped"] == 0 for row in rows.values())
 
 
-def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> None:
+def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("methods-weights")
     quiet = {"GRPO, random reward": (100, 100, 99)}
     found = write(plan, {**quiet, "RLOO": (100, 300, 400)}, {"RLOO": {"train/grad_norm": (2.0, 2.0, 2.0, 2.0)}})
@@ -135,15 +135,10 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> Non
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
     rows = rows_of("methods-weights", found)
     assert (rows["RLOO"]["norm"], rows["RLOO"]["clipped"]) == (4, 1)
-
-
-def test_twins_are_paired_by_base_policy_where_their_seeds_are_equal(
-    mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found, about = write(plan_of("methods-weights"), {"RLOO": (100, 300, 400)}, {}), frames._about
+    # The same, if base policies tell the runs apart and not their seeds.
+    about = frames._about
     monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
-    (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
-    assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
+    assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
 
 
 def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:

@@ -296,8 +296,8 @@ def _gap(cell: Cell, journal: Journal) -> str | None:
 def _about(cell: Cell) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
-    about = {"arm": cell.arm, "method": spec.method.name, "regime": spec.regime, "model": spec.model.name}
-    return {**about, "base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
+    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
+    return {name: about[name] for name in RUN}
 
 
 def provenance(cell: Cell) -> list[dict[str, Any]]:

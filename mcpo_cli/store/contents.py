@@ -16,17 +16,7 @@ from mcpo_cli.store import archive
 
 def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
-    spec = cell.spec
-    found: dict[str, Any] = {
-        "arm": cell.arm,
-        "method": spec.method.name,
-        "model": spec.model.name,
-        "base_seed": spec.seed_of_base,
-        "seed": spec.seed,
-        "scale": spec.scale,
-        "regime": spec.regime,
-        "attempt": attempt.name,
-    }
+    found = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
     provenance = attempt / "provenance.json"
     code = read_json(provenance) if provenance.exists() else {}
     return found | {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}

@@ -23,14 +23,13 @@ from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.statistics import power, stats
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
 OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
 """Claims of other papers about the methods that the suites `methods-*` compare."""
 STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
-ALPHA = 0.05
-POWER = 0.8
 Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable", "by construction")
 
@@ -120,7 +119,7 @@ class Outcome:
 
     @property
     def detectable(self) -> tuple[float, float]:
-        """Distance from the reference (or its margin) that as many seeds detect with probability POWER; NaN if unknown.
+        """Distance from the reference (or its margin) that as many seeds detect with `power.POWER`; NaN if unknown.
 
         It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
         belong to both ends of `power.sd_bounds`.
@@ -128,7 +127,7 @@ class Outcome:
         if self.effect.n < stats.LEAST or not self.sd > 0:
             return math.nan, math.nan
         low, high = power.sd_bounds(self.sd, self.effect.n)
-        found = [power.detectable_effect(sd, self.effect.n, POWER, ALPHA) for sd in (low, high)]
+        found = [power.detectable_effect(sd, self.effect.n) for sd in (low, high)]
         return found[0], found[1]
 
 

@@ -18,6 +18,7 @@ from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
 from mcpo_cli.statistics import effects, stats, variance
 from mcpo_cli.statistics.effects import Estimate
 from mcpo_cli.statistics.interpolate import at_cost
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.variance import Components
 
@@ -29,7 +30,6 @@ AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in r
 """What two runs can have had equally much of, and the column of `Runs.scores` that counts it."""
 UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
-ALPHA = 0.05
 
 
 @dataclass(frozen=True)

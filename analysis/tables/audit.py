@@ -82,12 +82,12 @@ def _conclusion(together: Pooled) -> str:
         else "no correlation of the arms makes it more than other problems could give, whatever the counts"
     )
     apart, alike = others[0].z, others[-1].z
-    low, high = together.seed_sd
     return (
         f"Pooled over {together.cells} cells, {METHOD} minus {BASELINE} is {together.difference:+.4f}, positive in "
         f"{together.positive}: it {says} (z {_shown(same.z, 2)}); {general} (z {_shown(apart, 2)} uncorrelated, "
-        f"{_shown(alike, 2)} fully correlated). One run an arm: differences that vary by a standard deviation of {low:.3f} to {high:.3f} "
-        "from one training seed to another would bring it inside the noise on the same problems, too."
+        f"{_shown(alike, 2)} fully correlated). One run an arm: differences that vary by a standard deviation of "
+        f"{_shown(together.seed_sd)} from one training seed to another would bring it inside the noise on the same "
+        "problems, too."
     )
 
 

@@ -17,7 +17,7 @@ from mcpo_cli.statistics.stats import Floats
 SUITE = "table2"
 TITLE = "Survival of mastery"
 WHAT = "prompts of a panel that were all right before its last roll"
-COLUMNS = ("model", "arm", "runs", "steps", "at_risk", "lost", "survival", "low", "high", "chance")
+COLUMNS = ("model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance")
 
 
 def build(data: Mapping[str, Runs]) -> Product:
@@ -28,7 +28,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
     every = runs.cells[0].spec.probe.panel_every
     rows = (
-        {"model": model, "arm": arm, "runs": here["run_id"].nunique(), **row}
+        {"model": model, "arm": arm, "seeds": here["run_id"].nunique(), **row}
         for (model, arm), here in table.groupby(["model", "arm"], sort=False)
         for row in _pooled(here, chance.loc[chance["run_id"].isin(here["run_id"]), "lost_by_chance"], every)
     )

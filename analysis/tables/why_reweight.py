@@ -50,8 +50,8 @@ def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
-    header = ["model", "arm", "runs", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
-    cells = [[row["model"], row["arm"], str(row["runs"]), *(_shown(row, name) for name in names)] for row in rows]
+    header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
+    cells = [[row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in rows]
     return Grid(f"Against {BASELINE}", header, cells, labels=2)
 
 
@@ -60,7 +60,7 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
     steps, scores = runs.steps(), _scores(runs)
     rows = []
     for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
-        row: dict[str, Any] = {"model": model, "arm": arm, "runs": here["run_id"].nunique()}
+        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["run_id"].nunique()}
         if arm == BASELINE:
             row |= _bounded("time_factor", 1.0, math.nan, math.nan)
             row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)

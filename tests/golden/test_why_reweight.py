@@ -77,7 +77,7 @@ def test_seeds_are_paired_within_their_base_policy(mcpo_home: Path) -> None:
         write(cell, right=2 + cell.spec.seed_of_base if cell.arm == "reweight only" else 4)
     rows = {row["arm"]: row for row in build("why-reweight", plan, mcpo_home).to_json()["rows"]}
     row = rows["reweight only"]
-    assert row["runs"] == 4
+    assert row["seeds"] == 4
     loss = stats.ttest_1samp([-2 / 8, -2 / 8, -1 / 8, -1 / 8], 0).confidence_interval(0.95)
     assert row["pass_at_1_minus_baseline"] == pytest.approx(-1.5 / 8)
     assert row["pass_at_1_minus_baseline_low"] == pytest.approx(loss.low)

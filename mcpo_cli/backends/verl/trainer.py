@@ -33,7 +33,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import METRIC, loss, merged
+from mcpo_cli.backends.verl.loss import METRIC, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
@@ -340,7 +340,7 @@ class Trainer(PPOTrainerSync):
         sequences = train.mini_batch * train.rollouts
         batch.extra_info.update(
             {
-                "calculate_entropy": False,
+                "calculate_entropy": with_entropy(self.spec.method),
                 "distillation_use_topk": False,
                 "distillation_only": False,
                 "global_batch_size": sequences,

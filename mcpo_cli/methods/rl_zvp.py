@@ -63,10 +63,8 @@ class RlZvp(Clipped, Standardized):
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         """The column `side` is 1 in groups that are all right, -1 in those all wrong, 0 where nothing is added."""
         assert step.entropy_PGT is not None
-        right_P, wrong_P = (
-            (step.p_P == 1) & (self.learns_from != "wrong"),
-            (step.p_P == 0) & (self.learns_from != "right"),
-        )
+        right_P = (step.p_P == 1) & (self.learns_from != "wrong")
+        wrong_P = (step.p_P == 0) & (self.learns_from != "right")
         side_PG = (right_P.double() - wrong_P.double())[:, None].expand_as(step.correct_PG)
         dead_PGT = self.dead(side_PG, step.entropy_PGT, step.mask_PGT)
         advantage_PGT = self.standardized(step.reward_PG)[..., None] * step.mask_PGT + dead_PGT

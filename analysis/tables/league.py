@@ -28,10 +28,10 @@ NOTES = (
     "2021). P(better): probability that a run of the arm beats a run of the suite's first arm. Both at equal rollouts, "
     "the most that all runs of the suite reach. difference: pass@1, mean over the tiers, minus the first arm's, paired "
     "by seed. Intervals are 95% over seeds, not adjusted for their number: one in twenty leaves out 0 by chance.",
-    "gradient norm: before it is cut, mean over the first fifth of the gradient steps, as a multiple of the first "
+    "gradient norm: before it is cut, median over the first fifth of the gradient steps, as a multiple of the first "
     "arm's. cut: share of the gradient steps whose norm is above train.grad_clip. AdamW divides the scale of a loss "
-    "out, and the cut does not, so arms of other norms are cut more or less often. An arm named 'matched' has its "
-    "train.grad_clip multiplied by its gradient norm: it makes the same steps as with its loss divided by that.",
+    "out, and the cut does not. So arms of less than half or more than twice the norm have their train.grad_clip "
+    "multiplied by it, which is the same as to divide their loss by it and to cut as the first arm does.",
     "Negative controls: an arm that is rewarded by coins must gain nothing over the base policy, and arms that differ "
     "by a constant factor of the advantage must not differ.",
 )
@@ -70,12 +70,12 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
 
 
 def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
-    """By arm: mean gradient norm over the first fifth of the gradient steps, and the share of them that are cut."""
+    """By arm: median gradient norm over the first fifth of the gradient steps, and the share of all that are cut."""
     early: dict[str, list[float]] = {}
     cut: dict[str, list[float]] = {}
     for cell in runs.cells:
         norm_M = np.array([row["sums"]["train/grad_norm"][0] for row in runs.journal(cell).mini_batches()])
-        early.setdefault(cell.arm, []).append(norm_M[: max(1, len(norm_M) // 5)].mean())
+        early.setdefault(cell.arm, []).append(np.median(norm_M[: max(1, len(norm_M) // 5)]))
         cut.setdefault(cell.arm, []).append((norm_M > cell.spec.train.grad_clip).mean())
     return {arm: (float(np.mean(early[arm])), float(np.mean(cut[arm]))) for arm in early}
 

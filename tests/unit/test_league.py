@@ -44,7 +44,7 @@ def write(plan: Plan, right: Mapping[str, Sequence[int]], metrics: Mapping[str, 
                 values = {"cost/rollouts": 4.0 * step * spec.train.rollouts}
                 values |= {name: series[step - 1] for name, series in own.items()}
                 norm = values.pop("train/grad_norm", 0.5)
-                attempt.journal.rows("mini_batches", step, [updated(step, 1, norm), updated(step, 2, norm / 4)])
+                attempt.journal.rows("mini_batches", step, [updated(step, 1, norm), updated(step, 2, norm / 8)])
                 attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
             if step % 2 == 0:
                 counts = right.get(cell.arm, (100, 200, 300))

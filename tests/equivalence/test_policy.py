@@ -13,7 +13,7 @@ from mcpo_cli.backends.local.encoding import encode, judge
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tree import Tree
-from mcpo_cli.backends.local.update import log_probs
+from mcpo_cli.backends.local.update import log_probs, log_probs_and_entropies
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.seeds import stream
@@ -156,7 +156,13 @@ def test_sampler_records_exact_log_probabilities_and_entropies(rollouts: Rollout
     entropy = -(logp.exp() * logp).sum(-1)
     assert torch.allclose(rollouts.entropy_PGT[mask_PGT], entropy[mask_PGT], atol=5e-5)
     assert not rollouts.logp_PGT[~mask_PGT].any()
-    assert torch.allclose(log_probs(new_policy(), rollouts)[mask_PGT], rollouts.logp_PGT[mask_PGT], atol=1e-12)
+    logp_PGT, entropy_PGT = log_probs_and_entropies(new_policy(), rollouts)
+    assert torch.equal(logp_PGT, log_probs(new_policy(), rollouts))
+    assert torch.allclose(logp_PGT[mask_PGT], rollouts.logp_PGT[mask_PGT], atol=1e-12)
+    assert torch.allclose(entropy_PGT[mask_PGT], rollouts.entropy_PGT[mask_PGT], atol=1e-12)
+    assert logp_PGT.requires_grad
+    assert not entropy_PGT.requires_grad
+    assert not entropy_PGT[~mask_PGT].any()
 
 
 def test_responses_end_at_the_end_token_and_nowhere_else(rollouts: Rollouts) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import artifacts, frames, report_settings
+from mcpo_cli.analysis import artifacts, frames, moved, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
@@ -68,6 +68,8 @@ class Content:
     provenance: Sequence[Grid]
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
+    against: moved.Comparison | None = None
+    """What moved since another report; None if it was compared with none."""
 
     @property
     def title(self) -> str:
@@ -95,6 +97,7 @@ class Content:
             "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
             "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
             "marks": list(self.marks),
+            **({"against": self.against.to_json()} if self.against else {}),
         }
 
 

@@ -11,6 +11,15 @@ import pytest
 from mcpo_cli import plugin_files, plugins
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A busy machine fails no property: hypothesis has no deadline. The environment of verl is without hypothesis."""
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import settings
+
+        settings.register_profile("mcpo", settings.default, deadline=None)
+        settings.load_profile("mcpo")
+
+
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """`main` sets it for all processes that it starts; called in this one, it must not change those of other tests."""

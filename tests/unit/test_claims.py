@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -130,7 +130,6 @@ def test_a_claim_of_every_part_is_wrong_at_no_more_than_the_nominal_rate(true: t
 VALUES = st.lists(st.floats(-1, 1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
 
 
-@settings(deadline=None)
 @given(VALUES, st.floats(-0.5, 0.5))
 def test_without_a_margin_p_is_that_of_the_t_test(values: list[float], reference: float) -> None:
     expected = scipy_stats.ttest_1samp(values, reference).pvalue
@@ -141,7 +140,6 @@ def test_without_a_margin_p_is_that_of_the_t_test(values: list[float], reference
         assert found.favours == (above == (claim is GREATER)) or found.p == pytest.approx(1)
 
 
-@settings(deadline=None)
 @given(VALUES, st.floats(0.01, 0.5))
 def test_with_a_margin_p_is_that_of_two_one_sided_tests(values: list[float], margin: float) -> None:
     def p(bound: float, alternative: str) -> float:

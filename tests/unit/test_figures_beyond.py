@@ -251,6 +251,7 @@ def test_survival_of_one_seed_is_the_probes_own(runs: Runs) -> None:
     assert data[mine].to_numpy() == pytest.approx(table.reindex(columns=theirs).to_numpy(), nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_band_of_survival_covers_where_seeds_differ() -> None:
     """200 figures of 5 seeds x 20 prompts lost at a rate of their own: 95 % nominal; Greenwood's covers far less."""
     rng, covered, greenwood = np.random.default_rng(0), [], []

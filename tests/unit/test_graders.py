@@ -231,7 +231,7 @@ shape = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(gold=written, first=written, second=written, shape=shape, extracted=st.booleans())
 def test_the_integer_path_says_what_math_verify_says(
     gold: str, first: str, second: str, shape: str, extracted: bool

@@ -273,7 +273,7 @@ def right_answers(draw: st.DrawFn) -> tuple[str, str]:
     return draw(st.sampled_from(pairs))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(right_answers())
 def test_no_rule_takes_a_right_answer_for_a_hedge(pair: tuple[str, str]) -> None:
     """Right by construction."""
@@ -320,7 +320,7 @@ whole = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(whole)
 def test_two_stages_parse_what_one_does(text: str) -> None:
     """ANTLR's quick prediction against the full one, on what the parser sees."""
@@ -334,7 +334,7 @@ def test_two_stages_parse_what_one_does(text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(expression, expression, st.booleans())
 def test_quick_comparisons_say_what_math_verify_says(first: str, second: str, alike: bool) -> None:
     second = f"({first}) + ({second}) - ({second})" if alike else second
@@ -353,7 +353,7 @@ def test_the_quick_comparison_decides(first: str, second: str, quick: bool | Non
 
 
 @given(st.from_regex(r"-?([0-9]{1,5}|\\[dt]?frac\{[0-9]{1,4}\}\{[1-9][0-9]{0,3}\})", fullmatch=True))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_plain_numbers_are_read_as_math_verify_reads_them(text: str) -> None:
     (value, said), slow = reading.read(text), reading.search(rf"\boxed{{{text}}}")
     assert srepr(value) == srepr(slow[0])

@@ -7,7 +7,7 @@ handled here:
 - a unit after a number is dropped;
 - a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it;
 - inequalities and intervals joined by "or" become their union;
-- a decimal gold with two decimals and three digits at least, `0.458`, equals an exact answer that rounds to it;
+- a decimal gold with two decimals and three digits at least, `0.714`, equals an exact answer that rounds to it;
 - functions are equal under another name of their variable: `f(m) = 2m` and `f(n) = 2n`.
 """
 

@@ -25,7 +25,7 @@ a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`
 `Option B`.
 
 Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
-its order with names or units: `a = 1, b = 2`. A decimal gold, `0.458`, equals an exact answer that rounds to it.
+its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals an exact answer that rounds to it.
 
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base

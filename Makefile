@@ -6,10 +6,12 @@ BIN := $(VENV)/bin
 VERL := .venv-verl
 PIP := -m pip --disable-pip-version-check
 # `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
-# Only torch comes with its requirements, as each build of it (CPU, CUDA) has others. UNMET: what the check at the end may find.
+# Files must have the hashes that PyPI listed when `make hashes` was run, except torch's (each index has its own builds of it: CPU,
+# CUDA, with other requirements) and the setuptools that pip fetches to build packages without a wheel. Hashed packages come first,
+# so that torch's requirements are there. UNMET: what the check at the end may find.
 define install
+@$(1)/bin/python $(PIP) --quiet install --no-deps --require-hashes --requirement .ci/hashes/$(2) --constraint $(2)
 @$(1)/bin/python $(PIP) --quiet install --constraint $(2) $(shell grep '^torch==' $(2))
-@$(1)/bin/python $(PIP) --quiet install --no-deps --requirement $(2)
 @$(1)/bin/python $(PIP) --quiet install --no-deps --no-build-isolation --editable .
 @! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
 endef
@@ -18,7 +20,7 @@ endef
 ELSEWHERE := vllm or verl or browser or postgres
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit hashes test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +37,11 @@ check: setup ## Check lint, format, strict types, import rules, and that no file
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
+
+hashes: constraints.txt constraints-verl.txt ## Write .ci/hashes/ anew from PyPI; after a change of a pin
+	@$(PYTHON) $(PIP) --quiet install --upgrade --target build/uv uv
+	@$(foreach pins,$^,grep -v '^torch==' $(pins) | build/uv/bin/uv --quiet pip compile --no-deps --generate-hashes --no-annotate \
+		--python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
 
 test: setup ## Run the quick tests (minutes)
 	$(BIN)/pytest -n 2 -m "not (slow or $(ELSEWHERE))" $(ARGS)

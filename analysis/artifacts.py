@@ -346,9 +346,7 @@ def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
         for cell in one.cells:
             spec = cell.spec
             if spec.run_id not in seen:
-                seeds = {"base_seed": spec.seed_of_base, "seed": spec.seed}
-                about = {"run_id": spec.run_id, "arm": cell.arm, "model": spec.model.name, **seeds}
-                yield {**about, "tree": trees[spec.run_id]}
+                yield {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "tree": trees[spec.run_id]}
                 seen.add(spec.run_id)
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
 
 from mcpo_cli.analysis import measures, method_measures
 from mcpo_cli.analysis.frames import Runs
@@ -24,14 +23,13 @@ from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.statistics import power, stats
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval
 
 PATH = load.EXPERIMENTS / "claims.yaml"
 OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
 """Claims of other papers about the methods that the suites `methods-*` compare."""
 STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
-ALPHA = 0.05
-POWER = 0.8
 Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable", "by construction")
 
@@ -124,7 +122,7 @@ class Outcome:
 
     @property
     def detectable(self) -> tuple[float, float]:
-        """Distance from the reference (or its margin) that as many seeds detect with probability POWER; NaN if unknown.
+        """Distance from the reference (or its margin) that as many seeds detect with `power.POWER`; NaN if unknown.
 
         It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
         belong to both ends of `power.sd_bounds`.
@@ -132,7 +130,7 @@ class Outcome:
         if self.effect.n < stats.LEAST or not self.sd > 0:
             return math.nan, math.nan
         low, high = power.sd_bounds(self.sd, self.effect.n)
-        found = [power.detectable_effect(sd, self.effect.n, POWER, ALPHA) for sd in (low, high)]
+        found = [power.detectable_effect(sd, self.effect.n) for sd in (low, high)]
         return found[0], found[1]
 
 
@@ -263,15 +261,7 @@ def outcome(claim: Claim, model: str, regime: str, values: Mapping[str, Sequence
 
 def _sides(claim: Claim, values: Sequence[float]) -> tuple[float, float]:
     """One-sided p-values for the claim and against it."""
-    mean, sd, n = float(np.mean(values)), float(np.std(values, ddof=1)), len(values)
-    over_low, over_high = (_p_over(mean - claim.reference + shift, sd, n) for shift in (claim.margin, -claim.margin))
+    over_low, over_high = (stats.p_above(values, claim.reference + shift) for shift in (-claim.margin, claim.margin))
     p_for = {"greater": over_high, "less": 1 - over_low, "within": max(over_low, 1 - over_high)}[claim.relation]
     p_against = {"greater": 1 - over_low, "less": over_high, "within": min(1 - over_low, over_high)}[claim.relation]
     return p_for, p_against
-
-
-def _p_over(distance: float, sd: float, n: int) -> float:
-    """One-sided p-value for a true mean above a bound that lies `distance` below the mean of `n` values."""
-    if sd == 0:
-        return 0.5 if distance == 0 else float(distance < 0)
-    return float(special.stdtr(n - 1, -distance / sd * math.sqrt(n)))

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import records
-from mcpo_cli.analysis.frames import Runs, Tree
+from mcpo_cli.analysis.frames import PAIR, Runs, Tree
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
 from mcpo_cli.statistics import effects, stats, variance
 from mcpo_cli.statistics.effects import Estimate
 from mcpo_cli.statistics.interpolate import at_cost
+from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.variance import Components
 
@@ -29,8 +30,6 @@ AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in r
 """What two runs can have had equally much of, and the column of `Runs.scores` that counts it."""
 UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
-ALPHA = 0.05
-PAIR = ["base_seed", "seed"]
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,11 @@ from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
 Made = TypeVar("Made")
-RUN = dict.fromkeys(("arm", "method", "regime", "model"), "string") | {
-    "base_seed": "int64",
-    "seed": "int64",
+PAIR = ["base_seed", "seed"]
+"""The columns by which the runs of different arms are paired: two base policies may be trained with equal seeds."""
+RUN = {
+    **dict.fromkeys(("arm", "method", "regime", "model"), "string"),
+    **dict.fromkeys(PAIR, "int64"),
     "run_id": "string",
 }
 ROWS: Mapping[Kind, type] = {
@@ -269,7 +271,7 @@ def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
         MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
     """
     gaps = [
-        f"{cell.arm}, {cell.spec.model.name}, seed {cell.spec.seed} ({cell.spec.run_id}): {gap}"
+        f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
         for cell in plan.cells
         if (gap := shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell))))
     ]
@@ -304,8 +306,8 @@ def _gap(cell: Cell, journal: Journal) -> str | None:
 def _about(cell: Cell) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
-    about = {"arm": cell.arm, "method": spec.method.name, "regime": spec.regime, "model": spec.model.name}
-    return {**about, "base_seed": spec.seed_of_base, "seed": spec.seed, "run_id": spec.run_id}
+    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
+    return {name: about[name] for name in RUN}
 
 
 def provenance(cell: Cell) -> list[dict[str, Any]]:

@@ -188,8 +188,8 @@ def _runs(runs: Sequence[Cell]) -> Grid:
     for cell in runs:
         commits = dict.fromkeys((record.get("commit") or "unknown")[:12] for record in frames.provenance(cell))
         about = [cell.spec.run_id, cell.arm, cell.spec.model.name, ", ".join(commits), frames.tree(cell)]
-        rows.append([*about, str(cell.spec.seed)])
-    return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "seed"], rows, labels=5)
+        rows.append([*about, str(cell.spec.seed_of_base), str(cell.spec.seed)])
+    return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
 
 
 def _pieces(pieces: Sequence[Piece]) -> Grid:

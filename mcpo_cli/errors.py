@@ -51,13 +51,9 @@ class ConfigError(McpoError):
 class RunFailed(McpoError):
     """At least one run ended in an error; its records are kept and it can be continued."""
 
-    exit_code = 1
-
 
 class Findings(McpoError):
     """A check of data or of the machine found problems to fix first; the report lists them."""
-
-    exit_code = 1
 
 
 class MissingCells(McpoError):
@@ -74,8 +70,6 @@ class StoreError(McpoError):
 
 class OutputLost(McpoError):
     """Standard output could not be written: a full disk, a closed file, or a reader that has gone."""
-
-    exit_code = 1
 
 
 class Interrupted(McpoError):

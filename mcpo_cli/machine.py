@@ -5,7 +5,7 @@ import os
 import subprocess
 from dataclasses import dataclass
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 
 @dataclass(frozen=True)

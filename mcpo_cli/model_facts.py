@@ -48,8 +48,6 @@ class ModelFacts:
     """12 hex digits over the content of configuration, weights and tokenizer."""
     revision: str | None
     """The hub's commit; None for a local folder."""
-    architecture: str
-    """The class that transformers loads."""
     parameters: int
     """Number of stored parameters; tied ones count once."""
     dtype: str
@@ -130,7 +128,6 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
         folder=folder,
         digest=_digest(folder),
         revision=revision,
-        architecture=", ".join(config.get("architectures") or ["unknown"]),
         parameters=sum(math.prod(entry["shape"]) for entry in tensors),
         dtype=config.get("dtype") or config.get("torch_dtype") or FORMATS.get(tensors[0]["dtype"], "float32"),
         window=_window(name, config, words),

@@ -2,13 +2,24 @@
 
 import importlib
 import os
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli import plugin_files, plugins
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A busy machine fails no property: hypothesis has no deadline. The environment of verl is without hypothesis."""
+    if config.pluginmanager.hasplugin("hypothesispytest"):
+        from hypothesis import settings
+
+        settings.register_profile("mcpo", settings.default, deadline=None)
+        settings.load_profile("mcpo")
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +33,20 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty MCPO_HOME."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite store with its schema, made once: it takes seconds."""
+    from mcpo_cli.store.mlflow import Store
+
+    folder = tmp_path_factory.mktemp("empty")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(folder))
+        Store(f"sqlite:///{folder}/mlflow.db").check()
+    with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
+        made.backup(whole)
+    return folder / "one.db"
 
 
 @pytest.fixture

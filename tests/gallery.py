@@ -39,12 +39,13 @@ The gradient of the objective with respect to log pi of a token over the ratio o
 response of that one token with A = 1 (left) and A = -1 (right). Flat at 0 is clipped. Methods of one curve share a
 line; methods that decide by the whole mini-batch are left out: {undrawn}.
 
-## Equal to others' code
+## Equal to others' code and to worked numbers
 
 Largest deviation from the functions of verl and TRL, executed in float64 on 5 random mini-batches
 (`tests/references.py`). Where verl adds an epsilon to a standard deviation or a length, or TRL computes in float32, the
-deviation is that. All other methods are held against golden numbers: of the authors' released functions, or worked out
-by hand (`tests/golden`).
+deviation is that. Worked numbers are those that the tests of a method compare with: of the authors' released functions
+or of closed forms worked out by hand, to six digits, so up to 5e-7 is their rounding (`tests/golden`). There the value
+is an advantage, and the gradient a loss or its gradient.
 
 {references}
 ## The methods
@@ -120,9 +121,9 @@ def references() -> Iterator[str]:
     yield "|---|---|---|---:|---:|"
     for package, found in json.loads(REFERENCES.read_text()).items():
         for row in sorted(found["rows"], key=lambda row: str(row["method"])):
-            gradient = "-" if row["gradient"] is None else f"{row['gradient']:.1e}"
+            value, gradient = ("-" if row[key] is None else f"{row[key]:.1e}" for key in ("value", "gradient"))
             reference = f"{package} {found['version']}, {row['reference']}"
-            yield f"| `{row['method']}` | {row['options'] or '-'} | {reference} | {row['value']:.1e} | {gradient} |"
+            yield f"| `{row['method']}` | {row['options'] or '-'} | {reference} | {value} | {gradient} |"
 
 
 def page() -> str:

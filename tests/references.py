@@ -1,15 +1,20 @@
-"""How far methods are from the functions of verl and TRL: run where one is installed, `python -m tests.references`.
+"""How far methods are from the functions of verl and TRL, and from worked numbers: `python -m tests.references`.
 
-Updates its part of docs/method-references.json, from which `python -m tests.gallery` makes a table.
+Updates docs/method-references.json, from which `python -m tests.gallery` makes a table: the part of verl or TRL where
+it is installed, and that of the worked numbers of `tests/golden`.
 """
 
 import importlib.metadata
+import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from torch import Tensor
 
 from mcpo_cli.methods import get
@@ -19,6 +24,8 @@ from tests.verl import test_zoo_references as verl
 
 PATH = Path(__file__).parents[1] / "docs" / "method-references.json"
 Row = dict[str, Any]
+NUMBER = type(pytest.approx(0.0))
+"""What `pytest.approx` makes of each number, of a list too."""
 
 
 def of_verl() -> Iterator[Row]:
@@ -53,6 +60,42 @@ def of_trl() -> Iterator[Row]:
         yield row(name, options, other.get(loss_type, f"loss_type `{loss_type}`"), *zip(*pairs, strict=True))
 
 
+class Worked:
+    """A plug-in of pytest that notes how far each method is from the numbers of the tests that name it."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, dict[str, list[float]]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Function) -> Iterator[None]:
+        compared, equal = list[float](), NUMBER.__eq__
+
+        def compare(expected: Any, actual: Any) -> bool:
+            compared.append(abs(float(actual) - float(expected.expected)))
+            return equal(expected, actual)
+
+        with patch.object(NUMBER, "__eq__", compare):
+            result = yield
+        given = getattr(item, "callspec", None)
+        named = [given.params["name"]] if given and "name" in given.params else []
+        for name in named or re.findall(r'get\("(\w+)"', inspect.getsource(item.function)):
+            kind = "gradient" if "losses" in item.path.name else "value"
+            self.found.setdefault(name, {"value": [], "gradient": []})[kind] += compared
+        return result
+
+
+def of_golden() -> Iterator[Row]:
+    """Of the tests of advantages (`value`) and of those of losses and their gradients (`gradient`)."""
+    worked, folder = Worked(), Path(__file__).parent / "golden"
+    files = [
+        str(folder / f"test_{name}.py") for name in ("zoo_advantages", "zoo_losses", "mcpo_extended", "reweighted")
+    ]
+    if pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *files], plugins=[worked]):
+        raise SystemExit("a worked number differs")
+    for name, kinds in sorted(worked.found.items()):
+        yield row(name, {}, f"{sum(map(len, kinds.values()))} of them", kinds["value"], kinds["gradient"])
+
+
 def off(ours: Tensor, theirs: Tensor) -> float:
     """The largest deviation."""
     return float((ours.double() - theirs.double()).abs().max().detach())
@@ -60,24 +103,19 @@ def off(ours: Tensor, theirs: Tensor) -> float:
 
 def row(name: str, options: Row, reference: str, values: Iterable[float], gradients: Iterable[float]) -> Row:
     shown = " ".join(f"{key}={value}" for key, value in options.items())
-    most = {"value": max(values), "gradient": max(gradients, default=None)}
+    most = {"value": max(values, default=None), "gradient": max(gradients, default=None)}
     return {"method": name, "options": shown, "reference": reference, **most}
-
-
-def installed() -> list[str]:
-    return [
-        name
-        for name in ("verl", "trl")
-        if any(one.metadata["Name"] == name for one in importlib.metadata.distributions())
-    ]
 
 
 def main() -> None:
     found = json.loads(PATH.read_text()) if PATH.exists() else {}
-    for package in installed():
-        rows = list({"verl": of_verl, "trl": of_trl}[package]())
-        found[package] = {"version": importlib.metadata.version(package), "rows": rows}
-        sys.stdout.write(f"{package}: {len(rows)} rows\n")
+    versions = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions()}
+    for source, of in (("verl", of_verl), ("trl", of_trl)):
+        if source in versions:
+            found[source] = {"version": versions[source], "rows": list(of())}
+    found["worked numbers"] = {"version": "of six digits", "rows": list(of_golden())}
+    for source, part in found.items():
+        sys.stdout.write(f"{source}: {len(part['rows'])} rows\n")
     PATH.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
 
 

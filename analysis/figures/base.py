@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config import load
 from mcpo_cli.config.yaml_files import read_yaml
@@ -34,7 +34,7 @@ ABREAST = 4
 """Most panels side by side."""
 MARKERS = 7
 """Most markers on a curve of many points."""
-KEYS = ["model", "arm", "seed"]
+KEYS = ["model", "arm", *PAIR]
 
 
 class Look(NamedTuple):
@@ -199,16 +199,16 @@ def curves(
     band: bool = True,
     **style: Any,
 ) -> None:
-    """Draw one curve per arm: the mean over seeds at each `x`, and a band from the lowest to the highest seed.
+    """Draw one curve per arm: the mean over its runs at each `x`, and a band from the lowest to the highest run.
 
     Args:
-        data: columns arm, seed, `x` and `value`; NaN omits a point. Only an `x` with values of all seeds is drawn.
+        data: columns arm, PAIR, `x` and `value`; NaN omits a point. Only an `x` with values of all runs is drawn.
         points: mark every point; else only some, so that arms can be told apart without colour.
         band: whether to draw the band.
         style: line properties that replace the arm's own, for arms with several curves.
     """
     for arm, look in looks(data["arm"].unique().tolist()).items():
-        here = data[data["arm"] == arm].pivot_table(index=x, columns="seed", values=value).dropna()
+        here = data[data["arm"] == arm].pivot_table(index=x, columns=PAIR, values=value).dropna()
         if here.empty:
             continue
         every = 1 if points else math.ceil(len(here) / MARKERS)
@@ -231,17 +231,22 @@ def reference(axes: Axes, value: float, label: str) -> None:
 
 def band_note(data: pd.DataFrame) -> str:
     """A note that explains curves and bands."""
-    seeds = data.groupby("arm")["seed"].nunique()
-    if seeds.max() == 1:
-        return "One seed, therefore no band."
-    shown = f"{seeds.min()}" if seeds.min() == seeds.max() else f"{seeds.min()} to {seeds.max()}"
-    return f"Line: mean over {shown} seeds. Band: from the lowest to the highest seed."
+    runs = _runs_by_arm(data)
+    if runs.max() == 1:
+        return "One run, therefore no band."
+    shown = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    return f"Line: mean over {shown} runs. Band: from the lowest to the highest run."
 
 
-def seeds(data: pd.DataFrame) -> str:
+def averaged(data: pd.DataFrame) -> str:
     """Words for the end of a sentence that explain the numbers of `spread`."""
-    most = data.groupby("arm")["seed"].nunique().max()
-    return "one seed" if most == 1 else f"mean and range of {most} seeds"
+    most = _runs_by_arm(data).max()
+    return "one run" if most == 1 else f"mean and range of {most} runs"
+
+
+def _runs_by_arm(data: pd.DataFrame) -> "pd.Series[int]":
+    """How many runs of one model each arm has."""
+    return data.drop_duplicates(["arm", *PAIR]).groupby("arm").size()
 
 
 def percent(axes: Axes, axis: str = "y") -> None:
@@ -289,7 +294,7 @@ def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
 
 
 def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
-    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per seed, ignoring NaN."""
+    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per run, ignoring NaN."""
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return "not measured"

@@ -31,7 +31,6 @@ def figure(compared: Comparison) -> Figure:
 def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
     rows = compared.curves
     here = rows[(rows["at"] == at) & (rows["model"] == model)]
-    here = here.assign(seed=here["base_seed"].astype(str) + "/" + here["seed"].astype(str))
     base.curves(axes, here, "value", "x", points=True)
     base.percent(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 
 SUITE = "table2"
@@ -57,12 +57,12 @@ def _sentence(frame: pd.DataFrame) -> str:
     parts = []
     for model, here in mean.groupby("model", sort=False):
         before, trained = here[here["policy"] == POLICY], here[here["policy"] != POLICY]
-        start = _ends(before.groupby(["seed", "solved"])["share"].mean().reset_index())
+        start = _ends(before.groupby([*PAIR, "solved"])["share"].mean().reset_index())
         after = [f"{_ends(rows)} under {arm}" for arm, rows in trained.groupby("arm", sort=False)]
         parts.append(f"{model} {start} under the base policy, after training {', '.join(after)}")
     return (
         f"Shares of held-out problems that no sample and that every sample solves, mean over tiers: {'; '.join(parts)} "
-        f"({base.seeds(frame)})."
+        f"({base.averaged(frame)})."
     )
 
 

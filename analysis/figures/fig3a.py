@@ -64,7 +64,7 @@ def _sentence(values: pd.DataFrame, frame: pd.DataFrame) -> str:
         wrong, middle, right = (base.spread(100 * rows[name], " %") for name in ("at_0", "middle", "at_1"))
         parts.append(f"{wrong} have p = 0, {right} have p = 1 and {middle} have 1/3 <= p <= 2/3 ({arm}, {model})")
     even = f"{100 / bins:.1f} %, {100 / bins:.1f} % and {100 * inner / bins:.1f} % if every p were equally frequent"
-    return f"Of the sampled prompts {'; '.join(parts)}; these would be {even}; {base.seeds(values)}."
+    return f"Of the sampled prompts {'; '.join(parts)}; these would be {even}; {base.averaged(values)}."
 
 
 ARTIFACT = Artifact("fig3a", TITLE, "paper", (SUITE,), build, "Figure 3a")

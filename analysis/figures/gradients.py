@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, NullLocator
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.probes.classes import CLASSES, class_of
 
@@ -74,7 +74,7 @@ def _sentence(frame: pd.DataFrame) -> str:
     parts = []
     for model, here in frame.groupby("model", sort=False):
         arms = [
-            f"{base.spread(rows.groupby('seed')['norm'].mean(), digits=2)} under {arm}"
+            f"{base.spread(rows.groupby(PAIR)['norm'].mean(), digits=2)} under {arm}"
             for arm, rows in here.groupby("arm", sort=False)
         ]
         classes = [
@@ -84,7 +84,7 @@ def _sentence(frame: pd.DataFrame) -> str:
         parts.append(
             f"{model} {', '.join(arms)}; median over single prompts of a run: {', '.join(classes) or 'not measured'}"
         )
-    return f"Gradient norm of the updates, mean over steps: {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"Gradient norm of the updates, mean over steps: {'; '.join(parts)} ({base.averaged(frame)})."
 
 
 def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:

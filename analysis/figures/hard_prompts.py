@@ -54,7 +54,7 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
         parts.append(f"{gain} points under {arm} ({model}, {rows['hard_prompts'].sum():.0f} prompts in all)")
     return (
         "Gain in accuracy from the panel's second roll to its last, for prompts with at most "
-        f"{100 * HARD:.0f} % at the first: {'; '.join(parts)} ({base.seeds(frame)})."
+        f"{100 * HARD:.0f} % at the first: {'; '.join(parts)} ({base.averaged(frame)})."
     )
 
 

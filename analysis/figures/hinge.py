@@ -64,7 +64,7 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
             f"{share['switched_on']} and off in {share['switched_off']} of the pairs of consecutive mini-batches, and "
             f"changes the variance of the loss over the mini-batches of a step by {added}"
         )
-    return f"The hinge is active {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"The hinge is active {'; '.join(parts)} ({base.averaged(frame)})."
 
 
 def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.statistics import stats
 
@@ -42,9 +42,9 @@ def _sentence(frame: pd.DataFrame) -> str:
     for model, here in mean.groupby("model", sort=False):
         first, last = here[here["step"] == 0], here[here["step"] == here["step"].max()]
         arms = [f"{base.spread(rows['pass_at_1'], ' %')} under {arm}" for arm, rows in last.groupby("arm", sort=False)]
-        start = base.spread(first.groupby("seed")["pass_at_1"].mean(), " %")
+        start = base.spread(first.groupby(PAIR)["pass_at_1"].mean(), " %")
         parts.append(f"{model} goes from {start} at the base policy to {', '.join(arms)} at step {last['step'].max()}")
-    return f"Held-out pass@1, mean over tiers: {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"Held-out pass@1, mean over tiers: {'; '.join(parts)} ({base.averaged(frame)})."
 
 
 ARTIFACT = Artifact("learning-curves", TITLE, "beyond", (SUITE,), build)

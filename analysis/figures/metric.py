@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 
 LATE = 0.75
@@ -87,11 +87,11 @@ def _sentence(frame: pd.DataFrame, metric: Metric) -> str:
         arms = []
         for arm, rows in here.groupby("arm", sort=False):
             start = first.loc[(first["model"] == model) & (first["arm"] == arm), metric.short]
-            end = rows.groupby("seed")[metric.short].mean()
+            end = rows.groupby(PAIR)[metric.short].mean()
             arms.append(f"from {metric.words(start)} to {metric.words(end)} under {arm}")
         parts.append(f"{', '.join(arms)} ({model})")
     head = f"From the first global step to the mean over the last quarter of training, {metric.what} goes"
-    return f"{head} {'; '.join(parts)}; {base.seeds(frame)}."
+    return f"{head} {'; '.join(parts)}; {base.averaged(frame)}."
 
 
 MASTERED = Metric("mastery/mastered", "share", "the share of mastered prompts", "mastered prompts")

@@ -105,7 +105,7 @@ def _sentence(values: pd.DataFrame, estimate: bool) -> str:
         parts.append(
             f"{then} under the next policy and {same} under the same policy{expected}, {gap} apart ({arm}, {model})"
         )
-    return f"Just mastered prompts that are rolled again score {'; '.join(parts)}; {base.seeds(values)}."
+    return f"Just mastered prompts that are rolled again score {'; '.join(parts)}; {base.averaged(values)}."
 
 
 FALLS_TO: float = base.published("figure2b")["falls_to"]

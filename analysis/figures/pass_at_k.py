@@ -61,7 +61,7 @@ def _sentence(frame: pd.DataFrame, most: int) -> str:
             arms.append(f"{' to '.join(ends)} under {arm}")
         parts.append(f"{model} {', '.join(arms)}")
     rise = f"from k = 1 to k = {most}" if most > 1 else "at k = 1"
-    return f"pass@k after training, mean over tiers, {rise}: {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"pass@k after training, mean over tiers, {rise}: {'; '.join(parts)} ({base.averaged(frame)})."
 
 
 def _best(frame: pd.DataFrame, most: int) -> str:

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.plan import Cell
 from mcpo_cli.methods import Method, query_weight
@@ -21,6 +21,8 @@ GRID = np.sin(np.linspace(0, np.pi / 2, 201)) ** 2
 PLAIN = query_weight("grpo", GRID)
 COLUMNS = [*base.KEYS, "run_id", "source", "p", "weight", "weight_low", "weight_high", "prompts"]
 GRADIENTS = "gradients of single prompts"
+WHOLE = dict.fromkeys((*PAIR, "prompts"), "Int64")
+"""Columns of whole numbers, which rows of the theory lack."""
 NOTES = (
     "Line: W(p) of the method (Eq. 6, Eq. 14), 0 at p = 0 and p = 1. Points: v . u / |u|^2, where v is the descent "
     "direction of the prompt's loss and u the gradient of s+ - s- (Eq. 5), mean over prompts of equal accuracy.",
@@ -62,14 +64,14 @@ def _theory(cells: list[Cell]) -> pd.DataFrame:
         pd.DataFrame({"model": model, "arm": arm, "source": THEORY, "p": GRID, "weight": query_weight(method, GRID)})
         for (model, arm), method in methods.items()
     ]
-    return pd.concat(blocks, ignore_index=True).reindex(columns=COLUMNS).astype({"seed": "Int64", "prompts": "Int64"})
+    return pd.concat(blocks, ignore_index=True).reindex(columns=COLUMNS).astype(WHOLE)
 
 
 def _measured(runs: Runs, arms: list[str]) -> pd.DataFrame:
     """One row per run and accuracy with measured gradients."""
     names = {"measured": "weight", "measured_low": "weight_low", "measured_high": "weight_high"}
     rows = runs.findings(PROBE, "curve", partial=True).rename(columns=names).assign(source=MEASURED)
-    rows = rows.reindex(columns=COLUMNS).astype({"seed": "Int64", "prompts": "Int64"})
+    rows = rows.reindex(columns=COLUMNS).astype(WHOLE)
     return rows[rows["arm"].isin(arms)].dropna(subset="weight")
 
 

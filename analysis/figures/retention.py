@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.next_step import GAP, PROBE, SAME
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 
 SUITE = "forgetting"
@@ -49,11 +49,11 @@ def _sentence(rows: pd.DataFrame) -> str:
     parts = []
     for (regime, model), here in rows.groupby(["regime", "model"], sort=False):
         arms = [
-            f"{base.spread(100 * own.groupby('seed')[GAP].mean(), digits=2)} under {arm}"
+            f"{base.spread(100 * own.groupby(PAIR)[GAP].mean(), digits=2)} under {arm}"
             for arm, own in here.groupby("arm", sort=False)
         ]
         parts.append(f"{regime} ({model}) {', '.join(arms)}")
-    return f"Points of accuracy that a step takes from mastered prompts: {'; '.join(parts)} ({base.seeds(rows)})."
+    return f"Points of accuracy that a step takes from mastered prompts: {'; '.join(parts)} ({base.averaged(rows)})."
 
 
 ARTIFACT = Artifact("retention", TITLE, "diagnostic", (SUITE,), build, by_regime=True)

@@ -28,7 +28,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
     every = runs.cells[0].spec.probe.panel_every
     rows = (
-        {"model": model, "arm": arm, "seeds": here["seed"].nunique(), **row}
+        {"model": model, "arm": arm, "seeds": here["run_id"].nunique(), **row}
         for (model, arm), here in table.groupby(["model", "arm"], sort=False)
         for row in _pooled(here, chance.loc[chance["run_id"].isin(here["run_id"]), "lost_by_chance"], every)
     )

@@ -70,7 +70,7 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
             f"{base.spread(kept, ' %')} of the mastered prompts (if rolled again under the same policy: {again}) and "
             f"{base.spread(wrong, ' %')} of the all-wrong prompts under {arm} ({model})"
         )
-    return f"The class stays the same at the next roll of the panel for {'; '.join(parts)} ({base.seeds(frame)})."
+    return f"The class stays the same at the next roll of the panel for {'; '.join(parts)} ({base.averaged(frame)})."
 
 
 ARTIFACT = Artifact("transitions", TITLE, "beyond", (SUITE,), build)

@@ -82,24 +82,20 @@ def _conclusion(together: Pooled) -> str:
         else "no correlation of the arms makes it more than other problems could give, whatever the counts"
     )
     apart, alike = others[0].z, others[-1].z
-    low, high = together.seed_sd
     return (
         f"Pooled over {together.cells} cells, {METHOD} minus {BASELINE} is {together.difference:+.4f}, positive in "
-        f"{together.positive}: it {says} (z {_two(same.z)}); {general} (z {_two(apart)} uncorrelated, {_two(alike)} "
-        f"fully correlated). One run an arm: differences that vary by a standard deviation of {low:.3f} to {high:.3f} "
-        "from one training seed to another would bring it inside the noise on the same problems, too."
+        f"{together.positive}: it {says} (z {_shown(same.z, 2)}); {general} (z {_shown(apart, 2)} uncorrelated, "
+        f"{_shown(alike, 2)} fully correlated). One run an arm: differences that vary by a standard deviation of "
+        f"{_shown(together.seed_sd)} from one training seed to another would bring it inside the noise on the same "
+        "problems, too."
     )
-
-
-def _two(bounds: Range) -> str:
-    return f"{bounds[0]:.2f} to {bounds[1]:.2f}"
 
 
 def _pooled(together: Pooled) -> Grid:
     rows = [
         [
             *(one.source, "-" if math.isnan(one.correlation) else f"{one.correlation:g}"),
-            *(f"{one.error[0]:.4f} to {one.error[1]:.4f}", _two(one.z), f"{one.p[0]:.4f} to {one.p[1]:.4f}"),
+            *(_shown(one.error, 4), _shown(one.z, 2), _shown(one.p, 4)),
         ]
         for one in together.noises
     ]
@@ -160,8 +156,8 @@ def _differences(differences: Sequence[Difference]) -> Grid:
     return Grid(f"{METHOD} minus the other arms, and half-widths of 95% intervals", header, rows, labels=4)
 
 
-def _shown(bounds: Range) -> str:
-    return f"{bounds[0]:.3f} to {bounds[1]:.3f}"
+def _shown(bounds: Range, digits: int = 3) -> str:
+    return " to ".join(f"{bound:.{digits}f}" for bound in bounds)
 
 
 def _audit_row(one: Audit) -> dict[str, Any]:

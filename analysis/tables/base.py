@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import published
-from mcpo_cli.analysis.comparison import ALPHA, AVERAGE, UNITS, Aggregate, Choice, Comparison, Difference, K, compare
+from mcpo_cli.analysis.comparison import AVERAGE, UNITS, Aggregate, Choice, Comparison, Difference, K, compare
 from mcpo_cli.analysis.figures import comparison as figures
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
@@ -18,6 +18,7 @@ from mcpo_cli.analysis.tables import words
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics import power
+from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST, Effect
 from mcpo_cli.statistics.variance import ADVICE
 
@@ -28,7 +29,6 @@ PAPERS = {"pass@1": "pass@1", "best@8": "pass@8"}
 """Our name of a metric -> the paper's."""
 SAMPLED = "sampling/prompts"
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
-POWER = 0.8
 BY_DEFAULT = Choice()
 
 
@@ -264,8 +264,8 @@ class _Table:
             return [words.change(effect) if effect else "-", "-", "-"]
         paper, metric = self.paper, PAPERS.get(one.metric, "")
         target = _published_difference(paper, self.comparison, one.arm, metric) if paper else self.smallest
-        reached = power.detectable_effect(effect.sd, effect.n, POWER, ALPHA)
-        low, high = power.seeds_range(target, effect.sd, effect.n, POWER, ALPHA) if target else (None, None)
+        reached = power.detectable_effect(effect.sd, effect.n)
+        low, high = power.seeds_range(target, effect.sd, effect.n) if target else (None, None)
         needed = f"{words.count(low)}-{words.count(high)}" if target else "-"
         return [words.change(effect), f"{reached:.3f}", needed]
 

@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import ALPHA, POWER, STATISTICS, VERDICTS, Claim, Outcome
+from mcpo_cli.analysis.claims import STATISTICS, VERDICTS, Claim, Outcome
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
+from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
 
 TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}

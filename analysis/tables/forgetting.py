@@ -18,7 +18,6 @@ SUITE = "forgetting"
 BASELINE = "DAPO w/o filter"
 PATH = load.EXPERIMENTS / "forgetting.yaml"
 SHOWN = ("same-policy accuracy", "next-step accuracy", "next-step gap", "deepest next-step gap", "next-step swings")
-KEYS = ["regime", "model", "arm"]
 
 
 def build(data: Mapping[str, Runs]) -> Product:

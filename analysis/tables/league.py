@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis import comparison, method_measures
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -23,16 +23,15 @@ SUITES = tuple(
 CHOICE = Choice(metric="pass@1", at=("rollouts", "steps"))
 TWINS = {"methods-weights": ("RLOO", "Dr. GRPO")}
 """Arms whose advantages differ by a constant factor alone: a difference between them is noise, or step size."""
-CLIPPED = 0.05
-"""Share of global steps above `train.grad_clip` from which an arm is named as clipped."""
 NOTES = (
     "Arms are in the order of IQM, the mean of the middle half of the pass@1 of all tiers and seeds (Agarwal et al. "
     "2021). P(better): probability that a run of the arm beats a run of the suite's first arm. Both at equal rollouts, "
     "the most that all runs of the suite reach. difference: pass@1, mean over the tiers, minus the first arm's, paired "
     "by seed. Intervals are 95% over seeds, not adjusted for their number: one in twenty leaves out 0 by chance.",
-    "gradient norm: mean over the first fifth of the steps, as a multiple of the first arm's. AdamW divides a scale "
-    "out, and clipping of gradients does not: an arm whose norm is above train.grad_clip in more than 5% of its steps "
-    "is marked as clipped, and its step size differs as well as its method.",
+    "gradient norm: before it is cut, median over the first fifth of the gradient steps, as a multiple of the first "
+    "arm's. cut: share of the gradient steps whose norm is above train.grad_clip. AdamW divides the scale of a loss "
+    "out, and the cut does not. So arms of less than half or more than twice the norm have their train.grad_clip "
+    "multiplied by it, which is the same as to divide their loss by it and to cut as the first arm does.",
     "Negative controls: an arm that is rewarded by coins must gain nothing over the base policy, and arms that differ "
     "by a constant factor of the advantage must not differ.",
 )
@@ -56,12 +55,12 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     norms, found = _norms(runs), []
     for one in compared.aggregates:
         if (one.at, one.metric) == ("rollouts", CHOICE.metric):
-            norm, clipped = norms[one.arm]
+            norm, cut = norms[one.arm]
             row: dict[str, Any] = {"suite": suite, "arm": one.arm, "iqm": one.iqm.value}
             row |= {"iqm_low": one.iqm.low, "iqm_high": one.iqm.high}
             if one.better:
                 row |= {"better": one.better.value, "better_low": one.better.low, "better_high": one.better.high}
-            found.append(row | {"norm": norm / norms[compared.baseline][0], "clipped": clipped})
+            found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
     for aggregate in compared.aggregates:
         if aggregate.effect and aggregate.metric == CHOICE.metric:
             (row,) = (row for row in found if row["arm"] == aggregate.arm)
@@ -71,14 +70,14 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
 
 
 def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
-    """By arm: mean gradient norm over the first fifth of the steps, and the share of all steps where it is clipped."""
+    """By arm: median gradient norm over the first fifth of the gradient steps, and the share of all that are cut."""
     early: dict[str, list[float]] = {}
-    above: dict[str, list[float]] = {}
+    cut: dict[str, list[float]] = {}
     for cell in runs.cells:
-        norm_T = np.array([row["metrics"]["train/grad_norm"] for row in runs.journal(cell).steps()])
-        early.setdefault(cell.arm, []).append(norm_T[: max(1, len(norm_T) // 5)].mean())
-        above.setdefault(cell.arm, []).append((norm_T > cell.spec.train.grad_clip).mean())
-    return {arm: (float(np.mean(early[arm])), float(np.mean(above[arm]))) for arm in early}
+        norm_M = np.array([row["sums"]["train/grad_norm"][0] for row in runs.journal(cell).mini_batches()])
+        early.setdefault(cell.arm, []).append(np.median(norm_M[: max(1, len(norm_M) // 5)]))
+        cut.setdefault(cell.arm, []).append((norm_M > cell.spec.train.grad_clip).mean())
+    return {arm: (float(np.mean(early[arm])), float(np.mean(cut[arm]))) for arm in early}
 
 
 def _coins(suite: str, runs: Runs) -> Iterator[str]:
@@ -99,7 +98,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
 def _twins(suite: str, compared: Comparison) -> Iterator[str]:
     """A warning where two arms differ that must not."""
     if suite in TWINS:
-        final = compared.final.groupby(["arm", "model", "seed"])["value"].mean()
+        final = compared.final.groupby(["arm", "model", *PAIR])["value"].mean()
         diff = stats.t_interval((final[TWINS[suite][0]] - final[TWINS[suite][1]]).to_numpy())
         if diff.low > 0 or diff.high < 0:
             yield (
@@ -112,7 +111,7 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     looks = base.looks(here["arm"].unique().tolist())
     for arm, runs in here.groupby("arm", sort=False):
         # Runs with refills differ in rollouts: their evaluations are averaged in order.
-        mean = runs.assign(place=runs.groupby("seed").cumcount()).groupby("place")[["x", "value"]].mean()
+        mean = runs.assign(place=runs.groupby(PAIR).cumcount()).groupby("place")[["x", "value"]].mean()
         look = looks[str(arm)]
         axes.plot(mean["x"], mean["value"], color=look.color, linestyle=look.linestyle, label=arm, linewidth=0.9)
     axes.set(xlabel="rollouts", ylabel="pass@1")
@@ -138,12 +137,13 @@ def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -
         [
             row["arm"],
             *(_shown(row, name) for name in columns.values()),
-            f"{row['norm']:.2f}" + (" clipped" if row["clipped"] > CLIPPED else ""),
+            f"{row['norm']:.2f}",
+            f"{row['cut']:.0%}",
         ]
         for row in rows
         if row["suite"] == suite
     ]
-    return Grid(f"{suite}, against {compared.baseline}", ["arm", *columns, "gradient norm"], lines)
+    return Grid(f"{suite}, against {compared.baseline}", ["arm", *columns, "gradient norm", "cut"], lines)
 
 
 def _shown(row: Mapping[str, Any], name: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.statistics import stats
@@ -24,11 +24,13 @@ MEANS = {
 """Column -> metric; the column is the mean over the steps that have the metric."""
 NOTES = (
     "time factor: the arm's training accuracy at step t is about the baseline's at step (time factor) x t; below 1 the "
-    "arm learns more slowly. Computed per seed; 95% t-interval over seeds of its logarithm.",
-    "pass@1: mean over the held-out tiers after the last step, minus the baseline's, paired by seed; 95% t-interval.",
+    "arm learns more slowly. Computed per pair of base policy and seed; 95% t-interval over pairs of its "
+    "logarithm.",
+    "pass@1: mean over the held-out tiers after the last step, minus the baseline's, paired by base policy and seed; "
+    "95% t-interval.",
     "share minority: share of the batch's query weight on prompts with 0 < p <= .5. effective sample: (sum |A|)^2 / "
     "sum A^2, in rollouts. signal to noise: signal-to-noise ratio of a mini-batch's gradient, estimated from gradients "
-    "of single prompts. Means over steps and seeds with the 95% t-interval over seeds.",
+    "of single prompts. Means over steps and seeds with the 95% t-interval over runs.",
 )
 
 
@@ -58,7 +60,7 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
     steps, scores = runs.steps(), _scores(runs)
     rows = []
     for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
-        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["seed"].nunique()}
+        row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["run_id"].nunique()}
         if arm == BASELINE:
             row |= _bounded("time_factor", 1.0, math.nan, math.nan)
             row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
@@ -67,25 +69,25 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
             times = np.arange(here["step"].nunique(), dtype=np.float64)
             factor = time_factor(_curves(baseline), _curves(here), times)
             row |= _bounded("time_factor", factor.factor, factor.low, factor.high)
-            share = scores[scores["model"] == model].pivot(index="seed", columns="arm", values="share")
+            share = scores[scores["model"] == model].pivot(index=PAIR, columns="arm", values="share")
             row |= _interval("pass_at_1_minus_baseline", stats.t_interval((share[arm] - share[BASELINE]).to_numpy()))
         for name, metric in MEANS.items():
-            row |= _interval(name, stats.t_interval(here.groupby("seed")[metric].mean().to_numpy()))
+            row |= _interval(name, stats.t_interval(here.groupby(PAIR)[metric].mean().to_numpy()))
         rows.append({**row, "run_ids": " ".join(here["run_id"].unique())})
     return rows
 
 
 def _scores(runs: Runs) -> pd.DataFrame:
-    """Columns model, arm, seed and share: mean pass@1 over the tiers after the last step."""
+    """Columns model, arm, PAIR and share: mean pass@1 over the tiers after the last step."""
     frame = runs.eval()
     frame["share"] = frame["c"] / frame["n"]
-    tiers = frame.groupby(["model", "arm", "seed", "tier"])["share"].mean()
-    return tiers.groupby(["model", "arm", "seed"]).mean().reset_index()
+    tiers = frame.groupby(["model", "arm", *PAIR, "tier"])["share"].mean()
+    return tiers.groupby(["model", "arm", *PAIR]).mean().reset_index()
 
 
 def _curves(steps: pd.DataFrame) -> Floats:
-    """Training accuracy, seeds x steps; the base policy samples the rollouts of the first step."""
-    return steps.pivot(index="seed", columns="step", values="train/accuracy").to_numpy()
+    """Training accuracy, runs x steps; the base policy samples the rollouts of the first step."""
+    return steps.pivot(index=PAIR, columns="step", values="train/accuracy").to_numpy()
 
 
 def _interval(name: str, interval: Interval) -> dict[str, float]:

@@ -18,12 +18,12 @@ from mcpo_cli.backends.verl import pins
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
 from mcpo_cli.store.address import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"
-GIB = 2**30
 LEAST_DISK = LEAST_MEMORY = 2 * GIB
 """Least free bytes for the local engine and its journals."""
 LEAST_SHARED = GIB

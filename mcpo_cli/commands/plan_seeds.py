@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.analysis.comparison import ALPHA, Choice
+from mcpo_cli.analysis.comparison import Choice
 from mcpo_cli.analysis.tables import words
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.config import plan
@@ -13,10 +13,10 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.statistics import power, sequential, stats
+from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import Effect
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
-POWER = 0.8
 
 
 def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool)
         for regime, one in compare_runs.headline(_done(whole), choice)
         if one.effect.n >= stats.LEAST and one.effect.sd > stats.ROUNDING
     ]
-    relative = {seeds: power.detectable_effect(1.0, seeds, POWER, ALPHA) for seeds in SEEDS}
+    relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document = {
         "suite": whole.suite,
         "power": POWER,
@@ -76,7 +76,7 @@ def _place(seen: Mapping[str, Any]) -> str:
 def _reach(effect: Effect, smallest: float) -> dict[str, Any]:
     """The deviation with its interval, and the seeds that the smallest effect of interest takes at both ends."""
     low, high = power.sd_bounds(effect.sd, effect.n)
-    fewest, most = power.seeds_range(smallest, effect.sd, effect.n, POWER, ALPHA)
+    fewest, most = power.seeds_range(smallest, effect.sd, effect.n)
     return {"sd": effect.sd, "sd_low": low, "sd_high": high, "seeds": effect.n, "fewest": fewest, "most": most}
 
 

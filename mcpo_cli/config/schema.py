@@ -269,6 +269,18 @@ class RunSpec:
         return self.seed if self.base_seed is None else self.base_seed
 
     @property
+    def about(self) -> dict[str, str | int]:
+        """What tells runs of one plan apart and what they are searched by, for frames, tags and JSON."""
+        named = {"method": self.method.name, "model": self.model.name, "scale": self.scale, "regime": self.regime}
+        return {**named, "base_seed": self.seed_of_base, "seed": self.seed}
+
+    @property
+    def seeds(self) -> str:
+        """`seed 3`, or `base seed 0, seed 3` where the base policy has a seed of its own."""
+        base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
+        return f"{base}seed {self.seed}"
+
+    @property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
         parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}

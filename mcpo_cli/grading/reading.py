@@ -1,20 +1,21 @@
-r"""Reads the text of an answer: rewrites equivalent spellings to one, then parses it with math-verify.
+r"""Reads the text of an answer: respells it (`spelling`), then parses it with math-verify.
 
-math-verify (https://github.com/huggingface/Math-Verify) parses LaTeX with latex2sympy2_extended. What it misreads or
-cannot read is rewritten first, by the table `SPELLINGS` and four rules that a pattern cannot express:
+math-verify (https://github.com/huggingface/Math-Verify) parses LaTeX with latex2sympy2_extended. What it misreads is
+handled here:
 
-- parts labelled in order, `(a) 3, (b) 4`, become a tuple: `(3, 4)`;
-- an equation that ends with a lone variable, `42 = x`, is reversed; one whose left side is unreadable and has no digit,
-  `n(A \cap B) = 3`, is replaced by its right side;
-- words before a number, `The largest n is 34`, and a unit after it are dropped;
-- a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it.
+- an equation whose left side is unreadable and has no digit, `n(A \cap B) = 3`, is replaced by its right side;
+- a unit after a number is dropped;
+- a base, `2516_8`, which math-verify drops, is compared separately from the digits; one side may omit it;
+- inequalities and intervals joined by "or" become their union;
+- a decimal gold with two decimals and three digits at least, `0.714`, equals an exact answer that rounds to it;
+- functions are equal under another name of their variable: `f(m) = 2m` and `f(n) = 2n`.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Any
 
 from antlr4.atn.PredictionMode import PredictionMode
@@ -32,6 +33,7 @@ from sympy import (
     Float,
     Integer,
     Integral,
+    Intersection,
     Limit,
     Mul,
     Number,
@@ -43,6 +45,7 @@ from sympy import (
     Symbol,
     Tuple,
     UnevaluatedExpr,
+    Union,
     expand,
     preorder_traversal,
 )
@@ -50,13 +53,11 @@ from sympy import FiniteSet as SympyFiniteSet
 from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 
-from mcpo_cli.grading.extract import CHOICE, bare
+from mcpo_cli.grading.spelling import SPACE, TEXT, WORDS, sides_of, spelled
 
 Value = list[Any]
 """The result of math-verify's parse: [expression, its text], [text that is no expression], or []."""
 
-LONGEST_SPELLING = 2000
-"""Texts with more characters are not rewritten."""
 DECIMALS, SIGNIFICANT, MOST_DECIMALS = 6, 3, 1000
 """Decimals at which floats are compared; small numbers at more (MOST_DECIMALS at most), for SIGNIFICANT digits."""
 CLEAR_DIFFERENCE = 1e-3  # more than any rounding
@@ -74,99 +75,18 @@ _UNITLESS = (
 _NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
 """Excluded from the quick comparison: percentages, which may equal their number, and costly expressions."""
 
-_SPACE = r"(?:[\s~]|\\[,;:! ]|\\thinspace )"
-_WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
-TEXT = re.compile(_WORDS + r"\{([^{}]*)\}")
-r"""Text inside a formula: words, or an upright number."""
-_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_AFTER = {"dozen": r" \\cdot 12", "squared": "^{2}", "cubed": "^{3}", "factorial": "!"}
-_NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
-_REALS = r"(?:\w+ is )?(?:all |any )?(?:the )?(?:real )?(?:numbers? |values? )?(?:of \w+ )?(?:that are )?"
-
-CHARACTERS = str.maketrans(
-    {
-        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),  # invisible
-        **dict.fromkeys("\u00a0\u2009\u202f", " "),
-        **dict.fromkeys("\u2212\u2013", "-"),
-        **dict.fromkeys("\u2019\u2032", "'"),
-        **dict.fromkeys("€£¥₹"),
-        "\u00b2": "^{2}",
-        "\u00b3": "^{3}",
-        "\u00b0": r"^\circ",
-        "\u00bd": r"\frac{1}{2}",
-        "\u00bc": r"\frac{1}{4}",
-        "\u00be": r"\frac{3}{4}",
-        "\u2248": r"\approx ",
-        "\uff1a": ":",
-        "\uff0c": ",",
-    }
-)
-SPELLINGS: tuple[tuple[str, str], ...] = (
-    # decoration
-    (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
-    (r"\\(?:text)?color\s*\{\w+\}", ""),
-    (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
-    # text before an answer
-    (rf"^{_WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
-    (rf"^(?:{_WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
-    (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
-    # arguments without braces
-    (r"\\([dtc]?frac)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
-    (r"\\[dt]?binom\s*([0-9A-Za-z])\s*([0-9A-Za-z])", r"\\binom{\1}{\2}"),
-    (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
-    (r"\\log_\s*(\d)", r"\\log_{\1}"),
-    (r"\^\s*(-\d+)", r"^{\1}"),
-    # numbers
-    (rf"(?<![\d.,])(\d{{1,3}})((?:(?:{_SPACE}|')\d{{3}})++)(?!\d)", "thousands"),
-    (r"(?<=[A-Za-z] )(\d{1,3})((?:,\d{3})++)(?![\d,])", "thousands"),
-    (rf"(?<![\w.,/^\\}}])(\d+){_SPACE}+(\d+)\s*/\s*(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
-    (r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]\+?(-?)0*(\d+)(?![\w.])", r"\1 \\times 10^{\2\3}"),
-    (r"(?<=\d)\s*[x*]\s*10\s*\^", r" \\times 10^"),
-    *((rf"(?<=\d){_SPACE}*{_WORDS}\{{[\s~]*{word}\b", rf" \\times 10^{{{k}}}\\text{{") for word, k in _SCALES.items()),
-    *((rf"(?<=\d){_SPACE}*{word}\b", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
-    *((rf"(?<=\d){_SPACE}*(?:{_WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
-    # primes, which math-verify drops: of functions, of units, and others
-    (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
-    (r"(?<=[A-Za-z])''(?![A-Za-z'])", "_{primes}"),
-    (r"(?<=[A-Za-z])'(?![A-Za-z'])", "_{prime}"),
-    (r"(?<=\d)'+\s*$", ""),
-    (r"(?<=\d)'(?=\d)", " "),
-)
-r"""Patterns and replacements, applied in this order; the replacement `thousands` joins the digits."""
-IN_WORDS: tuple[tuple[str, str], ...] = (
-    (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
-    (r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", r"\\emptyset"),
-    (rf"{_REALS}(?:greater|more|larger) than {_NUMBER}", r"(\1,\\infty)"),
-    (rf"{_REALS}(?:greater|more|larger) than or equal to {_NUMBER}|{_REALS}at least {_NUMBER}", r"[\1\2,\\infty)"),
-    (rf"{_REALS}(?:less|smaller) than {_NUMBER}", r"(-\\infty,\1)"),
-    (rf"{_REALS}(?:less|smaller) than or equal to {_NUMBER}|{_REALS}at most {_NUMBER}", r"(-\\infty,\1\2]"),
-    (rf"{_REALS}(?:strictly )?between {_NUMBER} and {_NUMBER}", r"(\1,\2)"),
-    (rf"{_REALS}(?:between|from) {_NUMBER} (?:and|to) {_NUMBER},? inclusive", r"[\1,\2]"),
-)
-"""Sets in words: a pattern for the whole answer, and its LaTeX."""
-
-_SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
-_IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
-_PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{_WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
-_PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
-_LABELS = (tuple("abcdefgh"), ("i", "ii", "iii", "iv", "v"))
-_EQUALS = re.compile(r"(?<![\\<>!:])=(?!=)|[{}()\[\]]")
-_LONE = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*")
-_COMMAND = re.compile(r"\\[A-Za-z]+")
-_BEFORE = re.compile(
-    r"^(?:[^\d=\\]*[A-Za-z]{2}[^\d=\\]*\b(?:is|are|be|equals|equal to|comes to|gives)\s*:?|[A-Za-z ]{3,}:)"
-    r"\s+(?=[-$\d\\(.])"
-)
 _PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
 _PLAIN = re.compile(r"(-?)(?:([0-9]{1,15})|\\[dt]?frac\{([0-9]{1,15})\}\{(?!0+\})([0-9]{1,15})\})")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"
 _POWER = r"(?:\s*\^\s*\{?[23]\}?)?"
 _UNIT = re.compile(
-    rf"(?<=[\d}}]){_SPACE}*(?:{_WORDS}\{{[^{{}}\d]*\}}{_POWER}|{_SPACE}(?:"
+    rf"(?<=[\d}}]){SPACE}*(?:{WORDS}\{{[^{{}}\d]*\}}{_POWER}|{SPACE}(?:"
     r"(?!(?:sin|cos|tan|cot|sec|csc|log|exp|sqrt|max|min|gcd|lcm|mod)\b)[A-Za-z]{3,}(?:\s[A-Za-z]{2,})*"
     rf"|(?:{_SYMBOLS}){_POWER}(?:/(?:{_SYMBOLS}){_POWER})?))$"
 )
-_BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{_WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
+_OR = re.compile(rf"{WORDS}\{{\s*or\s*\}}|(?<![\\A-Za-z])or(?![A-Za-z])|\\lor(?![A-Za-z])")
+_DECIMAL = re.compile(r"-?(\d*)\.(\d{2,})")
+_BASE = re.compile(rf"(?<=[\dA-F])_(?:(\d)|\{{\s*(?:{WORDS}\{{\s*)?\(?(\w+)\)?\s*\}}?\s*\}})")
 _BASES = {word: str(k) for k, word in enumerate(["two", "three", "four", "five", "six", "seven", "eight", "nine"], 2)}
 
 
@@ -226,7 +146,7 @@ def equal(gold: Value, answer: Value, **options: Any) -> bool:
     if not options and (known := _quick(gold, answer)) is not None:
         return known
     options = {"timeout_seconds": None, "allow_set_relation_comp": True, **options}
-    if not verify(gold, answer, **options):
+    if not verify(gold, _renamed(gold, answer), **options):
         return False
     small = min((exponent for value in [*gold, *answer] for exponent in _exponents(value)), default=0)
     decimals = min(SIGNIFICANT - 1 - small, MOST_DECIMALS)
@@ -247,10 +167,33 @@ def _quick(gold: Value, answer: Value) -> bool | None:
     first, second = values
     names = sorted(first.free_symbols | second.free_symbols, key=str)
     difference = Add(first, Mul(-1, second, evaluate=False), evaluate=False)
-    size = abs(difference.evalf(15, subs={name: Float(k + 1.37) for k, name in enumerate(names, 1)}))
+    size = abs(difference.evalf(15, subs={name: Float((k + 1) ** 1.37) for k, name in enumerate(names, 1)}))
     if size.is_Float and size > CLEAR_DIFFERENCE:
         return False
     return True if all(map(_is_polynomial, values)) and expand(difference) == 0 else None
+
+
+def _renamed(gold: Value, answer: Value) -> Value:
+    """`answer` with the gold's variable, if both are equations of one function: f(n) = ... and f(m) = ..."""
+    heads = [value[0].lhs for value in (gold, answer) if value and isinstance(value[0], Eq)]
+    if len(heads) < 2 or not all(isinstance(head, AppliedUndef) for head in heads) or heads[0].func != heads[1].func:
+        return answer
+    names = {theirs: ours for ours, theirs in zip(heads[0].args, heads[1].args, strict=False) if ours != theirs}
+    free = all(isinstance(ours, Symbol) and not answer[0].has(ours) for ours in names.values())
+    return [answer[0].subs(names), *answer[1:]] if free else answer
+
+
+def rounds_to(gold: Value, answer: Value) -> bool:
+    """Whether `gold` is a decimal, and `answer` is a number without decimals that rounds to it."""
+    shown = _DECIMAL.fullmatch(gold[-1]) if is_expression(tuple(gold)) else None
+    if not shown or len("".join(shown.groups()).lstrip("0")) < SIGNIFICANT:
+        return False
+    number = answer[0] if answer else None
+    if not isinstance(number, Expr) or not number.is_real or number.atoms(Symbol, Float):
+        return False
+    value = gold[0].doit()
+    unit = value / Float(gold[-1]) * Rational(1, 10 ** len(shown[2]))
+    return bool(abs(number.evalf() - value) <= unit / 2)
 
 
 def _is_polynomial(value: Expr) -> bool:
@@ -276,63 +219,6 @@ def _exponents(value: Any) -> Iterator[int]:
             yield from _exponents(part)
 
 
-@lru_cache(maxsize=512)
-def spelled(text: str) -> str:
-    """`text` without decoration, with equivalent spellings rewritten to one."""
-    text = bare(text.translate(CHARACTERS))
-    if len(text) > LONGEST_SPELLING:
-        return text
-    for pattern, replacement in _SPELLINGS:
-        text = pattern.sub(_joined if replacement == "thousands" else replacement, text)
-    words = " ".join(plain(text).split())
-    for pattern, replacement in _IN_WORDS:
-        if match := pattern.fullmatch(words):
-            return match.expand(replacement)
-    if (before := _BEFORE.match(text)) and not CHOICE.search(before[0]):
-        text = text[before.end() :]
-    return _turned(_named_parts(text)).strip()
-
-
-def _joined(number: re.Match[str]) -> str:
-    return re.sub(r"\D", "", number[0])
-
-
-def _named_parts(text: str) -> str:
-    """A tuple of the parts labelled a, b, ... or i, ii, ...; `text` if there are none."""
-    matches = list(_PART.finditer(text))
-    labels = tuple(part[1] for part in matches)
-    if len(matches) < 2 or matches[0].start() > 0 or not any(labels == names[: len(labels)] for names in _LABELS):
-        return text
-    ends = [*(part.start() for part in matches[1:]), len(text)]
-    parts = [_PART_ENDS.sub("", text[part.end() : end]) for part, end in zip(matches, ends, strict=True)]
-    return f"({', '.join(parts)})" if all(parts) else text
-
-
-def _turned(text: str) -> str:
-    """`text` with a lone variable at the end of its equation moved to the front, if the rest has no variable."""
-    *sides, last = sides_of(text)
-    values = "".join(sides)
-    letters = any(map(str.isalpha, _COMMAND.sub("", values)))
-    turns = sides and _LONE.fullmatch(last) and any(map(str.isdigit, values)) and not letters
-    return "=".join([last, *sides]) if turns else text
-
-
-def sides_of(answer: str) -> list[str]:
-    """The sides of `answer` between equals signs outside brackets."""
-    depth, ends = 0, [-1]
-    for sign in _EQUALS.finditer(answer):
-        if sign[0] != "=":
-            depth += 1 if sign[0] in "{([" else -1
-        elif depth == 0:
-            ends.append(sign.start())
-    return [answer[start + 1 : end] for start, end in pairwise([*ends, len(answer)])]
-
-
-def plain(text: str) -> str:
-    r"""`text` without text commands such as \text{}."""
-    return TEXT.sub(r"\1", text).strip()
-
-
 def bases(text: str) -> set[str]:
     """The bases that the numbers of `text` name."""
     return {_BASES.get(base, base) for base in map("".join, _BASE.findall(text))}
@@ -353,11 +239,32 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
         return tuple(search(f"${text[: percent.start()]}$ %", _LATEX))
     if number := _PLAIN.fullmatch(text):
         return _plain_number(number)
+    if union := _union(_OR.split(text)):
+        return union
     value = tuple(search(rf"\boxed{{{text}}}", _LATEX if units else _UNITLESS))
     sides = sides_of(text)
     if not is_expression(value) and len(sides) == 2 and not any(map(str.isdigit, sides[0])):
         return read(sides[1], units)
     return value
+
+
+def _union(texts: list[str]) -> tuple[Any, ...]:
+    """The union of the sets in `texts`, one of them an inequality or an interval; empty if a text is no set."""
+    values = [read(text)[:1] for text in texts] if len(texts) > 1 else []
+    sets = [_set(value[0]) for value in values if value]
+    if not any(map(several, values)) or len(sets) < len(texts) or None in sets:
+        return ()
+    return Union(*sets), " or ".join(texts)
+
+
+def _set(value: Any) -> Set | None:
+    """The set of a variable's values by an interval, or by equations and inequalities of it and numbers."""
+    if isinstance(value, And):
+        sets = [_set(part) for part in value.args]
+        return None if None in sets else Intersection(*sets)
+    if isinstance(value, Relational) and {type(side) is Symbol or side.is_number for side in value.args} == {True}:
+        return value.as_set() if len(value.free_symbols) == 1 else None
+    return value if isinstance(value, Set) else None
 
 
 def _plain_number(number: re.Match[str]) -> tuple[Any, ...]:

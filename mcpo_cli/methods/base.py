@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
-Need = Literal["logp", "entropy", "answers", "previous_policy"]
+Need = Literal["logp", "entropy", "answers", "previous_policy", "current_entropy"]
 """What a method may ask for because it costs something; the fields of `Step` and `TokenBatch` say what it gets."""
 State = Mapping[str, "Tensor"]
 """What a method remembers from step to step: tensors by name, written to checkpoints as they are."""
@@ -152,6 +152,9 @@ class TokenBatch:
     """Columns of the signals and of `Method.prepare`, each B or BT."""
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
+    entropy_BT: Tensor | None = None
+    """Entropy of the policy that is trained where each token was drawn, nats, without a gradient; 0 on padding.
+    Need: `current_entropy`."""
 
     @property
     def length_B(self) -> Tensor:

@@ -15,11 +15,10 @@ Not verified: the arXiv number is from memory.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mcpo_cli.methods.base import Floats
+from mcpo_cli.methods.base import Method
 from mcpo_cli.methods.group_relative import EQUAL, Aggregation, Clipped, GroupRelative
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class Bnpo(Clipped, GroupRelative):
     aggregation: Aggregation = "seq-mean-token-sum"
     """How token losses become one number; the sum over tokens in the released code."""
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
         """The density at p, at least 1e-6; the groups must be those of one whole step."""

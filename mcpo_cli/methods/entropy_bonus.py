@@ -12,11 +12,10 @@ nor TRL has it.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.methods.base import Floats, Need, Signals, State, Step
+from mcpo_cli.methods.base import Method, Need, Signals, State, Step
 from mcpo_cli.methods.group_relative import Clipped, Normalized
 
 
@@ -38,8 +37,7 @@ class EntropyBonus(Clipped, Normalized):
     def needs(self) -> frozenset[Need]:
         return frozenset({"entropy"})
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         assert step.entropy_PGT is not None

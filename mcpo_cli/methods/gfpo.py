@@ -14,12 +14,11 @@ code executed.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, Signals, State, Step, Training
+from mcpo_cli.methods.base import Method, Signals, State, Step, Training
 from mcpo_cli.methods.group_relative import Clipped, Normalized
 
 
@@ -42,8 +41,7 @@ class Gfpo(Clipped, Normalized):
                 f"method.keep={train.rollouts}",
             )
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         reward_PG, length_PG = step.reward_PG.double(), step.length_PG

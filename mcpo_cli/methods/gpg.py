@@ -14,11 +14,10 @@ verl's functions.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, TokenBatch
+from mcpo_cli.methods.base import Method, TokenBatch
 from mcpo_cli.methods.group_relative import Aggregation, GroupRelative
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ class Gpg(GroupRelative):
     count: Literal["live", "nonzero"] = "live"
     """What alpha divides by: rollouts of groups whose rewards differ (paper), or rewards that are not 0 (verl)."""
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def advantages(self, reward_PG: Tensor, correct_PG: Tensor) -> Tensor:
         """alpha (r - mean r); the groups must be those of one whole step."""

@@ -133,10 +133,6 @@ class Normalized(Standardized, GroupRelative):
         root = (p * (1 - p)) ** 0.5
         return root / (self.scale(p) + (root == 0))
 
-    def baseline(self, reward_PG: Tensor) -> Tensor:
-        """What a group's rewards are compared with, P1: their mean."""
-        return reward_PG.mean(-1, keepdim=True)
-
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
         """std R times scale(p): Eq. 1, 12 and 13."""
         std_P1 = reward_PG.std(-1, keepdim=True, correction=self.ddof)

@@ -11,11 +11,10 @@ not executed.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from mcpo_cli.methods.base import Floats
+from mcpo_cli.methods.base import Method
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Standardized
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ class LitePpo(Clipped, Standardized, GroupRelative):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens is half of the method."""
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
         """The standard deviation of all rewards of the step."""

@@ -11,11 +11,10 @@ change the sampler and are left out. W(p) depends on log-probabilities: no curve
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.methods.base import Floats, Need, Signals, State, Step
+from mcpo_cli.methods.base import Method, Need, Signals, State, Step
 from mcpo_cli.methods.group_relative import Clipped, Normalized
 
 
@@ -34,8 +33,7 @@ class Sharpen(Clipped, Normalized):
     def needs(self) -> frozenset[Need]:
         return frozenset({"logp"})
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         assert step.logp_PGT is not None

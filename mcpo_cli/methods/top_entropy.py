@@ -15,11 +15,10 @@ its own. Checked: TRL's code was read, not executed. verl 0.9.1 has none.
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mcpo_cli.methods.base import Floats, Need, Signals, State, Step
+from mcpo_cli.methods.base import Method, Need, Signals, State, Step
 from mcpo_cli.methods.group_relative import Aggregation, Clipped, Normalized
 
 
@@ -41,8 +40,7 @@ class TopEntropy(Clipped, Normalized):
     def needs(self) -> frozenset[Need]:
         return frozenset({"entropy"})
 
-    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        return p * math.nan
+    query_weight = Method.query_weight
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         assert step.entropy_PGT is not None

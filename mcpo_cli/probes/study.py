@@ -24,8 +24,8 @@ class Measured:
     def to_json(self) -> dict[str, Any]:
         """The form that `mcpo probe --json` prints."""
         spec = self.cell.spec
-        about = {"run_id": spec.run_id, "arm": self.cell.arm, "regime": spec.regime, "model": spec.model.name}
-        return {**about, "seed": spec.seed, "records": self.source, **self.finding.to_json()}
+        about = {"run_id": spec.run_id, "arm": self.cell.arm, **spec.about}
+        return {**about, "records": self.source, **self.finding.to_json()}
 
 
 def measure(probe: Probe, cell: Cell, journal: Journal) -> Measured:

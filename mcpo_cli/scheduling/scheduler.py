@@ -63,9 +63,7 @@ class Outcome:
         return {
             "run_id": spec.run_id,
             "arm": self.cell.arm,
-            "method": spec.method.name,
-            "model": spec.model.name,
-            "seed": spec.seed,
+            **spec.about,
             "state": self.state,
             "metrics": self.metrics,
             **({"error": self.error} if self.error else {}),

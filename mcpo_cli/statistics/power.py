@@ -12,40 +12,43 @@ import math
 import numpy as np
 from scipy import optimize, special
 
+ALPHA = 0.05
+"""Level of every test."""
+POWER = 0.8
+"""Probability with which an effect is to be found, where no other is named."""
 MOST_SEEDS = 10_000
 """Largest number of seeds that `seeds_needed` tries."""
 
 
-def power(effect: float, sd: float, seeds: int, alpha: float = 0.05) -> float:
+def power(effect: float, sd: float, seeds: int) -> float:
     """Probability that a two-sided paired t-test over `seeds` detects a mean difference `effect`.
 
     Args:
         effect: mean difference, of either sign.
         sd: standard deviation of the paired difference over seeds, above 0.
         seeds: number of pairs of runs, at least 2.
-        alpha: level of the test.
 
     Raises:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
-    return _power(abs(effect) / sd * math.sqrt(seeds), seeds, alpha)
+    return _power(abs(effect) / sd * math.sqrt(seeds), seeds)
 
 
-def detectable_effect(sd: float, seeds: int, power: float = 0.8, alpha: float = 0.05) -> float:
+def detectable_effect(sd: float, seeds: int, power: float = POWER) -> float:
     """The smallest mean difference that a paired t-test over `seeds` detects with probability `power`.
 
     Other arguments and errors are those of the function `power`.
     """
     _check(sd, seeds)
     high = 1.0
-    while _power(high, seeds, alpha) < power:
+    while _power(high, seeds) < power:
         high *= 2
-    noncentrality = optimize.brentq(lambda value: _power(value, seeds, alpha) - power, 0.0, high)
+    noncentrality = optimize.brentq(lambda value: _power(value, seeds) - power, 0.0, high)
     return float(noncentrality) * sd / math.sqrt(seeds)
 
 
-def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.05) -> int | None:
+def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     """The fewest seeds with which a paired t-test detects `effect` with probability `power`; None above MOST_SEEDS.
 
     sd is treated as known; `seeds_range` is for one that was estimated from a few seeds.
@@ -57,7 +60,7 @@ def seeds_needed(effect: float, sd: float, power: float = 0.8, alpha: float = 0.
     ratio = abs(effect) / sd
 
     def enough(seeds: int) -> bool:
-        return _power(ratio * math.sqrt(seeds), seeds, alpha) >= power
+        return _power(ratio * math.sqrt(seeds), seeds) >= power
 
     if not enough(MOST_SEEDS):
         return None
@@ -80,16 +83,14 @@ def sd_bounds(sd: float, seeds: int, level: float = 0.8) -> tuple[float, float]:
     return low, high
 
 
-def seeds_range(
-    effect: float, sd: float, seeds: int, power: float = 0.8, alpha: float = 0.05
-) -> tuple[int | None, int | None]:
+def seeds_range(effect: float, sd: float, seeds: int) -> tuple[int | None, int | None]:
     """`seeds_needed` at both ends of `sd_bounds`: the seeds that `effect` needs, given a deviation seen in `seeds`.
 
     `effect` is a difference chosen beforehand: the smallest of interest, or a published one. The difference that the
     same seeds happen to show is none: from 3 seeds, where 6 are needed, it asks for 4 to 39 (5 to 95 %).
     """
     low, high = sd_bounds(sd, seeds)
-    return seeds_needed(effect, low, power, alpha), seeds_needed(effect, high, power, alpha)
+    return seeds_needed(effect, low), seeds_needed(effect, high)
 
 
 def _check(sd: float, seeds: int = 2) -> None:
@@ -97,9 +98,9 @@ def _check(sd: float, seeds: int = 2) -> None:
         raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
 
 
-def _power(noncentrality: float, seeds: int, alpha: float) -> float:
+def _power(noncentrality: float, seeds: int) -> float:
     df = seeds - 1
-    critical = float(special.stdtrit(df, 1 - alpha / 2))
+    critical = float(special.stdtrit(df, 1 - ALPHA / 2))
     # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
     # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.
     below, wrong = (np.nan_to_num(special.nctdtr(df, noncentrality, bound)) for bound in (critical, -critical))

@@ -141,8 +141,8 @@ def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interva
     return Interval(float(data.mean()), float(quantile * data.std(ddof=1) / math.sqrt(data.size)), data.size)
 
 
-def share_interval(mean: float, variance: float, n: int, df: float, level: float = 0.95) -> tuple[float, float]:
-    """Wilson's interval for a mean of shares that do not come from one binomial draw.
+def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[float, float]:
+    """Wilson's 95 % interval for a mean of shares that do not come from one binomial draw.
 
     The interval uses the effective number of trials, mean (1 - mean) / variance (Korn and Graubard 1998, Survey
     Methodology 24, 193-201), and t in place of z (Dean and Pagano 2015, J. Surv. Stat. Methodol. 3, 484-503). If the
@@ -162,7 +162,7 @@ def share_interval(mean: float, variance: float, n: int, df: float, level: float
     if math.isnan(variance) or df < 1:
         return math.nan, math.nan
     trials = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else n
-    t2 = float(special.stdtrit(df, 0.5 + level / 2)) ** 2
+    t2 = float(special.stdtrit(df, 0.975)) ** 2
     center = (mean + t2 / (2 * trials)) / (1 + t2 / trials)
     half = math.sqrt(t2 * mean * (1 - mean) / trials + (t2 / (2 * trials)) ** 2) / (1 + t2 / trials)
     return max(0.0, center - half), min(1.0, center + half)
@@ -181,7 +181,7 @@ class Effect(Interval):
     """NaN below LEAST seeds, or where all seeds differ by the same amount other than 0."""
 
 
-def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
+def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     """The paired t-test of a method against a baseline: the one p-value of a contrast, wherever it is shown.
 
     It keeps its level for differences that are normal over seeds, with any number of them. A bootstrap of 3 seeds does
@@ -202,14 +202,30 @@ def paired_t(diff_S: Sequence[float] | Floats, level: float = 0.95) -> Effect:
     diff = np.asarray(diff_S, dtype=np.float64)
     if np.isnan(diff).any():
         raise ValueError("differences must not be NaN")
-    interval = t_interval(diff, level)
+    interval = t_interval(diff)
     sd = float(diff.std(ddof=1)) if diff.size > 1 else math.nan
     if diff.size < LEAST:
         return Effect(interval.mean, math.nan, diff.size, sd, math.nan)
     if sd <= ROUNDING:
         return Effect(interval.mean, math.nan, diff.size, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan)
-    p = float(2 * special.stdtr(diff.size - 1, -abs(interval.mean) / sd * math.sqrt(diff.size)))
+    p = 2 * p_above(diff if interval.mean > 0 else -diff)
     return Effect(interval.mean, interval.half_width, diff.size, sd, p)
+
+
+def p_above(values: Sequence[float] | Floats, bound: float = 0.0) -> float:
+    """One-sided p of Student's t-test: how likely a mean as high as that of `values` is if the true one is `bound`.
+
+    Values that agree to rounding errors leave no doubt: p is 0 above `bound`, 1 below it and 0.5 on it.
+
+    Args:
+        values: at least two, one a seed.
+        bound: what the true mean is claimed to be above.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    distance, sd = float(data.mean()) - bound, float(data.std(ddof=1))
+    if sd <= ROUNDING:
+        return 0.5 if abs(distance) <= ROUNDING else float(distance < 0)
+    return float(special.stdtr(data.size - 1, -distance / sd * math.sqrt(data.size)))
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

@@ -24,16 +24,7 @@ MOST_GROUPS = 8
 
 def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
-    spec = cell.spec
-    found: dict[str, Any] = {
-        "arm": cell.arm,
-        "method": spec.method.name,
-        "model": spec.model.name,
-        "seed": spec.seed,
-        "scale": spec.scale,
-        "regime": spec.regime,
-        "attempt": attempt.name,
-    }
+    found = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
     provenance = attempt / "provenance.json"
     code = read_json(provenance) if provenance.exists() else {}
     return found | {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}

@@ -288,7 +288,7 @@ class Store(Connection):
         experiment, run_id = self._experiment(plan.suite), cell.spec.run_id
         if (experiment, run_id) not in self._children:
             series = self._series_of(plan)[run_id]
-            name = f"{series} seed {cell.spec.seed}"
+            name = f"{series} {cell.spec.seeds}"
             shown = {pages.SERIES: series, "suite": plan.suite}
             run = self._find(experiment, RUN_ID, run_id)
             if run is None:

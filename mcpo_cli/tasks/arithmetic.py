@@ -1,47 +1,32 @@
-"""Arithmetic chains over Z_11, one token per residue: a task that a tiny model learns on a laptop.
+"""Arithmetic chains over Z_11 whose every running value is asked for: a task that a tiny model learns on a laptop.
 
-The prompt is `x0 op x1 op ... xk _ _ =` of fixed length; the answer is `v1 = v2 = ... = vk`, the running value after
-each operator. With three skills, a leading token A, B or C rotates the meaning of the operators.
+The answer to a chain (`chains.py`) is `v1 = v2 = ... = vk`. With three skills, a leading token A, B or C rotates the
+meaning of the operators.
 """
 
 import random
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from mcpo_cli.data.base import Problem
 from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import BLANK, Limits, RandomTask, ordered
+from mcpo_cli.tasks.chains import EQUALS, LONGEST, MODULUS, OPERATORS, VALUES, Chains, chain
 
-MODULUS = 11
-LONGEST = 8
-"""Most operators of a problem."""
-OPERATORS = "+-*"
 SKILLS = "ABC"
-EQUALS = "="
-APPLY: tuple[Callable[[int, int], int], ...] = (
-    lambda a, b: (a + b) % MODULUS,
-    lambda a, b: (a - b) % MODULUS,
-    lambda a, b: (a * b) % MODULUS,
-)
 TIERS = {"k2-3": (2, 3), "k5-6": (5, 6), "k7-8": (7, 8)}
 """Least and most operators of each held-out tier with one skill."""
 
 
 @dataclass(frozen=True)
-class Arithmetic(RandomTask):
+class Arithmetic(Chains):
     """Arithmetic chains over Z_11 with k operators."""
 
     name = "arithmetic"
     grader = "trace"
-    words = (EQUALS, *OPERATORS, *SKILLS, *(str(value) for value in range(MODULUS)))
+    words = (EQUALS, *OPERATORS, *SKILLS, *VALUES)
 
     skills: Literal[1, 3] = identity(1)
     """Number of skills; with 3, the first token of a prompt rotates the meaning of the operators."""
-    min_ops: int = identity(1, ge=1, le=LONGEST)
-    """Fewest operators of a training problem."""
-    max_ops: int = identity(LONGEST, ge=2, le=LONGEST)
-    """Most operators of a training problem."""
     warmup_max_ops: int = identity(6, ge=1, le=LONGEST)
     """Most operators of a warm-up demonstration; `max_ops` limits it too."""
     warmup_first_skill_share: float = identity(0.94, gt=0, le=1)
@@ -62,27 +47,13 @@ class Arithmetic(RandomTask):
 
     @property
     def prompt_length(self) -> int:
-        """Tokens of operands, operators, blanks, the equals sign, and the skill if there are several."""
-        return 2 * LONGEST + 2 + (self.skills > 1)
-
-    @property
-    def answer_length(self) -> int:
-        """See `ClosedTask`."""
-        return 2 * self.max_ops
+        """See `Chains`; and the skill if there are several."""
+        return super().prompt_length + (self.skills > 1)
 
     @property
     def held_out_answer_length(self) -> int:
-        """See `ClosedTask`; with one skill, evaluation goes up to `LONGEST` operators regardless of training."""
-        return self.answer_length if self.skills > 1 else 2 * LONGEST
-
-    def expected_tokens(self, max_response: int) -> tuple[float, float]:
-        """See `Task`; the number k of operators is uniform, and a right answer has 2k tokens."""
-        return self.prompt_length, self.min_ops + self.max_ops
-
-    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
-        yield from ordered("min_ops", self.min_ops, "max_ops", self.max_ops)
-        yield from super().contradictions(train)
+        """See `ClosedTask`; with several skills, evaluation is as long as training."""
+        return self.answer_length if self.skills > 1 else super().held_out_answer_length
 
     def draw(self, rng: random.Random) -> Problem:
         """See `RandomTask`; number of operators and skill are uniform."""
@@ -103,16 +74,3 @@ class Arithmetic(RandomTask):
     def _make(self, rng: random.Random, length: int, skill: int) -> Problem:
         text, trace = chain(rng, length, skill)
         return Problem(f"{SKILLS[skill]} {text}" if self.skills > 1 else text, f" {EQUALS} ".join(trace))
-
-
-def chain(rng: random.Random, length: int, skill: int = 0) -> tuple[str, list[str]]:
-    """A chain of `length` operators, padded to `LONGEST`, and the running value after each of them."""
-    value = rng.randrange(MODULUS)
-    words, trace = [str(value)], []
-    for _ in range(length):
-        operator, operand = rng.randrange(len(OPERATORS)), rng.randrange(MODULUS)
-        words += [OPERATORS[operator], str(operand)]
-        value = APPLY[(operator + skill) % len(APPLY)](value, operand)
-        trace.append(str(value))
-    blanks = [BLANK] * (2 * (LONGEST - length))
-    return " ".join([*words, *blanks, EQUALS]), trace

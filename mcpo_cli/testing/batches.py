@@ -63,6 +63,8 @@ def mini_batch(method: Method, of: Step, signals: Signals, drift: float = 0.2, s
         columns=flat.columns,
         logp_previous_BT=moved(drift / 2) if "previous_policy" in method.needs else None,
     )
+    if "current_entropy" in method.needs:
+        batch = batch.replace(entropy_BT=torch.rand(old_BT.shape, generator=rng, dtype=torch.float64) * mask_BT)
     if method.prepares:
         batch = batch.replace(columns={**batch.columns, **method.prepare(method.scores(batch), batch, seed)})
     return batch.replace(logp_BT=batch.logp_BT.requires_grad_())

@@ -45,8 +45,15 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
     ).set_non_tensor("dp_size", 1)
     # verl's model gives a number at each place of a sequence, of which the last predicts nothing.
     leaf = batch.logp_BT.detach().requires_grad_()
-    of_model = [torch.cat([row[:length], row[:1] * 0]) for row, length in zip(leaf, lengths, strict=True)]
-    value, _ = loss(method, {"log_probs": _ragged(of_model)}, data)
+
+    def of_model(value_BT: Tensor) -> Tensor:
+        rows = zip(value_BT, lengths, strict=True)
+        return _ragged([torch.cat([row[:length], row[:1] * 0]) for row, length in rows])
+
+    output = {"log_probs": of_model(leaf)}
+    if batch.entropy_BT is not None:
+        output["entropy"] = of_model(batch.entropy_BT)
+    value, _ = loss(method, output, data)
     (gradient,) = torch.autograd.grad(value, leaf)
     expected = reduce(method.token_loss(batch), batch.mask_BT)
     (expected_gradient,) = torch.autograd.grad(expected, batch.logp_BT)

@@ -51,7 +51,7 @@ def test_the_experiments_say_what_they_ask(page: Page, plan: Plan) -> None:
 
 def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, plan: Plan) -> None:
     names = [
-        f"{series} seed {cell.spec.seed}" for cell, series in zip(plan.cells, pages.series(plan).values(), strict=True)
+        f"{series} {cell.spec.seeds}" for cell, series in zip(plan.cells, pages.series(plan).values(), strict=True)
     ]
     assert Counter(names) == Counter(f"{arm} toy-s seed {seed}" for arm in ("DAPO", "MCPO") for seed in (0, 1))
     for name in names:

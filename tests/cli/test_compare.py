@@ -75,6 +75,7 @@ def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, suite: Path, home: Path
     assert "p_holm/best_8/steps/toy-s/hinged" in values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.25])
 def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     gap: float, here: InProcess, suite: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_list(here: InProcess) -> None:
     assert all(row["source"] in text for row in listed)
 
 
+@pytest.mark.slow
 def test_an_audit_of_a_clean_file(home: Path, hub: Hub, tmp_path: Path) -> None:
     path = write(tmp_path / "aime24.jsonl", AIME)
     result = Cli(home)("data", "audit", path)
@@ -96,6 +97,7 @@ def test_an_audit_of_a_clean_file(home: Path, hub: Hub, tmp_path: Path) -> None:
     assert hub.asked == [], "nothing is downloaded for a comparison that nobody asked for"
 
 
+@pytest.mark.slow
 def test_an_audit_that_finds_copies_and_overlap(home: Path, hub: Hub, tmp_path: Path) -> None:
     copies = write(tmp_path / "copies.jsonl", AIME * 32)
     training = write(tmp_path / "dapo_math_17k.jsonl", AIME[:2])
@@ -118,6 +120,7 @@ def test_an_unknown_file_is_judged_as_a_benchmark(home: Path, hub: Hub, tmp_path
     assert Cli(home)("data", "audit", write(tmp_path / "mine.jsonl", AIME[:3] * 2)).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_gold_that_no_grader_understands(home: Path, hub: Hub, tmp_path: Path) -> None:
     rows = [{"problem": "p", "answer": "\\frac{1}{2}"}, {"problem": "q", "answer": "\\"}]
     result = Cli(home)("data", "audit", write(tmp_path / "mine.jsonl", rows), "--json")
@@ -179,6 +182,7 @@ def test_no_network(home: Path, hub: Hub) -> None:
     assert all("data.path=FILE" in result.stderr for result in (cut, forbidden))
 
 
+@pytest.mark.slow
 def test_the_published_960_rows(home: Path, hub: Hub) -> None:
     path = PUBLISHED / "verl_schema" / "dapo_aime-2024.original.parquet"
     if path.is_file():
@@ -187,6 +191,7 @@ def test_the_published_960_rows(home: Path, hub: Hub) -> None:
         assert "960 rows hold 30 problems x 32 copies" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_published_near_duplicates(home: Path, hub: Hub) -> None:
     path = PUBLISHED / "verl_schema" / "dapo_math17k_sample_verl_form.jsonl"
     if path.is_file():

@@ -144,6 +144,7 @@ def test_pins_for_gpus_are_not_asked_of_a_machine_without(monkeypatch: pytest.Mo
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_plug_ins_and_what_is_wrong_with_them(cli: Cli, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "suites").mkdir(parents=True)

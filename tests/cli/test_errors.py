@@ -209,7 +209,7 @@ VALUES = st.one_of(
 OVERRIDE = st.one_of(st.builds("{}={}".format, WORDS, VALUES), st.text(max_size=12))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(OVERRIDE, max_size=3))
 def test_any_overrides_give_runs_or_a_config_error(overrides: list[str]) -> None:
     specs: list[RunSpec] = []

@@ -31,6 +31,7 @@ def problems(tmp_path: Path) -> str:
     return f"data.path={tmp_path}"
 
 
+@pytest.mark.slow
 def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: str, problems: str) -> None:
     arguments = ("evaluate", model, "--benchmarks", "aime24,amc23", problems, *QUICK)
     first = here(*arguments, "--json")
@@ -59,6 +60,7 @@ def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: st
     assert len(mlflow_runs(here.home)) == 1
 
 
+@pytest.mark.slow
 def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, problems: str) -> None:
     results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK)
     again = here.json("grade", results["eval_id"][:8], "--grader", "exact", "--compare", "math_dapo")
@@ -89,6 +91,7 @@ def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, mode
     assert not any((here.home / "evals").glob("*/*"))
 
 
+@pytest.mark.slow
 def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str, tmp_path: Path) -> None:
     rows = [{"problem": f"{i} + 1 ?", "answer": "\\frac{"} for i in range(3)]
     (tmp_path / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -169,6 +172,7 @@ def mlflow_runs(home: Path) -> list[Any]:
     return list(client.search_runs([experiment.experiment_id]))
 
 
+@pytest.mark.slow
 def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Path) -> None:
     lines = [
         {"id": "boxed", "gold": "42", "response": "so it is \\boxed{42}"},
@@ -199,6 +203,7 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     assert "did you mean 'exact'?" in unknown.stderr
 
 
+@pytest.mark.slow
 def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess, model: str, tmp_path: Path) -> None:
     (tmp_path / "any.jsonl").write_text(
         '{"problem": "1 + 1 ?", "answer": "2"}\n{"problem": "2 * 3 ?", "answer": "6"}\n'

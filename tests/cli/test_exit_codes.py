@@ -64,6 +64,7 @@ def test_run_failed(cli: Cli) -> None:
     assert json.loads(result.stdout)["error"]["type"] == "RunFailed"
 
 
+@pytest.mark.slow
 def test_findings(here: InProcess, tmp_path: Path) -> None:
     path = tmp_path / "twice.jsonl"
     rows = [{"problem": "What is 1 + 1?", "answer": gold} for gold in ("2", "3")]
@@ -71,6 +72,7 @@ def test_findings(here: InProcess, tmp_path: Path) -> None:
     ends(here("data", "audit", str(path), "--json"), "Findings", "would be wrong: copies, conflicts")
 
 
+@pytest.mark.slow
 def test_missing_cells(here: InProcess) -> None:
     ends(here("report", "scale=smoke", "seed=0", OFFLINE), "MissingCells", "mcpo reproduce all")
 

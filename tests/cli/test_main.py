@@ -61,6 +61,7 @@ def test_help_of_train_names_presets_examples_and_where_settings_are_explained(c
     assert "mcpo train method=mcpo model=toy-m seed=0,1,2" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suite", sorted(plan.suites()))
 def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
     document = here.json("plan", suite, "seed=0")

@@ -16,6 +16,7 @@ SMALL = ("scale=smoke", "model=toy-s", "seed=0")
 FILES = ("report.html", "report.md", "report.json")
 
 
+@pytest.mark.slow
 def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InProcess) -> None:
     result = here("report", *SMALL)
     assert result.returncode == 3
@@ -35,6 +36,7 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
     assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
 
 
+@pytest.mark.slow
 def test_json_is_one_document_also_where_something_is_missing(here: InProcess) -> None:
     result = here("report", *SMALL, "--json")
     assert result.returncode == 3

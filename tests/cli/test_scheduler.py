@@ -97,6 +97,7 @@ def test_a_failed_cell_stops_no_other_and_continues_later(home: Path, monkeypatc
     assert attempts(home, plan) == [2, 1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_cleanly_and_a_second_start_continues(
     number: int, home: Path, monkeypatch: pytest.MonkeyPatch

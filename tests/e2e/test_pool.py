@@ -96,6 +96,7 @@ def in_a_daemon(queue: "multiprocessing.Queue[list[str]]") -> None:
         queue.put(statuses(pool))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_a_daemonic_process(method: str) -> None:
     context = multiprocessing.get_context(method)
@@ -120,6 +121,7 @@ def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
     assert statuses(pool) == STATUSES
 
 
+@pytest.mark.slow
 def test_a_killed_grader_and_a_killed_supervisor_are_replaced(pool: Pool) -> None:
     for _ in range(2):
         for process in workers():
@@ -265,6 +267,7 @@ def test_output_of_libraries_is_not_taken_for_a_verdict(made: Made) -> None:
         assert pool.grade([("1", "1")] * 3) == [Verdict("correct")] * 3
 
 
+@pytest.mark.slow
 def test_samples_of_a_problem_go_to_one_worker(made: Made) -> None:
     """Which then parses the gold once."""
     with Pool(made("time.sleep(float(response))\nreturn Verdict('correct', str(os.getpid()))"), workers=2) as pool:

@@ -28,6 +28,7 @@ OPTIONS = {
     "gfpo": ["method.keep=3"],
     "mcpo_extended": ["method.mastery=0.7", "method.reweight_cap=1.5", "method.target_active=0.1"],
     "dapo": ["method.dynamic_sampling=false"],
+    "rl_zvp": ["method.entropy=current"],
     # At the published shares a batch this small has one token.
     "clip_cov": ["method.share=0.1", "method.cov_low=0.1"],
     "kl_cov": ["method.share=0.1"],

@@ -1,9 +1,7 @@
 """What fault tests have in common: they record what they injected, and `--reliability-report` makes a page of it."""
 
 import platform
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,20 +43,6 @@ def faults(request: pytest.FixtureRequest) -> Iterator[Faults]:
     assert found.injections, "a fault test that records no fault"
     harm = [one for one in found.injections if one["lost"] or one["wrong"]]
     assert not harm, harm
-
-
-@pytest.fixture(scope="session")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite store with its schema, made once: it takes seconds."""
-    from mcpo_cli.store.mlflow import Store
-
-    folder = tmp_path_factory.mktemp("empty")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPO_HOME", str(folder))
-        Store(f"sqlite:///{folder}/mlflow.db").check()
-    with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
-        made.backup(whole)
-    return folder / "one.db"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

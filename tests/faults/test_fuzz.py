@@ -41,7 +41,7 @@ def explore(count: int, strategy: fuzzing.Strategy, test: Callable[[Any], None])
     """Call `test` with `count` examples or a few more; how many there were."""
     seen = 0
 
-    @settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def one(example: Any) -> None:
         nonlocal seen
@@ -112,6 +112,7 @@ def check(specs: list[RunSpec]) -> None:
         assert load.from_dict(spec.to_dict()).run_id == spec.run_id
 
 
+@pytest.mark.slow
 @examples(60, 2500)
 def test_override_lists(count: int, faults: Faults) -> None:
     loaded = 0
@@ -184,6 +185,7 @@ def test_suites(experiments: Path, count: int, faults: Faults) -> None:
     faults("random files of suites", times=seen)
 
 
+@pytest.mark.slow
 @examples(40, 400)
 def test_presets(experiments: Path, count: int, faults: Faults) -> None:
     path = experiments / "conf" / "scale" / "random.yaml"

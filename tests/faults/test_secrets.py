@@ -115,6 +115,7 @@ sys.exit(worker.work(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path, faults: Faults) -> None:
     (spec,) = load(["scale=smoke"])
     folder = tmp_path / "runs" / spec.run_id

@@ -108,8 +108,8 @@ def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path]
 
 
 @pytest.fixture
-def database(home: Path, empty: Path) -> Path:
-    shutil.copy(empty, home / "mlflow.db")
+def database(home: Path, empty_store: Path) -> Path:
+    shutil.copy(empty_store, home / "mlflow.db")
     return home / "mlflow.db"
 
 
@@ -166,11 +166,11 @@ def test_a_store_that_another_process_locks(held: float, database: Path, home: P
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_a_store_that_is_read_only(_real: bool, home: Path, empty: Path, faults: Faults, tmp_path: Path) -> None:
+def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, faults: Faults, tmp_path: Path) -> None:
     """It is said before anything starts, with what helps; what was trained without it comes later."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 64 << 20):
-        shutil.copy(empty, disk / "mlflow.db")
+        shutil.copy(empty_store, disk / "mlflow.db")
         assert mount("-o", "remount,ro", str(disk))
         uri = f"sqlite:///{disk}/mlflow.db"
         with pytest.raises(ConfigError, match=r"compute\.tracking_uri=offline"):

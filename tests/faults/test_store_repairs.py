@@ -30,11 +30,11 @@ RUNS = 3
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty: Path) -> Path:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_store: Path) -> Path:
     """A home whose store is there and holds nothing."""
     folder = tmp_path / "home"
     folder.mkdir()
-    shutil.copy(empty, folder / "mlflow.db")
+    shutil.copy(empty_store, folder / "mlflow.db")
     monkeypatch.setenv("MCPO_HOME", str(folder))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     return folder
@@ -66,6 +66,7 @@ def settled(home: Path, plan: Plan) -> tuple[int, int]:
     return differences(home, plan, home / "mlflow.db")
 
 
+@pytest.mark.slow
 def test_a_home_that_moved(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:
     """Artifacts are looked for, and written, where the home is now; what was lost is sent again, and pulled."""
     first = trained(range(2))
@@ -92,6 +93,7 @@ def test_a_home_that_moved(home: Path, tmp_path: Path, monkeypatch: pytest.Monke
     faults("a home that moved, with an archive lost", lost=lost, wrong=wrong)
 
 
+@pytest.mark.slow
 def test_an_experiment_deleted_in_the_ui(home: Path, faults: Faults) -> None:
     plan = trained()
     store_of(home).sync()
@@ -142,6 +144,7 @@ def test_a_run_changed_in_the_ui(injure: Callable[[MlflowClient, Any], None], ho
     faults("tags removed or overwritten, and runs deleted, in the store's UI", lost=lost, wrong=wrong)
 
 
+@pytest.mark.slow
 def test_a_run_that_the_store_refuses_is_named(home: Path, faults: Faults) -> None:
     """A parameter in the store has another value, which MLflow never changes: the other runs are brought."""
     plan = trained()
@@ -162,6 +165,7 @@ def test_a_run_that_the_store_refuses_is_named(home: Path, faults: Faults) -> No
     faults("a run that the store refuses", lost=lost, wrong=wrong)
 
 
+@pytest.mark.slow
 def test_two_homes_with_one_store_and_the_same_run(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults
 ) -> None:

@@ -1,7 +1,10 @@
-"""The secret scan of `make check` and the advisory check of the pins, against what they are to find."""
+"""The secret scan of `make check`, the advisory check of the pins and their hashes, against what they are to find."""
 
+import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.store_runs import free_port
 
@@ -133,3 +137,49 @@ def test_an_advisory_fails_the_audit_until_somebody_has_looked_at_it(tmp_path: P
     assert found.returncode == 1, found.stdout
     assert "filelock 3.16.0: PYSEC-2026-1, fixed in 99" in found.stdout
     assert looked_at.returncode == 0, looked_at.stdout
+
+
+def pins(path: Path) -> dict[str, str]:
+    """The version of each package that a file of pins has."""
+    found = re.findall(r"^([\w.-]+)==(\S+)", path.read_text(), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-verl.txt"])
+def test_every_pin_has_hashes_but_torch(name: str) -> None:
+    hashes = ROOT / ".ci" / "hashes" / name
+    pinned = pins(ROOT / name)
+    assert pins(hashes) == {package: version for package, version in pinned.items() if package != "torch"}
+    blocks = re.split(r"^(?=\w)", hashes.read_text(), flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(pinned) - 1
+    assert [block for block in blocks if not re.search(r"^    --hash=sha256:[0-9a-f]{64}\b", block, re.MULTILINE)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [False, True])
+def test_setup_refuses_a_package_with_another_hash(tmp_path: Path, changed: bool) -> None:
+    """`make setup` of a project that pins one package: it goes on to torch, or stops at the changed package."""
+    package = tmp_path / "tiny"
+    package.mkdir()
+    (package / "tiny.py").write_text("")
+    setup = "from setuptools import setup\nsetup(name='tiny', version='1.0', py_modules=['tiny'])\n"
+    (package / "setup.py").write_text(setup)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, package]
+    subprocess.run(build, check=True, capture_output=True)
+    wheel = next(tmp_path.glob("*.whl"))
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "constraints.txt").write_text("tiny==1.0\ntorch==2.13.0\n")
+    hashes = tmp_path / ".ci" / "hashes" / "constraints.txt"
+    hashes.parent.mkdir(parents=True)
+    digest = hashlib.sha256(wheel.read_bytes() + b"changed" * changed).hexdigest()
+    hashes.write_text(f"tiny==1.0 \\\n    --hash=sha256:{digest}\n")
+    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    command = ["make", "setup", f"PYTHON={sys.executable}"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, **offline}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert ("DO NOT MATCH THE HASHES" in done.stderr) == changed
+    assert ("torch==2.13.0" in done.stderr) != changed
+    assert bool(list(tmp_path.glob(".venv/lib/python*/site-packages/tiny.py"))) != changed

@@ -152,7 +152,7 @@ def cosine(a_D: Any, b_D: Any) -> float:
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 6), m=st.integers(2, 6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_inner_products_hold_all_that_the_vectors_say(seed: int, n: int, m: int) -> None:
     """Cosine, its jackknife and the signal-to-noise ratio from the rows, against the vectors themselves."""
     rng = np.random.default_rng(seed)

@@ -102,6 +102,7 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, folder: Path) -> None:
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert [name for name in page.attributes["id"] if name in NAMES] == NAMES
@@ -163,6 +164,7 @@ def test_markdown_tables_are_whole_and_links_lead_to_files(folder: Path) -> None
     assert text.count("<details>") == text.count("</details>") == len(NAMES)
 
 
+@pytest.mark.slow
 def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, home: Path) -> None:
     again = gathered(home, plans(), folder="again")
     for path in report.write(again, home / "again" / "smoke"):
@@ -183,6 +185,7 @@ def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Pa
             assert path.read_bytes() == (folder / path.name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_the_artifact(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +215,7 @@ def test_the_record_names_what_the_report_was_made_from(folder: Path, content: C
     assert record["not_built"]["fig2a"]["why"] == "mastery: 2 of 2 runs are not done"
 
 
+@pytest.mark.slow
 def test_nothing_in_a_name_is_markup(home: Path) -> None:
     hostile = '<script>1</script> & "x" |<b>*'
     plan = plans()["table1"]
@@ -234,6 +238,7 @@ def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.M
     assert report_content.complaint(found, "mcpo reproduce all", {}) is None
 
 
+@pytest.mark.slow
 def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,6 +235,7 @@ def test_a_missing_cell_is_an_error_with_the_command_and_no_file(mcpo_home: Path
     assert not (mcpo_home / "reports").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", ["seed=4", "seed=4,5"])
 def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -> None:
     built = _built(mcpo_home, "table1", seeds)
@@ -245,6 +246,7 @@ def test_fewer_than_three_seeds_claim_no_interval(seeds: str, mcpo_home: Path) -
     assert "±" not in built.text().split("published (")[0].split("Runs and the state")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dirty", "mark", "note"),
     [(True, "MCPO *", "uncommitted changes"), (None, "MCPO ?", "was not recorded"), (False, "MCPO", "")],

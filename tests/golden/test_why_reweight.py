@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Cell, Plan
@@ -66,6 +67,21 @@ def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None
     before = [path.read_bytes() for path in built.paths]
     again = build("why-reweight", plan, mcpo_home)
     assert [path.read_bytes() for path in again.paths] == before
+
+
+def test_seeds_are_paired_within_their_base_policy(mcpo_home: Path) -> None:
+    """What `reweight only` loses depends on the base policy: 2 of 8 samples on the first, 1 on the second."""
+    words = ["base_seed=0,1", "seed=0,1", "eval.every=20"]
+    plan = plans.from_suite("why-reweight", words, "mcpo reproduce why-reweight")
+    for cell in plan.cells:
+        write(cell, right=2 + cell.spec.seed_of_base if cell.arm == "reweight only" else 4)
+    rows = {row["arm"]: row for row in build("why-reweight", plan, mcpo_home).to_json()["rows"]}
+    row = rows["reweight only"]
+    assert row["seeds"] == 4
+    loss = stats.ttest_1samp([-2 / 8, -2 / 8, -1 / 8, -1 / 8], 0).confidence_interval(0.95)
+    assert row["pass_at_1_minus_baseline"] == pytest.approx(-1.5 / 8)
+    assert row["pass_at_1_minus_baseline_low"] == pytest.approx(loss.low)
+    assert row["time_factor"] == pytest.approx(SPEED["reweight only"], rel=0.01)
 
 
 def test_a_run_that_is_not_done_is_an_error_that_names_it(plan: Plan, mcpo_home: Path) -> None:

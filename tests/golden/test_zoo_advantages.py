@@ -221,6 +221,10 @@ def test_zero_variance_groups_follow_the_entropy() -> None:
     assert unscaled[:, 0].tolist() == [near([0.1] * 3), near([-0.1] * 3)]
     assert not signals(get("rl_zvp", learns_from="right"), of).bears_PG[1].any()
     assert not signals(get("rl_zvp", learns_from="wrong"), of).bears_PG[0].any()
+    # Equal entropies blame no token of a wrong response, but at the next gradient step they may differ.
+    level = entropies(((0.5, 0.5), (0.4,)), right=(False,))
+    assert not signals(get("rl_zvp"), level).bears_PG.any()
+    assert signals(get("rl_zvp", entropy="current"), level).bears_PG.all()
 
 
 def test_top_entropy_keeps_the_tokens_above_the_quantile() -> None:

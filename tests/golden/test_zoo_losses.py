@@ -130,6 +130,19 @@ def test_copo_adds_two_surrogates() -> None:
     assert loss(get("copo"), f2(columns=columns)) == near([-0.313607, *gradient])
 
 
+def test_rl_zvp_follows_the_entropies_of_now() -> None:
+    """By hand: alpha .1, an all-right sequence, an all-wrong one, one of a mixed group, an all-wrong one; ratio 1."""
+    H_BT = torch.tensor([[0.2, 0.6, 1.0], [0.4, 0.1, 9.0], [0.7, 9.0, 9.0], [1.0, 0.2, 0.6]])
+    batch = f2([[0.0] * 3] * 4, columns={"side": [1, -1, 0, -1]}).replace(entropy_BT=H_BT)
+    A = [0.02, 0.06, 0.10, 0, -0.03, 0.5, 0, -0.08, -0.04]
+    expected = [-a / (4 * n) for a, n in zip(A, [3, 3, 3, 2, 2, 1, 3, 3, 3], strict=True)]
+    assert loss(get("rl_zvp", entropy="current"), batch)[1:] == near(expected)
+    # Those of the rollout policy are in the advantages already.
+    assert loss(get("rl_zvp"), batch) == near(loss(get("grpo"), f2([[0.0] * 3] * 4)))
+    unscaled = loss(get("rl_zvp", entropy="current", entropy_scaling=False), batch)[1:]
+    assert unscaled == near([-0.1 / 12] * 3 + [0.1 / 8] * 2 + [-0.5 / 4] + [0.1 / 12] * 3)
+
+
 def test_covariances_and_what_clip_cov_may_drop() -> None:
     batch, method = f2(), get("clip_cov", cov_low=0.1, share=0.25)
     cov_BT = covariance(batch)

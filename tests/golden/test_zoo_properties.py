@@ -113,7 +113,7 @@ rights = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 
 
 @given(rights, st.integers(0, 1000))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_advantages_of_a_group_add_up_to_0_where_the_formula_says_so(right: list[int], seed: int) -> None:
     of = random_step(right, rollouts=5, seed=seed)
     for name in CENTRED:
@@ -122,7 +122,7 @@ def test_advantages_of_a_group_add_up_to_0_where_the_formula_says_so(right: list
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=6), st.integers(0, 1000))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_advantages_that_are_not_centred(right: list[int], seed: int) -> None:
     of = random_step(right, rollouts=5, seed=seed)
     live_P = of.p_P < 1

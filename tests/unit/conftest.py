@@ -11,18 +11,6 @@ if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
 
 
-@pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An SQLite store with its schema, made once: it takes seconds."""
-    from mcpo_cli.store.mlflow import Store
-
-    path = tmp_path_factory.mktemp("empty")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPO_HOME", str(path))
-        Store(f"sqlite:///{path}/mlflow.db").check()
-    return path / "mlflow.db"
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "home"))
@@ -33,11 +21,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(home: Path, empty_database: Path) -> "Store":
+def store(home: Path, empty_store: Path) -> "Store":
     from mcpo_cli.store.address import resolve
     from mcpo_cli.store.mlflow import Store
 
-    with closing(sqlite3.connect(empty_database)) as source, closing(sqlite3.connect(home / "mlflow.db")) as target:
+    with closing(sqlite3.connect(empty_store)) as source, closing(sqlite3.connect(home / "mlflow.db")) as target:
         source.backup(target)
     uri = resolve("")
     assert uri is not None

@@ -48,9 +48,9 @@ def test_there_are_these() -> None:
     assert NAMES == ["arithmetic", "countdown", "palindrome", "scratchpad"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_trained_on_is_ever_evaluated(name: str) -> None:
-    for one in (task(name), task(name, pool=512)):
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("arithmetic", {"skills": 3})])
+def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, int]) -> None:
+    for one in (task(name, **options), task(name, pool=512, **options)):
         tiers = one.tiers(200)
         assert tuple(tiers) == one.tier_names
         assert one.tier_sizes(200) == dict.fromkeys(tiers, 200)

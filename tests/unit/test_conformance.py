@@ -31,6 +31,8 @@ VARIANTS = [
     get("mcpo", degenerate="shaped", aggregation="token-mean"),
     get("mcpo", reweight=False, aggregation="constant"),
     get("reweighted", clip_advantage=2.0, renormalise=True),
+    get("rl_zvp", entropy="current"),
+    get("rl_zvp", entropy="current", learns_from="wrong", aggregation="token-mean"),
     Remembering(),
     Centred(),
 ]

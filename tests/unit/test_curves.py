@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
@@ -27,7 +27,6 @@ def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> No
     assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 6))
 def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, clusters: int) -> None:
     """CR2 in matrices: B (sum_c s_c s_c') B with s_c = X_c' (I - H_cc)^(-1/2) e_c, X the root of the weights."""
@@ -190,7 +189,6 @@ def test_a_curve_is_as_fast_as_itself() -> None:
     assert found == curves.TimeFactor(1.0, 1.0, 1.0, (1.0,) * 4)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_exchanging_the_arms_inverts_the_factor(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rliable import metrics
 from scipy import stats as scipy_stats
@@ -25,7 +25,6 @@ def test_by_hand() -> None:
     assert found.value == pytest.approx((2 / 4 + 3.5 / 4) / 2)
 
 
-@settings(deadline=None)
 @given(SHAPES, st.integers(0, 2**32 - 1))
 def test_values_are_those_of_rliable_and_bounds_lie_around_them_within_0_and_1(
     shape: tuple[int, int], seed: int

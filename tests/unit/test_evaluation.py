@@ -25,7 +25,6 @@ MODEL = ModelFacts(
     folder=Path(),
     digest="0123456789ab",
     revision=None,
-    architecture="Qwen3ForCausalLM",
     parameters=1,
     dtype="float32",
     window=32768,

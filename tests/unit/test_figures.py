@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis import artifacts, frames
 from mcpo_cli.analysis.figures import base, next_step
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
@@ -56,9 +56,10 @@ def _runs(suite: str, seeds: tuple[int, ...]) -> Runs:
     return Runs(_plan(suite, seeds))
 
 
-def _built(name: str, seeds: tuple[int, ...]) -> Product:
-    artifact = artifacts.registry()[name]
-    return artifact.build({suite: _runs(suite, seeds) for suite in artifact.needs})
+def _built(name: str, seeds: tuple[int, ...], *, fresh: bool = False) -> Product:
+    """fresh: with frames of its own."""
+    artifact, runs = artifacts.registry()[name], _runs.__wrapped__ if fresh else _runs
+    return artifact.build({suite: runs(suite, seeds) for suite in artifact.needs})
 
 
 @functools.cache
@@ -135,6 +136,30 @@ def test_a_run_without_the_rows_of_a_figure_is_named_and_not_counted(name: str) 
     assert len(both.data) == len(with_rows.data)
 
 
+def _drawn(product: Product) -> list[list[Any]]:
+    """The points of all lines and the corners of all bands."""
+    assert product.figure is not None
+    return [
+        [
+            *(np.asarray(line.get_xydata(), dtype=float).tolist() for line in axes.get_lines()),
+            *(path.vertices.tolist() for band in axes.collections for path in band.get_paths()),
+        ]
+        for axes in product.figure.axes
+    ]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same journals, told apart by the base policy alone."""
+    two_seeds, about = _product(name), frames._about
+    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    two_bases = _built(name, PROBED, fresh=True)
+    assert (two_bases.sentence, two_bases.notes) == (two_seeds.sentence, two_seeds.notes)
+    np.testing.assert_equal(_drawn(two_bases), _drawn(two_seeds))
+    columns = two_bases.data.columns.drop("seed", errors="ignore")
+    pd.testing.assert_frame_equal(two_bases.data[columns], two_seeds.data[columns])
+
+
 METRICS = {
     "fig2a": ("mastery/mastered", "share", 100.0, " %", 1),
     "fig5a": ("mastery/mastered", "share", 100.0, " %", 1),
@@ -155,7 +180,7 @@ def test_metrics_are_the_journals_and_the_sentence_has_their_ends(name: str, hom
         start, end = (_spread((factor * curve[place] for curve in curves), unit, digits) for place in (0, -1))
         assert f"from {start} to {end} under {arm}" in product.sentence
         assert f"({model})" in product.sentence
-    assert product.sentence.endswith("mean and range of 2 seeds.")
+    assert product.sentence.endswith("mean and range of 2 runs.")
 
 
 def _cohorts(rows: list[dict[str, Any]]) -> dict[int, list[tuple[float, float | None]]]:
@@ -213,9 +238,9 @@ def test_one_seed_has_the_interval_of_its_steps_and_no_range() -> None:
     sentence = _product("fig2b", (0,)).sentence
     # Two steps are too few for an interval.
     assert "interval" not in sentence
-    assert sentence.endswith("one seed.")
+    assert sentence.endswith("one run.")
     assert " to " not in _product("fig3a", (0,)).sentence
-    values = {"model": "toy-s", "arm": "MCPO", "seed": 0, "same_policy": 0.98, "accuracy_lag_1": 0.95}
+    values = {"model": "toy-s", "arm": "MCPO", "base_seed": 0, "seed": 0, "same_policy": 0.98, "accuracy_lag_1": 0.95}
     values |= {"gap_lag_1": 0.03, "gap_lag_1_low": 0.01, "gap_lag_1_high": 0.05, "selection_estimate": 0.97}
     sentence = next_step._sentence(pd.DataFrame([values]), estimate=False)
     assert "3.00 points (95 % interval over its steps 1.00 to 5.00) apart (MCPO, toy-s)" in sentence

@@ -120,7 +120,7 @@ def test_learning_curves_are_means_over_problems(runs: Runs) -> None:
     # Base policy: (27/48 + 1/2 + 0) / 3 in both seeds; after training 1/2 and 1.
     for words in ("from 35.4 % (35.4 to 35.4) at the base", "75.0 % (50.0 to 100.0) under DAPO at step 3"):
         assert words in product.sentence
-    assert product.sentence.endswith("(mean and range of 2 seeds).")
+    assert product.sentence.endswith("(mean and range of 2 runs).")
 
 
 def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
@@ -251,6 +251,7 @@ def test_survival_of_one_seed_is_the_probes_own(runs: Runs) -> None:
     assert data[mine].to_numpy() == pytest.approx(table.reindex(columns=theirs).to_numpy(), nan_ok=True)
 
 
+@pytest.mark.slow
 def test_the_band_of_survival_covers_where_seeds_differ() -> None:
     """200 figures of 5 seeds x 20 prompts lost at a rate of their own: 95 % nominal; Greenwood's covers far less."""
     rng, covered, greenwood = np.random.default_rng(0), [], []
@@ -279,7 +280,7 @@ def test_hard_prompts_gain_from_the_second_roll_on(runs: Runs) -> None:
     assert hard["accuracy"].tolist() == pytest.approx([0.125, 0.5, 0.75])
     assert _of(product.data, arm="MCPO", group="never right at the first roll")["accuracy"].tolist() == [0, 1, 1]
     assert "25.0 points under MCPO (toy-s, 2 prompts in all)" in product.sentence
-    assert product.sentence.endswith("(one seed).")
+    assert product.sentence.endswith("(one run).")
 
 
 def test_without_a_panel_the_figures_say_so(mcpo_home: Path) -> None:

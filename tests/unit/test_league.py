@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mcpo_cli.analysis import claims, method_measures
+from mcpo_cli.analysis import claims, frames, method_measures
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.tables import league
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
-from mcpo_cli.records import EvalRow
+from mcpo_cli.records import EvalRow, MiniBatchRow
 from mcpo_cli.runs.attempts import Attempt
 from tests import fakes
 
@@ -41,14 +41,20 @@ def write(plan: Plan, right: Mapping[str, Sequence[int]], metrics: Mapping[str, 
         for step in range(5):
             if step:
                 attempt.journal.rows("groups", step, fakes._groups(spec, step, np.random.default_rng(0)))
-                values = {"train/grad_norm": 0.5, "cost/rollouts": 4.0 * step * spec.train.rollouts}
+                values = {"cost/rollouts": 4.0 * step * spec.train.rollouts}
                 values |= {name: series[step - 1] for name, series in own.items()}
+                norm = values.pop("train/grad_norm", 0.5)
+                attempt.journal.rows("mini_batches", step, [updated(step, 1, norm), updated(step, 2, norm / 8)])
                 attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
             if step % 2 == 0:
                 counts = right.get(cell.arm, (100, 200, 300))
                 attempt.journal.rows("eval", step, evaluated(spec, step, counts[step // 2] + spec.seed))
         attempt.end("done")
     return Runs(plan)
+
+
+def updated(step: int, number: int, norm: float) -> MiniBatchRow:
+    return MiniBatchRow(step=step, mini_batch=number, sums={"train/grad_norm": [norm, 1.0]})
 
 
 def evaluated(spec: Any, step: int, c: int) -> list[EvalRow]:
@@ -123,10 +129,10 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     assert next(iter(rows)) == max(rows.values(), key=lambda row: row["iqm"])["arm"]
     assert rows["RL-ZVP"]["norm"] == 1
     assert not {"better", "rollouts", "steps"} & rows["GRPO"].keys()
-    assert all(row["clipped"] == 0 for row in rows.values())
+    assert all(row["cut"] == 0 for row in rows.values())
 
 
-def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> None:
+def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_of("methods-weights")
     quiet = {"GRPO, random reward": (100, 100, 99)}
     found = write(plan, {**quiet, "RLOO": (100, 300, 400)}, {"RLOO": {"train/grad_norm": (2.0, 2.0, 2.0, 2.0)}})
@@ -134,7 +140,11 @@ def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path) -> Non
     (warning,) = league._twins("methods-weights", compare(found, league.CHOICE))
     assert warning.startswith("WARNING: RLOO and Dr. GRPO differ by +0.100")
     rows = rows_of("methods-weights", found)
-    assert (rows["RLOO"]["norm"], rows["RLOO"]["clipped"]) == (4, 1)
+    assert (rows["RLOO"]["norm"], rows["RLOO"]["cut"]) == (4, 0.5)
+    # The same, if base policies tell the runs apart and not their seeds.
+    about = frames._about
+    monkeypatch.setattr(frames, "_about", lambda cell: about(cell) | {"seed": 0})
+    assert list(league._twins("methods-weights", compare(Runs(plan), league.CHOICE))) == [warning]
 
 
 def test_coins_that_gain_are_a_warning(mcpo_home: Path) -> None:

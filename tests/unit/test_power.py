@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate
 from scipy import stats as scipy_stats
@@ -57,7 +57,6 @@ def test_an_effect_too_small_to_be_found_needs_no_number() -> None:
     assert power.seeds_needed(1e9, 1.0) == 2
 
 
-@settings(deadline=None)
 @given(st.floats(0.01, 3), st.integers(2, 200), st.floats(0.3, 0.99))
 def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int, wanted: float) -> None:
     effect = power.detectable_effect(sd, seeds, wanted)
@@ -68,7 +67,6 @@ def test_the_detectable_effect_is_found_with_that_power(sd: float, seeds: int, w
     assert needed <= seeds
 
 
-@settings(deadline=None)
 @given(st.floats(0, 100), st.integers(2, 500))
 @example(1e-23, 2)
 @example(8.0, 2)

@@ -34,6 +34,7 @@ def test_a_group_stands_for_its_keys() -> None:
     assert raised.value.fix == "mcpo help train.lr"
 
 
+@pytest.mark.slow
 def test_the_verb_prints_one_document_or_an_explanation() -> None:
     one = CliRunner().invoke(app, ["help", "train.lr"])
     assert one.exit_code == 0

@@ -76,7 +76,7 @@ def test_a_right_answer_with_reasoning_is_not_bare() -> None:
     assert "sanity/bare_right" not in measure.sanity(graded(token_PGT + 1), reasons=True)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.05, 1), min_size=1, max_size=4), st.integers(2, 5), st.integers(0, 2**31))
 def test_the_expected_duplicates_are_those_of_independent_draws(probability: list[float], G: int, seed: int) -> None:
     found = measure.sanity(drawn(probability, 2000, G, seed), reasons=False)

@@ -44,6 +44,8 @@ def test_a_base_policy_belongs_to_its_seed() -> None:
     assert [spec.base_id for spec in specs[:2]] == [load(["seed=0"])[0].base_id] * 2
     assert len({spec.base_id for spec in specs}) == 2
     assert len({spec.run_id for spec in specs}) == 4
+    assert [(one.about["base_seed"], one.about["seed"]) for one in specs] == [(0, 3), (0, 4), (1, 3), (1, 4)]
+    assert [specs[3].seeds, load(["seed=3", "base_seed=3"])[0].seeds] == ["base seed 1, seed 4", "seed 3"]
     assert "-toy-s-b1-s4-" in specs[3].run_id
 
 

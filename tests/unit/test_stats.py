@@ -132,6 +132,19 @@ def test_seeds_that_all_agree_have_no_spread_to_test_by() -> None:
     assert math.isnan(something.half_width)
 
 
+@pytest.mark.parametrize("bound", [-0.02, 0.0, 0.05])
+def test_one_sided_p_is_that_of_scipy_for_each_side_of_a_bound(bound: float) -> None:
+    data = np.array([0.041, -0.039, 0.048, 0.044, 0.01])
+    for side, values, limit in (("greater", data, bound), ("less", -data, -bound)):
+        expected = scipy_stats.ttest_1samp(data, bound, alternative=side).pvalue
+        assert stats.p_above(values, limit) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("value", "expected"), [(0.3, 0.0), (0.1 + 0.2, 0.0), (0.2, 0.5), (0.1, 1.0)])
+def test_seeds_that_all_agree_leave_no_doubt_on_which_side_of_a_bound_they_are(value: float, expected: float) -> None:
+    assert stats.p_above([value] * 3, 0.2) == expected
+
+
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=12))
 def test_p_and_interval_of_a_difference_tell_the_same_story(diff_S: list[float]) -> None:
     effect = stats.paired_t(diff_S)

@@ -151,6 +151,15 @@ def test_states_and_times_follow_the_journal_from_start_to_end(store: Store) -> 
         assert run.info.end_time == round(attempt.status["updated"] * 1000)
 
 
+def test_equal_seeds_on_two_base_policies_have_names_of_their_own(store: Store) -> None:
+    specs = [replace(spec(3), base_seed=base) for base in (0, 3)]
+    for one in specs:
+        complete(one)
+    store.ingest(plan(*specs))
+    names = [runs(store)[one.run_id].info.run_name for one in specs]
+    assert names == ["mcpo toy-s base seed 0, seed 3", "mcpo toy-s seed 3"]
+
+
 def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     complete(spec(3, "dapo"))
     store.ingest(plan(spec(3, "dapo"), suite="table1"))
@@ -162,6 +171,7 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
         "arm": "dapo",
         "method": "dapo",
         "model": "toy-s",
+        "base_seed": "3",
         "seed": "3",
         "suite": "table1",
         "scale": "toy",

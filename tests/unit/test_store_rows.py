@@ -38,7 +38,7 @@ def test_rows_equal_those_of_log_batch(store: Store, home: Path) -> None:
     assert store._engine is not None
     engine = store._engine
 
-    @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
     @given(batches)
     def compare(given_batches: list[tuple[list[Point], dict[str, str]]]) -> None:
         ours, theirs = (client.create_run(experiment).info.run_id for _ in range(2))

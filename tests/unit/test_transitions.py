@@ -111,7 +111,7 @@ def test_without_a_panel_nothing_is_said(tmp_path: Path) -> None:
     assert find(tmp_path, {}, [row(1, "a", 4, origin=1)]) == Finding({})
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.lists(st.integers(0, N), min_size=5, max_size=5), min_size=1, max_size=8))
 def test_shares_sum_to_one_and_survival_never_rises(
     tmp_path_factory: pytest.TempPathFactory, counts: list[list[int]]

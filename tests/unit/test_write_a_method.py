@@ -29,6 +29,7 @@ def test_page_and_notebook_tell_of_three_methods() -> None:
     assert sorted(told()) == ["my_dr_grpo", "my_gspo", "partial"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", told())
 def test_a_method_saved_as_told_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / f"{name}.py").write_text(told()[name], encoding="utf-8")

@@ -18,7 +18,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 
-from mcpo_cli.backends.verl.loss import FACTS, loss, merged
+from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
 
@@ -58,6 +58,7 @@ def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = rows(batch, chosen)
     tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=False, use_fused_kernels=False, **split)
+    tu.assign_non_tensor(data, calculate_entropy=with_entropy(method))
     with built.train_mode():
         built.optimizer_zero_grad()
         output = built.forward_backward_batch(data, partial(loss, method))

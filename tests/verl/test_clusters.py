@@ -102,11 +102,12 @@ def cluster() -> Iterator[Cluster]:
 
 
 def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs_apart: Runs, cluster: Cluster) -> None:
-    runs, settings = runs_apart, (*TOY, "method=dapo", "train.steps=2", f"cluster.ray_address={cluster.address}")
+    method = ("method=gspo", "method.dynamic_sampling=true")
+    runs, settings = runs_apart, (*TOY, *method, "train.steps=2", f"cluster.ray_address={cluster.address}")
     runs.env |= cluster.access
     first = runs.start("train", *settings)
-    wait(lambda: list(runs.home.glob("runs/dapo-toy-*/attempt_1")) != [])
-    folder = runs.folder("dapo")
+    wait(lambda: list(runs.home.glob("runs/gspo-toy-*/attempt_1")) != [])
+    folder = runs.folder("gspo")
     wait(lambda: "evaluation" in phase(folder), 600)
     assert any("WorkerDict" in title for node in cluster.actors() for title in node)
     os.kill(status(folder)["pid"], signal.SIGKILL)

@@ -48,6 +48,7 @@ METHODS = {
     ),
     # Advantages of tokens, a column of rollouts and one of tokens.
     "remembering": Remembering(),
+    "rl_zvp with entropies of now": get("rl_zvp", entropy="current"),
     # A column that is prepared for the mini-batch.
     "centred": Centred(),
 }
@@ -85,7 +86,8 @@ def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     correct_PG = torch.arange(G) < torch.tensor(ACCURACY)[:, None]
     reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
     place_P = torch.arange(P)
-    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=LIMIT, logp_PGT=rollouts.logp_PGT)
+    tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=LIMIT, **tokens)
     signals, _ = method.signals(step, method.initial_state())
     return GradedBatch(rollouts, correct_PG, signals, place_P)
 

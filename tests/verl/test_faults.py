@@ -28,14 +28,16 @@ LOCAL = {
     "perf/tokens_per_second",
 }
 """Metrics that every step of either backend has."""
-SETTINGS = (*TOY, "method=grpo", "train.steps=2", "compute.checkpoint_every=1")
+METHOD = ("method=rl_zvp", "method.entropy=current", "train.overlong_cache=0")
+"""Advantages of tokens, which change with the policy from gradient step to gradient step."""
+SETTINGS = (*TOY, *METHOD, "train.steps=2", "compute.checkpoint_every=1")
 
 
 def failed(runs: Runs, fault: str) -> tuple[Path, str]:
     """The folder of the run and what it said, with this fault in the second step."""
     result = runs("train", *SETTINGS, f"cluster.plugin=tests.verl.faults.{fault}")
     assert result.returncode == 1, result.stdout
-    folder = runs.folder("grpo")
+    folder = runs.folder("rl_zvp")
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
     # What the first step left behind stays whole.

@@ -47,16 +47,18 @@ def _with_mastered(folder: Path) -> list[Any]:
 
 
 def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: Runs) -> None:
-    settings = (*TOY, "method=mcpo", "train.steps=30", "compute.checkpoint_every=30")
+    settings = (*TOY, "method=spo", "train.steps=30", "compute.checkpoint_every=30")
     first = runs.start("train", *settings)
-    wait(lambda: list(runs.home.glob("runs/mcpo-toy-*/attempt_1")) != [])
-    folder = runs.folder("mcpo")
+    wait(lambda: list(runs.home.glob("runs/spo-toy-*/attempt_1")) != [])
+    folder = runs.folder("spo")
     wait(lambda: "step 2 of" in phase(folder))
     first.send_signal(signal.SIGINT)
     assert first.wait(120) == 130
     stopped = status(folder)
     assert stopped["state"] == "interrupted"
     assert stopped["durable_step"] == checkpoint.newest(folder / "checkpoints") >= 2
+    # This method remembers prompts: what it knows of them goes on, too.
+    assert checkpoint.method_state(folder / "checkpoints", stopped["durable_step"])
     assert nobody_is_left(folder)
 
     second = runs.start("train", *settings)

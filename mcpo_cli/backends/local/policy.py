@@ -107,10 +107,21 @@ class Policy:
 
         mask_PGT: the tokens of each response, the first ones.
         """
+        logp_NV, place_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT)
+        return logp_NV.flatten()[place_PGT] * mask_PGT
+
+    def log_probs_and_entropies(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> tuple[Tensor, Tensor]:
+        """`log_probs`, and entropy_PGT where each token was drawn, nats, without a gradient; 0 outside the mask."""
+        logp_NV, place_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT)
+        fixed_NV = logp_NV.detach()
+        entropy_N = -(fixed_NV.exp() * fixed_NV).sum(-1)
+        return logp_NV.flatten()[place_PGT] * mask_PGT, entropy_N[place_PGT // self.vocabulary] * mask_PGT
+
+    def _predictions(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> tuple[Tensor, Tensor]:
+        """logp_NV of the rows that predict, and the place of each response's tokens in it, flattened."""
         tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary)
         logp_NV = self.logits(tree, self.layers()).log_softmax(-1)
-        taken_PGT = (tree.predictor_PGT * self.vocabulary + token_PGT).where(mask_PGT, 0)
-        return logp_NV.flatten()[taken_PGT] * mask_PGT
+        return logp_NV, (tree.predictor_PGT * self.vocabulary + token_PGT).where(mask_PGT, 0)
 
     def logits(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
         """logits_NV of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""

@@ -53,6 +53,11 @@ def log_probs(policy: Policy, rollouts: Rollouts) -> Tensor:
     return policy.log_probs(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
 
 
+def log_probs_and_entropies(policy: Policy, rollouts: Rollouts) -> tuple[Tensor, Tensor]:
+    """`log_probs`, and entropy_PGT of the policy where each token was drawn, without a gradient."""
+    return policy.log_probs_and_entropies(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
+
+
 class Updater:
     """Optimizer steps under one method.
 
@@ -216,13 +221,17 @@ class Updater:
         def sequences(tensor: Tensor) -> Tensor:
             return tensor.flatten(0, 1)[..., :T] if tensor.ndim == 3 else tensor.flatten(0, 1)
 
-        previous_BT = None
+        previous_BT = entropy_BT = None
         if self.previous is not None:
             with torch.no_grad():
                 previous_BT = under(self.previous)
+        if "current_entropy" in self.method.needs:
+            logp_BT, entropy_BT = map(sequences, log_probs_and_entropies(self.policy, rollouts))
+        else:
+            logp_BT = under(self.policy)
         signals = batch.signals.map(sequences)
         return TokenBatch(
-            logp_BT=under(self.policy),
+            logp_BT=logp_BT,
             logp_old_BT=old_BT.where(mask_BT, 0.0),
             mask_BT=mask_BT,
             advantage_BT=signals.advantage.view(len(mask_BT), -1),
@@ -230,6 +239,7 @@ class Updater:
             total=total,
             columns=signals.columns,
             logp_previous_BT=previous_BT,
+            entropy_BT=entropy_BT,
         )
 
 

@@ -13,8 +13,8 @@ from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import pins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.machine import GIB
 
-GIB = 2**30
 SIZES = {
     "hidden": "hidden_size",
     "layers": "num_hidden_layers",

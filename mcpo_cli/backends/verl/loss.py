@@ -52,6 +52,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     from verl.workers.utils.padding import no_padding_2_padding
 
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
+    entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy(method) else None
     fields = [column_field(name) for name in method.token_columns]
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
@@ -69,7 +70,13 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
         columns=dict(zip(method.columns, values_CB, strict=True))
         | {name: padded[column_field(name)] for name in method.token_columns},
+        entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
+
+
+def with_entropy(method: Method) -> bool:
+    """Whether verl's engine is to compute entropies beside the log-probabilities that are trained."""
+    return "current_entropy" in method.needs
 
 
 def _halves(columns_BF: Tensor) -> tuple[Sequence[Tensor], list[float]]:

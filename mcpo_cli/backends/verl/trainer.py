@@ -33,7 +33,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import METRIC, loss, merged
+from mcpo_cli.backends.verl.loss import METRIC, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
@@ -340,7 +340,7 @@ class Trainer(PPOTrainerSync):
         sequences = train.mini_batch * train.rollouts
         batch.extra_info.update(
             {
-                "calculate_entropy": False,
+                "calculate_entropy": with_entropy(self.spec.method),
                 "distillation_use_topk": False,
                 "distillation_only": False,
                 "global_batch_size": sequences,
@@ -352,20 +352,21 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        measured = self._gradient_steps(output.pop(METRIC))
+        measured = self._gradient_steps(output.pop(METRIC), output["grad_norm"])
         self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
-        self.measured["train/grad_norm"] = float(np.mean(output["grad_norm"]))
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))
         return batch
 
-    def _gradient_steps(self, reports: list[dict[str, Any]]) -> dict[str, float]:
-        """Keep one row per gradient step; returns the metrics over all of them."""
+    def _gradient_steps(self, reports: list[dict[str, Any]], norms: Sequence[float]) -> dict[str, float]:
+        """Keep one row per gradient step, with the norm of its gradient; returns the metrics over all of them."""
         sums = Sums()
         self.mini_batches = []
-        for number, own in enumerate(merged(reports, self.spec.train.mini_batch), 1):
+        steps = zip(merged(reports, self.spec.train.mini_batch), norms, strict=True)
+        for number, (own, norm) in enumerate(steps, 1):
+            own.add("train/grad_norm", norm, 1)
             self.mini_batches.append(measure.mini_batch_row(self.global_steps, number, own))
             sums.merge(own)
         return sums.means()

@@ -24,6 +24,9 @@ Multiple choice: if the gold is one letter (A to J, with or without parentheses)
 a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`,
 `Option B`.
 
+Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
+its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+
 The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
 six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
 must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression
@@ -39,22 +42,20 @@ from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, marked
 from mcpo_cli.grading.integers import different
 from mcpo_cli.grading.reading import (
-    TEXT,
     bases,
     equal,
     is_expression,
     literal,
-    plain,
     read,
+    rounds_to,
     search,
     several,
-    sides_of,
-    spelled,
 )
+from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
 INTEGERS = True
-RULES = 2
-"""Version of the rules here, in `reading` and in `extract`; raise it with every change."""
+RULES = 3
+"""Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
 """Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
@@ -70,7 +71,10 @@ _DIGIT = re.compile(r"\d")
 _LOOSE_DIGIT = re.compile(r"(?<![a-z])\d|\d\d")  # but not the digit in m2
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}[\s,.:;]+[A-Za-z]{2,}|(?i:\banswer\b)")
 _DENIED = re.compile(r"(?i)\bnot\s+\$?-?\d[\d.,]*\$?")
-_VARIABLE = re.compile(r"\d[A-Za-z]$")
+_VARIABLE = re.compile(r"[\d}][A-Za-z]$")
+_DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-Za-z]\s*\\in\b[^,;]*$")
+"""The domain after a function: for all x in the rationals."""
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
 _OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|$)")
@@ -117,6 +121,8 @@ HEDGES: dict[str, Callable[[str], bool]] = {
 
 def hedge(gold: str, answer: str) -> str:
     """The rule by which `answer` holds several guesses at `gold`; empty if none applies."""
+    if not _DOMAIN.search(gold):
+        answer = _DOMAIN.sub("", answer)
     one = not several(read(gold)) and not CHOICE.search(plain(gold))
     rules = HEDGES if one else {"sides that differ": _inconsistent}
     if len(option(answer)) > len(option(gold)) > 0:
@@ -144,8 +150,22 @@ def same(gold: str, answer: str) -> bool:
         return True
     if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
         return False
+    if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
+        gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
+    if same_parts(gold, answer):
+        return True
     units = not _VARIABLE.search(gold)  # "4t" is a product
-    return equal(list(read(gold, units)), list(read(answer, units)))
+    values = list(read(gold, units)), list(read(answer, units))
+    return equal(*values) or rounds_to(*values)
+
+
+def same_parts(gold: str, answer: str) -> bool:
+    """Whether `answer` has the values of a list `gold` in its order, with names or units: a = 1, b = 2 for 1, 2."""
+    wanted = gold[1:-1] if re.fullmatch(r"\([^()]*\)", gold) else gold
+    golds, values = wanted.split(","), unnamed(answer)
+    if len(golds) != len(values) or len(golds) < 2 or re.search("[=:<>]", gold) or ", ".join(values) == answer:
+        return False
+    return all(same(*pair) for pair in zip(golds, values, strict=True))
 
 
 @lru_cache(maxsize=512)

@@ -7,7 +7,7 @@ from mcpo_cli.grading.graders import trace
 from tests.verl import cpu
 
 
-def _raise(*_arguments: Any) -> Verdict:
+def _raise(*_arguments: Any, **_settings: Any) -> Verdict:
     raise ZeroDivisionError("the grader is broken")
 
 

@@ -1,0 +1,180 @@
+r"""Rewrites equivalent spellings of an answer to one, as text, before math-verify parses it (`reading`).
+
+The table `SPELLINGS` and three rules that a pattern cannot express:
+
+- parts labelled in order, `(a) 3, (b) 4`, become a tuple: `(3, 4)`;
+- an equation that ends with a lone variable, `42 = x`, is reversed;
+- words before a number, `The largest n is 34`, are dropped.
+"""
+
+import re
+from functools import lru_cache
+from itertools import pairwise
+
+from mcpo_cli.grading.extract import CHOICE, bare
+
+LONGEST_SPELLING = 2000
+"""Texts with more characters are not rewritten."""
+SPACE = r"(?:[\s~]|\\[,;:! ]|\\thinspace )"
+WORDS = r"\\(?:text|textbf|textit|textrm|textnormal|mathrm|mathbf|mbox)\s*"
+TEXT = re.compile(WORDS + r"\{([^{}]*)\}")
+r"""Text inside a formula: words, or an upright number."""
+_ORDINAL = rf"{WORDS}\{{\s*(?:st|nd|rd|th)\s*\}}"
+_SIZE = r"(?:\\(?:left|right|[bB]igg?[lr]?))?"
+_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_AFTER = {"dozen": r" \\cdot 12", "squared": "^{2}", "cubed": "^{3}", "factorial": "!"}
+_NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
+_REALS = r"(?:\w+ is )?(?:all |any )?(?:the )?(?:real )?(?:numbers? |values? )?(?:of \w+ )?(?:that are )?"
+
+CHARACTERS = str.maketrans(
+    {
+        **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad"),  # invisible
+        **dict.fromkeys("\u00a0\u2009\u202f", " "),
+        **dict.fromkeys("\u2212\u2013", "-"),
+        **dict.fromkeys("\u2019\u2032", "'"),
+        **dict.fromkeys("€£¥₹"),
+        "\u00b2": "^{2}",
+        "\u00b3": "^{3}",
+        "\u00b0": r"^\circ",
+        "\u00bd": r"\frac{1}{2}",
+        "\u00bc": r"\frac{1}{4}",
+        "\u00be": r"\frac{3}{4}",
+        "\u2248": r"\approx ",
+        "\u221e": r"\infty ",
+        "\u222a": r"\cup ",
+        "\u03c0": r"\pi ",
+        "\u2264": r"\leq ",
+        "\u2265": r"\geq ",
+        "\uff1c": "<",
+        "\uff1e": ">",
+        "\x0c": r"\f",  # of \frac, in data sets that were unescaped once too often
+        "\uff1a": ":",
+        "\uff0c": ",",
+    }
+)
+SPELLINGS: tuple[tuple[str, str], ...] = (
+    # decoration
+    (r"\\(?:underline|boldsymbol|bm|bf)\s*\{([^{}]*)\}", r"{\1}"),
+    (r"\\(?:text)?color\s*\{\w+\}", ""),
+    (r"\\(?:mathrm|rm)\s*\{\s*(e|i|\\pi)\s*\}", r" \1"),
+    # text before an answer
+    (rf"^{WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
+    (rf"^(?:{WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
+    (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
+    # arguments without braces
+    (r"\\([dtc]?frac)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
+    (r"(\\[dtc]?frac\s*\{[^{}]*\})\s*([0-9A-Za-z])", r"\1{\2}"),
+    (r"\\[dt]?binom\s*([0-9A-Za-z])\s*([0-9A-Za-z])", r"\\binom{\1}{\2}"),
+    (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+    (r"\\log_\s*(\d)", r"\\log_{\1}"),
+    (r"\^\s*(-\d+)", r"^{\1}"),
+    # numbers
+    (rf"(?<![\d.,])(\d{{1,3}})((?:(?:{SPACE}|')\d{{3}})++)(?!\d)", "thousands"),
+    (r"(?<=[A-Za-z] )(\d{1,3})((?:,\d{3})++)(?![\d,])", "thousands"),
+    (rf"(?<![\w.,/^\\}}])(\d+){SPACE}+(\d+)\s*/\s*(\d+)(?![\d/])", r"\1\\frac{\2}{\3}"),
+    (r"(?<![\w.\\])(\d+(?:\.\d+)?)[eE]\+?(-?)0*(\d+)(?![\w.])", r"\1 \\times 10^{\2\3}"),
+    (r"(?<=\d)\s*[x*]\s*10\s*\^", r" \\times 10^"),
+    *((rf"(?<=\d){SPACE}*{WORDS}\{{[\s~]*{word}\b", rf" \\times 10^{{{k}}}\\text{{") for word, k in _SCALES.items()),
+    *((rf"(?<=\d){SPACE}*{word}\b", rf" \\times 10^{{{k}}}") for word, k in _SCALES.items()),
+    *((rf"(?<=\d){SPACE}*(?:{WORDS}\{{)?\s*{word}\b(?:\s*\}})?", sign) for word, sign in _AFTER.items()),
+    (rf"(?<=\d)(?:(?:st|nd|rd|th)\b|\s*\^?\s*{_ORDINAL}|\s*\^\s*\{{\s*{_ORDINAL}\s*\}})", ""),
+    # sets by a condition
+    (rf"^\s*{_SIZE}\\\{{\s*[A-Za-z]\s*(?:\||:|\\mid|\\middle\|)((?:(?!\\[{{}}]).)*?){_SIZE}\\\}}\s*$", r"\1"),
+    # primes, which math-verify drops: of functions, of units, and others
+    (r"\^\s*\{?\s*\\prime\s*\}?", "'"),
+    (r"(?<=[A-Za-z])''(?![A-Za-z'])", "_{primes}"),
+    (r"(?<=[A-Za-z])'(?![A-Za-z'])", "_{prime}"),
+    (r"(?<=\d)'+\s*$", ""),
+    (r"(?<=\d)'(?=\d)", " "),
+)
+r"""Patterns and replacements, applied in this order; the replacement `thousands` joins the digits."""
+IN_WORDS: tuple[tuple[str, str], ...] = (
+    (r"all real numbers|all reals|any real number", r"(-\\infty,\\infty)"),
+    (r"(?:there (?:is|are) )?no (?:real )?solutions?|(?:the )?empty set", r"\\emptyset"),
+    (r"(?:there are )?(?:infinitely many|an infinite number of)(?: solutions)?", r"\\infty"),
+    (rf"{_REALS}(?:greater|more|larger) than {_NUMBER}", r"(\1,\\infty)"),
+    (rf"{_REALS}(?:greater|more|larger) than or equal to {_NUMBER}|{_REALS}at least {_NUMBER}", r"[\1\2,\\infty)"),
+    (rf"{_REALS}(?:less|smaller) than {_NUMBER}", r"(-\\infty,\1)"),
+    (rf"{_REALS}(?:less|smaller) than or equal to {_NUMBER}|{_REALS}at most {_NUMBER}", r"(-\\infty,\1\2]"),
+    (rf"{_REALS}(?:strictly )?between {_NUMBER} and {_NUMBER}", r"(\1,\2)"),
+    (rf"{_REALS}(?:between|from) {_NUMBER} (?:and|to) {_NUMBER},? inclusive", r"[\1,\2]"),
+)
+"""Sets in words: a pattern for the whole answer, and its LaTeX."""
+
+_SPELLINGS = tuple((re.compile(pattern), replacement) for pattern, replacement in SPELLINGS)
+_IN_WORDS = tuple((re.compile(pattern, re.IGNORECASE), replacement) for pattern, replacement in IN_WORDS)
+_PART = re.compile(rf"(?:^|(?<=[\s,;}}]))(?:{WORDS}\{{)?\s*\(?([a-h]|i{{1,3}}|iv|v)(?:\)|\.(?!\d)|:)\s*\}}?\s*")
+_PART_ENDS = re.compile(r"(?:[\s,;]|\\text\s*\{[\s,;]*and[\s,;]*\}|\band\b)+$")
+_BETWEEN = re.compile(r"[,;](?!\d{3}(?!\d))|\band\b")
+_NAME = re.compile(r"^\s*[A-Za-z][\w ]*(?:\(\w+\))?\s*[=:]")
+_LABELS = (tuple("abcdefgh"), ("i", "ii", "iii", "iv", "v"))
+_EQUALS = re.compile(r"(?<![\\<>!:])=(?!=)|[{}()\[\]]")
+_LONE = re.compile(r"\s*[A-Za-z](?:_\{?\w+\}?)?\s*")
+_COMMAND = re.compile(r"\\[A-Za-z]+")
+_BEFORE = re.compile(
+    r"^(?:[^\d=\\]*[A-Za-z]{2}[^\d=\\]*\b(?:is|are|be|equals|equal to|comes to|gives)\s*:?|[A-Za-z ]{3,}:)"
+    r"\s+(?=[-$\d\\(.])"
+)
+
+
+@lru_cache(maxsize=512)
+def spelled(text: str) -> str:
+    """`text` without decoration, with equivalent spellings rewritten to one."""
+    text = bare(text.translate(CHARACTERS))
+    if len(text) > LONGEST_SPELLING:
+        return text
+    for pattern, replacement in _SPELLINGS:
+        text = pattern.sub(_joined if replacement == "thousands" else replacement, text)
+    words = " ".join(plain(text).split())
+    for pattern, replacement in _IN_WORDS:
+        if match := pattern.fullmatch(words):
+            return match.expand(replacement)
+    if (before := _BEFORE.match(text)) and not CHOICE.search(before[0]):
+        text = text[before.end() :]
+    return _turned(_named_parts(text)).strip()
+
+
+def _joined(number: re.Match[str]) -> str:
+    return re.sub(r"\D", "", number[0])
+
+
+def _named_parts(text: str) -> str:
+    """A tuple of the parts labelled a, b, ... or i, ii, ...; `text` if there are none."""
+    matches = list(_PART.finditer(text))
+    labels = tuple(part[1] for part in matches)
+    if len(matches) < 2 or matches[0].start() > 0 or not any(labels == names[: len(labels)] for names in _LABELS):
+        return text
+    ends = [*(part.start() for part in matches[1:]), len(text)]
+    parts = [_PART_ENDS.sub("", text[part.end() : end]) for part, end in zip(matches, ends, strict=True)]
+    return f"({', '.join(parts)})" if all(parts) else text
+
+
+def _turned(text: str) -> str:
+    """`text` with a lone variable at the end of its equation moved to the front, if the rest has no variable."""
+    *sides, last = sides_of(text)
+    values = "".join(sides)
+    letters = any(map(str.isalpha, _COMMAND.sub("", values)))
+    turns = sides and _LONE.fullmatch(last) and any(map(str.isdigit, values)) and not letters
+    return "=".join([last, *sides]) if turns else text
+
+
+def sides_of(answer: str) -> list[str]:
+    """The sides of `answer` between equals signs outside brackets."""
+    depth, ends = 0, [-1]
+    for sign in _EQUALS.finditer(answer):
+        if sign[0] != "=":
+            depth += 1 if sign[0] in "{([" else -1
+        elif depth == 0:
+            ends.append(sign.start())
+    return [answer[start + 1 : end] for start, end in pairwise([*ends, len(answer)])]
+
+
+def unnamed(text: str) -> list[str]:
+    """The parts of `text` between commas, semicolons and "and", without names before `=` or `:`."""
+    parts = [part for part in _BETWEEN.split(plain(text)) if part.strip()]
+    return [_NAME.sub("", part) for part in parts]
+
+
+def plain(text: str) -> str:
+    r"""`text` without text commands such as \text{}."""
+    return TEXT.sub(r"\1", text).strip()

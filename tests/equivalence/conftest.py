@@ -1,0 +1,12 @@
+"""Rollouts that several equivalence tests compare on."""
+
+import pytest
+
+from mcpo_cli.backends.local.sampler import Rollouts, sample
+from tests.policies import EOS, G, T, new_policy, prompts
+
+
+@pytest.fixture(scope="module")
+def rollouts() -> Rollouts:
+    """Responses that soon part: of a random policy."""
+    return sample(new_policy(), prompts(6), G, T, 1.0, EOS, seed=3)

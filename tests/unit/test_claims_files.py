@@ -1,0 +1,71 @@
+"""Files of claims: bad entries are errors with the nearest name, and the paper's claims are complete."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from mcpo_cli.analysis import claims
+from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.tables import forgetting
+from mcpo_cli.errors import ConfigError
+
+ENTRY = {
+    **dict.fromkeys(("id", "claim", "where", "quote"), "x"),
+    "suite": "table1",
+    "statistic": "pass@1",
+    "arm": "MCPO",
+    "relation": "greater",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"statistic": "pas@1"}, "unknown statistic 'pas@1': did you mean 'pass@1'?"),
+        ({"beside": "same policy acuracy"}, "did you mean 'same-policy accuracy'?"),
+        ({"arm": "MCP"}, "unknown arm 'MCP': did you mean 'MCPO'?"),
+        ({"baseline": "DAPPO"}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
+        ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
+        ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond must be two arms"),
+        ({"outside": "by construction"}, "outside and because must be given together"),
+        ({"suite": "tabel1"}, "unknown suite 'tabel1': did you mean 'table1'?"),
+        ({"relation": "grater"}, "did you mean 'greater'?"),
+        ({"marign": 0.1}, "unknown key 'marign': did you mean 'margin'?"),
+        ({"margin": "wide"}, "margin"),
+        ({"relation": None}, "relation must be given"),
+    ],
+)
+def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], part: str) -> None:
+    entry = {key: value for key, value in {**ENTRY, **change}.items() if value is not None}
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    with pytest.raises(ConfigError) as caught:
+        claims.read(path)
+    assert "claims.yaml, claim 1 (x)" in caught.value.message
+    assert part in caught.value.message
+    assert caught.value.fix
+
+
+def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text(yaml.safe_dump({"claims": [ENTRY, ENTRY]}))
+    with pytest.raises(ConfigError, match=r"claim 2 .* used twice"):
+        claims.read(path)
+
+
+def test_the_claims_of_the_paper_are_complete() -> None:
+    found = claims.read()
+    places = " ".join(one.where for one in found)
+    for place in ("Table 1", "Table 2", *(f"Figure {n}" for n in ("2a", "2b", "3a", "3b", "4", "5a", "5b", "6", "7"))):
+        assert place in places
+    assert all(one.quote and one.where for one in found)
+    every = [*found, *claims.read(forgetting.PATH)]
+    assert {one.statistic for one in every} | {one.beside for one in every} - {""} == set(STATISTICS)
+
+
+def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> None:
+    """Only what the paper compares as a whole, MCPO with DAPO, has DAPO's filter on one side."""
+    filtered = {one.id for one in claims.read() if one.baseline == "DAPO"}
+    assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}
+    assert {one.baseline for one in claims.read() if "Figure 7" in one.where} == {"DAPO w/o filter"}

@@ -181,7 +181,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     _check_pairs(last, data.plan)
     scores = data.scores(k)
     axes = _axes(choice.at, scores, data.plan)
-    tables = {at: _tables(scores, AXES[at], metrics) for at in axes}
+    tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}
     where = {(at, model): table.attrs["where"][model] for at, table in tables.items() for model in models}
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     problems = {**sizes, AVERAGE: sum(sizes.values())}
@@ -266,9 +266,12 @@ def _check_pairs(last: pd.DataFrame, plan: Plan) -> None:
             )
 
 
-def _tables(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row a run and one column a metric and tier, AVERAGE included, at the largest cost that all runs of a model
-    reach; `attrs["where"]` has that cost by model."""
+def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """The scores of all runs at the largest cost that all runs of their model reach, linear between evaluations.
+
+    scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
+    included); one column a metric; `attrs["where"]` has that cost by model.
+    """
     most = scores.groupby(["model", "arm", *PAIR], sort=False)[column].max()
     where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
     rows = []

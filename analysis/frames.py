@@ -127,6 +127,10 @@ class Runs:
         self._shelf, self._own = shelf or Shelf(), Shelf()
         self.cells = done(plan, self._shelf)
 
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """What `make` computes from these runs; only the first call for a key computes it."""
+        return self._own.once(key, make)
+
     def of(self, arms: Sequence[str]) -> "Runs":
         """The runs of these arms alone."""
         return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)

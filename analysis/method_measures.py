@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 
 import numpy as np
+import pandas as pd
 
+from mcpo_cli.analysis.comparison import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS as OF_RUNS
 from mcpo_cli.analysis.measures import WHOLE, Numbers, Statistic
 from mcpo_cli.config.plan import Cell
-from mcpo_cli.statistics.interpolate import at_cost
 from mcpo_cli.statistics.stats import Floats
 
 Measure = Callable[[Runs, Cell], Numbers]
@@ -61,14 +62,18 @@ def accuracies(runs: Runs, cell: Cell) -> dict[int, float]:
     return {step: fmean(map(fmean, tiers.values())) for step, tiers in sorted(counts.items())}
 
 
-def at_equal_rollouts(runs: Runs, cell: Cell) -> Numbers:
-    """pass@1 once a run has sampled what a run without refills samples in all; linear between evaluations."""
-    train, by_step = cell.spec.train, accuracies(runs, cell)
-    rollouts_T = [0.0, *_series(runs, cell, "cost/rollouts")]
-    if not by_step or len(rollouts_T) <= train.steps:
-        return {}
-    budget = train.steps * train.prompts * train.rollouts
-    return {WHOLE: at_cost([rollouts_T[step] for step in by_step], list(by_step.values()), budget)}
+def _at_equal(at: str) -> Measure:
+    """pass@1 where `mcpo compare --at` compares: at the largest cost that all runs of the model reach."""
+
+    def table(runs: Runs) -> "pd.Series[float]":
+        return at_equal(runs.scores(1), AXES[at], ["pass@1"])["pass@1"].xs(AVERAGE, level="tier")
+
+    def measure(runs: Runs, cell: Cell) -> Numbers:
+        spec = cell.spec
+        scores = runs.once(("at equal", at), lambda: table(runs))
+        return {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
+
+    return measure
 
 
 def gained(runs: Runs, cell: Cell) -> Numbers:
@@ -89,10 +94,13 @@ STATISTICS: Mapping[str, Statistic] = {
         "share of sampled prompts with p = 0, mean over the last fifth of the steps", _of(_end, "mastery/all_wrong")
     ),
     "pass@1 of the hardest tier": Statistic("pass@1 after the last step on the last tier", _hardest),
+    "pass@1 at equal steps": Statistic(
+        "pass@1 after as many global steps as all runs of the model have, mean over the tiers", _at_equal("steps")
+    ),
     "pass@1 at equal rollouts": Statistic(
-        "pass@1 once as many rollouts were sampled as a run without refills samples in all, mean over the tiers, "
-        "linear between evaluations",
-        at_equal_rollouts,
+        "pass@1 after as many sampled rollouts as all runs of the model reach, mean over the tiers, linear between "
+        "evaluations",
+        _at_equal("rollouts"),
     ),
     "pass@1 gained": Statistic("pass@1 after the last step minus the base policy's, mean over the tiers", gained),
     "best@8 over pass@1": Statistic("best@8 minus pass@1 after the last step, mean over the tiers", _more_samples),

@@ -19,7 +19,7 @@ FILES = {
     "suite": sorted(EXPERIMENTS.glob("suites/*.yaml")),
     "preset": sorted([*EXPERIMENTS.glob("conf/regime/*.yaml"), *EXPERIMENTS.glob("conf/scale/*.yaml")]),
     "model": sorted(EXPERIMENTS.glob("conf/model/*.yaml")),
-    "claims": [EXPERIMENTS / f"{name}.yaml" for name in ("claims", "method-claims", "forgetting")],
+    "claims": [EXPERIMENTS / f"{name}.yaml" for name in ("claims", "method-claims", "headline-claims", "forgetting")],
 }
 
 

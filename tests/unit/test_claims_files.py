@@ -8,6 +8,7 @@ import yaml
 from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.tables import forgetting
+from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.errors import ConfigError
 
 ENTRY = {
@@ -69,3 +70,16 @@ def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> No
     filtered = {one.id for one in claims.read() if one.baseline == "DAPO"}
     assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}
     assert {one.baseline for one in claims.read() if "Figure 7" in one.where} == {"DAPO w/o filter"}
+
+
+def test_the_hypotheses_of_the_headline_are_those_written_down_before_its_runs() -> None:
+    (registered,) = yaml.safe_load((EXPERIMENTS / "preregistration.yaml").read_text())
+    declared = claims.read(EXPERIMENTS / "headline-claims.yaml")
+    hypotheses = [(one["id"], one["claim"].rstrip(".").lower()) for one in registered["hypotheses"]]
+    assert [(one.id, one.claim.lower()) for one in declared] == hypotheses
+    for claim, hypothesis in zip(declared, registered["hypotheses"], strict=True):
+        formula, _, where = hypothesis["contrast"].partition(", ")
+        assert f"{claim.statistic}: {formula} " in claim.tested
+        assert claim.suite == registered["suite"]
+        assert claim.statistic == f"pass@1 at equal {'steps' if 'steps' in where else 'rollouts'}"
+        assert f"{claim.margin or abs(claim.reference) or 0:g}".removeprefix("0") in hypothesis["supported if"]

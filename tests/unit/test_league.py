@@ -117,6 +117,8 @@ def test_scores_at_equal_rollouts(zero_variance: Runs) -> None:
     offset = 0.005 * (tiers - 1)
     assert measured("pass@1 at equal rollouts", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
     assert measured("pass@1 at equal rollouts", zero_variance, "DAPO", seed=2) == pytest.approx(0.302 + offset)
+    assert measured("pass@1 at equal steps", zero_variance, "GRPO") == pytest.approx(0.3 + offset)
+    assert measured("pass@1 at equal steps", zero_variance, "DAPO", seed=2) == pytest.approx(0.502 + offset)
     assert measured("pass@1 of the hardest tier", zero_variance, "DAPO") == pytest.approx(0.5 + 0.01 * (tiers - 1))
     assert measured("best@8 over pass@1", zero_variance, "DAPO") > 0
 

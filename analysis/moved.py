@@ -77,6 +77,8 @@ class Comparison:
     folder: Path
     code: Mapping[str, Any]
     """Commit of the old report, and whether its working tree had changes."""
+    software: Mapping[str, tuple[str, str]]
+    """Packages and machines that the runs of the two reports do not share: those of the old one, of the new one."""
     compared: int
     """Number of rows that both have."""
     single: int
@@ -91,8 +93,17 @@ class Comparison:
         verdicts = sum(one.old.verdict != one.new.verdict for one in self.moves)
         return (
             f"Of {self.compared} numbers that both reports have, {len(self.moves)} moved, {beyond} by more "
-            f"than the intervals; {verdicts} verdicts changed; {self.single} rows stand in one report only."
+            f"than the intervals; {verdicts} verdicts changed; {self.single} rows stand in one report only. "
+            f"{self._apart}"
         )
+
+    @property
+    def _apart(self) -> str:
+        """What the runs were trained with, where it is not the same."""
+        if not self.software:
+            return "The runs of both were trained with the same packages on the same kind of machine."
+        apart = [f"{name} {old or 'not recorded'}, now {new or 'none'}" for name, (old, new) in self.software.items()]
+        return f"The runs were trained with: {'; '.join(apart)}."
 
     def grid(self) -> Grid:
         """One row per move."""
@@ -102,8 +113,17 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain data."""
-        about = {"folder": str(self.folder), "code": self.code, "compared": self.compared, "single": self.single}
-        return {**about, "moves": [one.to_json() for one in self.moves]}
+        about = {
+            "folder": str(self.folder),
+            "code": self.code,
+            "software": {k: list(v) for k, v in self.software.items()},
+        }
+        return {
+            **about,
+            "compared": self.compared,
+            "single": self.single,
+            "moves": [one.to_json() for one in self.moves],
+        }
 
 
 def check(old: Path, new: Path, scale: str) -> None:
@@ -124,20 +144,26 @@ def check(old: Path, new: Path, scale: str) -> None:
         raise ConfigError(f"--against {old}: a report of scale {found}, not {scale}", fix=f"scale={found}")
 
 
-def between(old: Path, new: Path, artifacts: Sequence[str]) -> Comparison:
-    """What moved from the report in folder `old` to that in `new`, in those `artifacts` that both have."""
+def between(old: Path, new: Path, artifacts: Sequence[str], software: Mapping[str, str]) -> Comparison:
+    """What moved from the report in folder `old` to that in `new`, in those `artifacts` that both have.
+
+    software: what the runs of the new report were trained with, by name.
+    """
     compared, single, moves = 0, 0, []
     for name in artifacts:
         paths = [folder / f"{name}.csv" for folder in (old, new)]
         if not all(path.exists() for path in paths):
             continue
-        before, after = (dict(_numbers(path)) for path in paths)
-        both = [row for row in after if row in before]
+        was, now = (dict(_numbers(path)) for path in paths)
+        both = [row for row in now if row in was]
         compared += len(both)
-        single += len(before.keys() ^ after.keys())
-        moves += [Move(name, row, before[row], after[row]) for row in both if _moved(before[row], after[row])]
+        single += len(was.keys() ^ now.keys())
+        moves += [Move(name, row, was[row], now[row]) for row in both if _moved(was[row], now[row])]
     moves.sort(key=lambda one: (one.old.verdict == one.new.verdict, not one.beyond, -_distance(one)))
-    return Comparison(old, read_json(old / "report.json")["code"], compared, single, moves)
+    about = read_json(old / "report.json")
+    before = about.get("software", {})
+    apart = {name: (before.get(name, ""), here) for name, here in software.items() if before.get(name, "") != here}
+    return Comparison(old, about["code"], apart, compared, single, moves)
 
 
 def _numbers(path: Path) -> Iterator[tuple[str, Number]]:

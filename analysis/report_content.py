@@ -65,6 +65,8 @@ class Content:
     """Artifacts by heading."""
     settings: Grid
     """The runs' settings compared with the paper's."""
+    software: Mapping[str, str]
+    """Versions of packages and names of machines that the runs were trained with, several if they differ."""
     provenance: Sequence[Grid]
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
@@ -93,6 +95,7 @@ class Content:
             "scale": self.scale,
             "mcpo": __version__,
             "code": artifacts.commit(),
+            "software": dict(self.software),
             "runs": list(self.run_ids),
             "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
             "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
@@ -111,7 +114,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
     done = [suite for suite in plans if workshop.missing(suite) is None]
     cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in workshop.runs(suite).cells}
     runs = [cells[run_id] for run_id in sorted(cells)]
-    settings = report_settings.grid(plans)
+    settings, software = report_settings.grid(plans), _software(runs)
     return Content(
         scale=workshop.scale,
         statement=_statement(workshop.scale, plans),
@@ -123,7 +126,8 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
             if (here := [piece for piece in pieces if piece.artifact.section == section])
         },
         settings=settings,
-        provenance=[_runs(runs), _pieces(pieces), _versions(runs)],
+        software=software,
+        provenance=[_runs(runs), _pieces(pieces), _versions(software)],
         run_ids=sorted(cells),
     )
 
@@ -204,21 +208,23 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
     return Grid("Tables and figures", header, rows, labels=4)
 
 
-def _versions(runs: Sequence[Cell]) -> Grid:
-    """Software versions and machines of the runs (several if they differ) and of the tables and figures."""
+def _software(runs: Sequence[Cell]) -> dict[str, str]:
     records = [record for cell in runs for record in frames.provenance(cell)]
     packages = [record.get("packages", {}) for record in records]
-    trained = {
+    found = {
         "mcpo": [record.get("mcpo") for record in records],
         "Python": [record.get("python") for record in records],
         **{name: [one.get(name) for one in packages] for name in PACKAGES},
         "machine": [_machine(record.get("machine")) for record in records],
     }
+    return {name: ", ".join(dict.fromkeys(filter(None, values))) for name, values in found.items()}
+
+
+def _versions(software: Mapping[str, str]) -> Grid:
+    """Software versions and machines of the runs, and versions of what made the tables and figures."""
     built = {"mcpo": __version__, "Python": platform.python_version()}
     built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
-    rows = [
-        [name, ", ".join(dict.fromkeys(filter(None, values))), built.get(name, "")] for name, values in trained.items()
-    ]
+    rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
     header = ["", "runs", "tables and figures"]
     return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)
 

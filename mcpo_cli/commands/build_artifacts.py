@@ -60,7 +60,7 @@ def report(
     console.talk(f"building {len(names)} tables and figures")
     content = report_content.gather(made, names)
     if against:
-        content = replace(content, against=moved.between(against, made.folder, names))
+        content = replace(content, against=moved.between(against, made.folder, names, content.software))
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     if not as_json:

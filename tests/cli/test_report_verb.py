@@ -78,6 +78,7 @@ def test_what_moved_since_another_report(here: InProcess, tmp_path: Path) -> Non
     moved = json.loads(here("report", *settings, "--against", str(old), "--json").stdout)["report"]["against"]
     assert (moved["compared"], moved["single"]) == (same["compared"] - 1, 1)
     assert [one["beyond"] for one in moved["moves"]] == [True, False]
+    assert moved["software"] == {}
     assert [one["row"].split(", ")[3] for one in moved["moves"]] == list(table.loc[measured[[1, 0]], "tier"])
     shown = here("report", *settings, "--against", str(old))
     assert "2 moved, 1 by more than the intervals; 0 verdicts changed; 1 rows" in shown.stdout

@@ -37,14 +37,26 @@ def test_a_row_without_interval_is_plain_data() -> None:
     assert document["beyond"] is None
 
 
-def test_the_sentence_and_the_table_count_the_same(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        ({}, "The runs of both were trained with the same packages on the same kind of machine."),
+        (
+            {"torch": ("2.12.0", "2.13.0"), "machine": ("", "x")},
+            "The runs were trained with: torch 2.12.0, now 2.13.0; machine not recorded, now x.",
+        ),
+    ],
+)
+def test_the_sentence_and_the_table_count_the_same(
+    tmp_path_factory: pytest.TempPathFactory, apart: dict[str, tuple[str, str]], said: str
+) -> None:
     moves = [
         move((0.1, 0.0, 0.2), (0.3, 0.2, 0.4), "unresolved", "supported"),
         move((0.1, 0.0, 0.2), (0.11, 0.01, 0.21), "unresolved", "unresolved"),
     ]
-    found = Comparison(tmp_path_factory.mktemp("old"), {"commit": "a" * 40, "dirty": False}, 7, 1, moves)
+    found = Comparison(tmp_path_factory.mktemp("old"), {"commit": "a" * 40, "dirty": False}, apart, 7, 1, moves)
     assert found.sentence == (
         "Of 7 numbers that both reports have, 2 moved, 1 by more than the intervals; 1 verdicts changed; "
-        "1 rows stand in one report only."
+        f"1 rows stand in one report only. {said}"
     )
     assert [row[-2:] for row in found.grid().rows] == [["yes", "unresolved -> supported"], ["no", "unresolved"]]

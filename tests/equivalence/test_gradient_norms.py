@@ -10,7 +10,8 @@ from torch import Tensor
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.methods import Method, TokenBatch, TokenLoss
 from mcpo_cli.methods.mcpo import Mcpo
-from tests.equivalence.test_policy import EOS, SPEC, G, T, graded, new_policy, prompts, updater_of
+from tests.equivalence.test_update import SPEC, graded, updater_of
+from tests.policies import EOS, G, T, new_policy, prompts
 
 FACTOR = 8.0
 NEVER = 1e9

@@ -25,7 +25,8 @@ OTHERS = {
 READING = """\
 - **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
 - **Charts** are grouped by the part of a metric's name before its last slash: `eval/...` held-out problems, `train`
-  batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results.
+  batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results,
+  `cost` what training has spent. The view of all arms shows those of `eval/`; clear its search box for the others.
 - **Artifacts**, folder `reports`: the tables, figures and the report built from these runs.
 """
 
@@ -81,11 +82,13 @@ def plan_note(plan: Plan, command: str, view: str) -> str:
 def view(plan: Plan, parent: str, milliseconds: int) -> str:
     """The value of the tag `VIEW` + plan id: charts of the runs below `parent`, one line per series, seeds as a band.
 
-    The format is that of "Save as new view" in MLflow 3.17, whose state may be plain JSON.
+    The charts are searched for those of the evaluations, which would stand below those of cost; clearing the search box
+    shows all. The format is that of "Save as new view" in MLflow 3.17, whose state may be plain JSON.
     """
     state = {
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
         "runsHiddenMode": "SHOWALL",
+        "chartsSearchFilter": "eval/",
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": SERIES}]},
     }
     times = {"createdAt": milliseconds, "updatedAt": milliseconds}

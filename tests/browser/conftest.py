@@ -51,7 +51,7 @@ def plan(home: Path) -> Plan:
 def built(plan: Plan, home: Path) -> dict[str, Built]:
     """The table and a figure of it, in the store."""
     found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
-    publish({"table1": plan}, {"table1": [path for one in found.values() for path in one.paths]})
+    publish([(plan, list(found.values()))])
     return found
 
 

@@ -6,13 +6,14 @@ what other seeds would give, so a number that moved by less than the intervals s
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.tables import words
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.journal import read_json
 
@@ -34,6 +35,11 @@ class Number:
     high: float
     verdict: str
     """Empty where the table has none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as plain data; unknown ones are None."""
+        known = {"value": words.number(self.value), "low": words.number(self.low), "high": words.number(self.high)}
+        return {**known, "verdict": self.verdict}
 
 
 @dataclass(frozen=True)
@@ -59,15 +65,8 @@ class Move:
 
     def to_json(self) -> dict[str, Any]:
         """Its fields as plain data; unknown bounds are None."""
-        fields = {**asdict(self), "beyond": self.beyond}
-        return {
-            name: {
-                key: None if isinstance(value, float) and math.isnan(value) else value for key, value in part.items()
-            }
-            if isinstance(part, dict)
-            else part
-            for name, part in fields.items()
-        }
+        numbers = {"old": self.old.to_json(), "new": self.new.to_json()}
+        return {"artifact": self.artifact, "row": self.row, **numbers, "beyond": self.beyond}
 
 
 @dataclass(frozen=True)
@@ -113,17 +112,9 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All of it as plain data."""
-        about = {
-            "folder": str(self.folder),
-            "code": self.code,
-            "software": {k: list(v) for k, v in self.software.items()},
-        }
-        return {
-            **about,
-            "compared": self.compared,
-            "single": self.single,
-            "moves": [one.to_json() for one in self.moves],
-        }
+        about = {"folder": str(self.folder), "code": self.code, "software": dict(self.software)}
+        counts = {"compared": self.compared, "single": self.single}
+        return {**about, **counts, "moves": [one.to_json() for one in self.moves]}
 
 
 def check(old: Path, new: Path, scale: str) -> None:

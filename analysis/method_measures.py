@@ -63,14 +63,21 @@ def accuracies(runs: Runs, cell: Cell) -> dict[int, float]:
 
 
 def _at_equal(at: str) -> Measure:
-    """pass@1 where `mcpo compare --at` compares: at the largest cost that all runs of the model reach."""
+    """pass@1 where `mcpo compare --at` compares: at the largest cost that all runs of the model reach.
 
-    def table(runs: Runs) -> "pd.Series[float]":
-        return at_equal(runs.scores(1), AXES[at], ["pass@1"])["pass@1"].xs(AVERAGE, level="tier")
+    No number where a run did not record its cost, as of an older version.
+    """
+
+    def table(runs: Runs) -> "pd.Series[float] | None":
+        scores = runs.scores(1)
+        if scores[AXES[at]].isna().any():
+            return None
+        return at_equal(scores, AXES[at], ["pass@1"])["pass@1"].xs(AVERAGE, level="tier")
 
     def measure(runs: Runs, cell: Cell) -> Numbers:
-        spec = cell.spec
-        scores = runs.once(("at equal", at), lambda: table(runs))
+        spec, scores = cell.spec, runs.once(("at equal", at), lambda: table(runs))
+        if scores is None:
+            return {}
         return {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
 
     return measure

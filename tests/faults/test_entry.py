@@ -61,7 +61,7 @@ def server(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     command = [*MCPO, "ui", "--port", str(port)]
     running = subprocess.Popen(command, cwd=traps / "here", stderr=subprocess.DEVNULL, env={**os.environ})
     try:
-        answer(f"http://127.0.0.1:{port}{SEARCH}", {"max_results": 1}, seconds=300)
+        answer(f"http://127.0.0.1:{port}{SEARCH}", {"max_results": 1})
         yield port, traps / "it ran"
     finally:
         running.send_signal(signal.SIGINT)

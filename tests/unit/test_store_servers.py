@@ -86,7 +86,8 @@ def process(command: list[str], environment: dict[str, str]) -> Iterator[subproc
         running.stderr.close()
 
 
-def answer(url: str, body: dict[str, Any], seconds: float = 60) -> Any:
+def answer(url: str, body: dict[str, Any], seconds: float = 300) -> Any:
+    """What the server says, which may still be starting: MLflow takes a minute or more to make its store on a busy machine."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     end = time.monotonic() + seconds
     while True:

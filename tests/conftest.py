@@ -12,6 +12,11 @@ import pytest
 
 from mcpo_cli import plugin_files, plugins
 
+# Before anything imports torch, and for all processes that tests start. Tests are many small computations: with a second
+# thread most of the time is spent on waiting for it. What one process has compiled, the others read.
+os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+sys.dont_write_bytecode = False
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """A busy machine fails no property: hypothesis has no deadline. The environment of verl is without hypothesis."""

@@ -190,7 +190,7 @@ def test_the_ui_imports_nothing_from_the_current_folder(server: tuple[int, Path]
 
 
 VERBS: dict[str, list[str]] = {
-    "train, report and sync": ["train", "scale=smoke", "train.steps=1"],
+    "train, report and sync": ["train", "scale=smoke", "train.steps=1", "warmup.target_accuracy=0"],
     "report": ["report", "scale=smoke"],
     "runs sync": ["runs", "sync"],
     "grade": ["grade", "answers.jsonl", "--workers", "1"],

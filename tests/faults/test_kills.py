@@ -21,7 +21,7 @@ from tests.faults.suites import Suite, spec_of
 
 pytestmark = pytest.mark.slow
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-MOMENTS = 20
+MOMENTS = 10
 """Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
 
 

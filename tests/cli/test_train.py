@@ -85,7 +85,7 @@ def test_train_list_show_and_sync(cli: Cli, here: InProcess, empty_store: Path) 
 def test_ctrl_c_stops_cleanly_and_the_same_command_continues(cli: Cli, tmp_path: Path) -> None:
     process = start(cli, *LONG)
     process.send_signal(signal.SIGINT)
-    _, talk = process.communicate(timeout=60)
+    _, talk = process.communicate(timeout=600)
     assert process.returncode == 130
     assert f"mcpo train {' '.join(LONG)}" in talk
     assert "Traceback" not in talk
@@ -103,7 +103,7 @@ def test_a_killed_scheduler_leaves_no_worker_behind(cli: Cli) -> None:
     (worker,) = psutil.Process(process.pid).children()
     process.kill()
     process.communicate()
-    worker.wait(timeout=60)
+    worker.wait(timeout=600)
     assert cli.json("runs", "list")["runs"][0]["state"] == "interrupted"
 
 

@@ -54,7 +54,7 @@ def draws(process: "subprocess.Popen[bytes]", folder: Path) -> list[psutil.Proce
 def test_a_report_that_is_ended_while_it_draws(home: Path, faults: Faults) -> None:
     """One signal after the other, each on what the one before has left."""
     folder = home / "reports" / "smoke"
-    assert begin().wait(timeout=300) == LACKING
+    assert begin().wait(timeout=600) == LACKING
     expected = files(folder)
     for path in folder.iterdir():
         path.unlink()
@@ -62,15 +62,15 @@ def test_a_report_that_is_ended_while_it_draws(home: Path, faults: Faults) -> No
         process = begin()
         helpers = draws(process, folder)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        assert process.wait(timeout=300) in (-number, 130)
-        _, alive = psutil.wait_procs(helpers, timeout=30)
+        assert process.wait(timeout=600) in (-number, 130)
+        _, alive = psutil.wait_procs(helpers, timeout=300)
         assert not alive
         # What was there already was whole.
         wrong = sum(expected[name] != content for name, content in files(folder).items())
         assert len(files(folder)) < len(expected), "it had drawn everything"
         faults(f"{number.name} of a report that draws", wrong=wrong)
     began = time.monotonic()
-    assert begin().wait(timeout=300) == LACKING
+    assert begin().wait(timeout=600) == LACKING
     again, taken = files(folder), time.monotonic() - began
     lost = len(expected.keys() - again.keys())
     wrong = sum(again.get(name, content) != content for name, content in expected.items())

@@ -70,7 +70,7 @@ def server(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 def ask(port: int, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, bytes]:
     """Status and content of an answer to a request, whose headers may be anything."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
     connection.putrequest(method, path, skip_host=True)
     for name, value in {"Host": f"127.0.0.1:{port}", "Content-Length": str(len(body)), **headers}.items():
         connection.putheader(name.replace("_", "-"), value)

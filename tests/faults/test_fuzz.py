@@ -254,7 +254,7 @@ def test_real_processes(tmp_path: Path, faults: Faults) -> None:
 
     def ended(words: list[str], codes: tuple[int, ...]) -> None:
         argv = [*MCPO, *(word.replace("\0", "").encode("utf-8", "surrogatepass") for word in words)]
-        done = subprocess.run(argv, env=cli.env, cwd=tmp_path, capture_output=True, check=False, timeout=120)
+        done = subprocess.run(argv, env=cli.env, cwd=tmp_path, capture_output=True, check=False, timeout=600)
         said = done.stderr.decode(errors="replace")
         assert done.returncode in codes, said
         assert "Traceback" not in said

@@ -32,7 +32,7 @@ def run(
     """`mcpo` in a process in which `before` is called first."""
     env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
     env |= {"MCPO_HOME": str(home), "NO_COLOR": "1", **more}
-    return subprocess.run([*MCPO, *words], env=env, preexec_fn=before, capture_output=True, check=False, timeout=120)
+    return subprocess.run([*MCPO, *words], env=env, preexec_fn=before, capture_output=True, check=False, timeout=600)
 
 
 def full(number: int) -> None:
@@ -217,7 +217,7 @@ def test_the_current_folder_is_gone(tmp_path: Path, faults: Faults) -> None:
     env = {key: value for key, value in os.environ.items() if key != "MCPO_HOME"} | {"PYTHONSAFEPATH": "1"}
     gone.mkdir()
     command = [sys.executable, "-m", "mcpo_cli.main", "runs", "list"]
-    homeless = subprocess.run(command, env=env, preexec_fn=leave, capture_output=True, check=False, timeout=120)
+    homeless = subprocess.run(command, env=env, preexec_fn=leave, capture_output=True, check=False, timeout=600)
     assert homeless.returncode in (0, 2), homeless.stderr
     assert b"Traceback" not in homeless.stderr
     faults("a current folder that is gone", times=2, wrong=int(b"bug in mcpo" in done.stderr + homeless.stderr))

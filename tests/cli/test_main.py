@@ -105,30 +105,39 @@ def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
     ("words", "cword", "offered"),
     [
         ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
-        ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
         # bash splits words at "="
         ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended"]),
-        ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
-        ("mcpo plan table", 2, ["table1", "table2"]),
-        ("mcpo ablate why", 2, ["why-reweight"]),
-        ("mcpo reproduce table", 2, ["table1", "table2"]),
-        ("mcpo reproduce a", 2, ["all", *(name for name in artifacts.registry() if name.startswith("a"))]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
+        pytest.param("mcpo tr", 1, ["train"], marks=pytest.mark.slow),
+        pytest.param(
+            "mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="], marks=pytest.mark.slow
+        ),
+        pytest.param("mcpo train seed=1 regime = ", 5, load.groups()["regime"], marks=pytest.mark.slow),
+        pytest.param("mcpo plan table", 2, ["table1", "table2"], marks=pytest.mark.slow),
+        pytest.param("mcpo ablate why", 2, ["why-reweight"], marks=pytest.mark.slow),
+        pytest.param("mcpo reproduce table", 2, ["table1", "table2"], marks=pytest.mark.slow),
+        pytest.param(
+            "mcpo reproduce a",
+            2,
+            ["all", *(name for name in artifacts.registry() if name.startswith("a"))],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
-def test_completion(here: InProcess, words: str, cword: int, offered: list[str]) -> None:
-    folder = here.home / "runs" / "mcpo-toy-s-s0-000000000000"
+def test_completion(cli: Cli, words: str, cword: int, offered: list[str]) -> None:
+    folder = cli.home / "runs" / "mcpo-toy-s-s0-000000000000"
     folder.mkdir(parents=True)
     (folder / "spec.json").write_text("{}")
-    result = here(_MCPO_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(cword))
+    script = Path(sys.executable).with_name("mcpo")
+    result = subprocess.run(
+        [script],
+        env=cli.env | {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(cword)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     got = [word for word in result.stdout.split() if not words.endswith("method") or word.startswith("method=")]
     assert got == offered
-
-
-def test_the_installed_script_completes(cli: Cli) -> None:
-    script = Path(sys.executable).with_name("mcpo")
-    env = cli.env | {"_MCPO_COMPLETE": "complete_bash", "COMP_WORDS": "mcpo tr", "COMP_CWORD": "1"}
-    assert subprocess.check_output([script], env=env, text=True).split() == ["train"]
 
 
 def test_a_closed_pipe_is_no_error(cli: Cli) -> None:

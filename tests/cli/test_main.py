@@ -48,8 +48,8 @@ def test_looking_needs_no_torch_and_writes_nothing(cli: Cli, arguments: list[str
     assert cli.untouched()
 
 
-def test_help_of_train_names_presets_examples_and_where_settings_are_explained(cli: Cli) -> None:
-    out = cli("train", "--help").stdout
+def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
+    out = here("train", "--help").stdout
     presets = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
     for group, names in load.groups().items():
         listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", presets)
@@ -89,11 +89,11 @@ def test_dry_run_is_the_plan(here: InProcess) -> None:
     assert here.untouched()
 
 
-def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
-    command = cli.json("plan", "seed=choice(0, 1)")["command"]
+def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
+    command = here.json("plan", "seed=choice(0, 1)")["command"]
     again = subprocess.run(
         ["bash", "-c", command.replace("mcpo train", " ".join([*MCPO, "plan", "--json"]))],
-        env=cli.env,
+        env=here.env,
         capture_output=True,
         text=True,
         check=True,

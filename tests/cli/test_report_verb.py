@@ -34,10 +34,7 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
     assert not (here.home / "runs").exists()
     text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
     assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
-
-
-@pytest.mark.slow
-def test_json_is_one_document_also_where_something_is_missing(here: InProcess) -> None:
+    # As one document, too.
     result = here("report", *SMALL, "--json")
     assert result.returncode == 3
     document = json.loads(result.stdout)

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,16 +40,15 @@ def planted(folder: Path, trace: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[Path]:
     """A home with a run in its store, which has an artifact."""
     with pytest.MonkeyPatch.context() as patch:
         found = tmp_path_factory.mktemp("home")
         patch.setenv("MCPO_HOME", str(found))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         complete(spec())
-        store = Store(f"sqlite:///{found / 'mlflow.db'}")
-        store.check()
-        store.ingest(plan(spec()))
+        shutil.copy(empty_store, found / "mlflow.db")
+        Store(f"sqlite:///{found / 'mlflow.db'}").ingest(plan(spec()))
         yield found
 
 

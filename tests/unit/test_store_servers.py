@@ -130,7 +130,7 @@ def test_processes_that_share_a_new_store_lose_nothing(home: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_path: Path) -> None:
+def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_path: Path, empty_store: Path) -> None:
     port = free_port()
     command = ["-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
     places = {
@@ -138,6 +138,7 @@ def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_p
         "MLFLOW_ARTIFACTS_DESTINATION": str(tmp_path / "artifacts"),
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
+    shutil.copy(empty_store, tmp_path / "server.db")
     complete(spec(0))
     store = Store(f"http://127.0.0.1:{port}")
     with process(command, places):

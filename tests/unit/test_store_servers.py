@@ -87,7 +87,7 @@ def process(command: list[str], environment: dict[str, str]) -> Iterator[subproc
 
 
 def answer(url: str, body: dict[str, Any], seconds: float = 300) -> Any:
-    """What the server says, which may still be starting: MLflow takes a minute or more to make its store on a busy machine."""
+    """What the server says. It may still be starting: making its store takes MLflow minutes on a busy machine."""
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     end = time.monotonic() + seconds
     while True:

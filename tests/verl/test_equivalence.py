@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +30,9 @@ from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.methods import Centred, Remembering
+from tests.store_runs import free_port
+from tests.verl import LEFT_OUT
+from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
 P, G, T = 6, 4, 9
@@ -154,6 +156,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
         "VERL_PLATFORM": "cpu",
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
+        LEFT_OUT: "vllm,sklearn",
     }
     command = [sys.executable, "-m", "tests.verl.engine_process", str(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -171,12 +174,10 @@ def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: 
     """What verl's engine computes, by method and split."""
     folder = tmp_path_factory.mktemp("engine")
     record(rollouts, folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [start(folder, request.param, rank, port) for rank in range(request.param)]
     for process in processes:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, said
     return torch.load(folder / f"ranks_{request.param}.pt", weights_only=False)
 

@@ -15,7 +15,7 @@ import pytest
 
 from mcpo_cli.backends.verl import processes
 from mcpo_cli.runs.journal import Journal, read_json
-from tests.verl import LEFT_OUT
+from tests.verl import LEAN
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = (
@@ -39,7 +39,7 @@ class Runs:
         inherited = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
         # Where tests.verl.cpu is found, whatever the working folder.
         path = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-        self.env = {**inherited, **path, "MCPO_HOME": str(home), LEFT_OUT: "vllm,sklearn"}
+        self.env = {**inherited, **path, **LEAN, "MCPO_HOME": str(home)}
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """`mcpo` with these arguments."""

@@ -16,6 +16,7 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal
 from tests.store_runs import free_port
+from tests.verl import LEAN
 from tests.verl.conftest import PATIENCE, ROOT, TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -51,7 +52,7 @@ class Cluster:
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
         command = [Path(sys.executable).with_name("ray"), "start", *options, *ports]
         command += ["--node-ip-address=127.0.0.1", "--num-cpus=16", "--num-gpus=1", "--block"]
-        env = {**os.environ, **self.access, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+        env = {**os.environ, **self.access, **LEAN, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
         with (self.folder / "nodes.log").open("ab") as log:
             self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log))
 

@@ -31,7 +31,7 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.methods import Centred, Remembering
 from tests.store_runs import free_port
-from tests.verl import LEFT_OUT
+from tests.verl import LEAN
 from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
@@ -151,12 +151,12 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
     variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = {
         **os.environ,
+        **LEAN,
         **{name: str(value) for name, value in variables.items()},
         "VERL_USE_EXTERNAL_MODULES": "tests.verl.cpu",
         "VERL_PLATFORM": "cpu",
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
-        LEFT_OUT: "vllm,sklearn",
     }
     command = [sys.executable, "-m", "tests.verl.engine_process", str(folder)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

@@ -12,7 +12,7 @@ METHOD = ("method=clip_cov", "method.share=0.1", "method.cov_low=0", "train.mini
 
 
 def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
-    runs.env[LEFT_OUT] = ""
+    del runs.env[LEFT_OUT]
     result = runs("train", *TOY, *METHOD, "train.steps=3", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
     folder = runs.folder("clip_cov")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 BRIEF = ("scale=smoke", "warmup.batch=64", "warmup.target_accuracy=0.5", "warmup.max_steps=4000")
-"""Half the answers to short problems are right, so that a sample can be right or wrong. tests/verl has this base policy, too."""
+"""Half the answers to short problems are right: a sample can be right or wrong. tests/verl has the same base policy."""
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ def check() -> None:
 
 
 def leave_out() -> None:
-    """To whoever imports a package of LEFT_OUT later on, it is not installed."""
+    """Make the packages of LEFT_OUT seem not to be installed to whoever imports them from now on."""
     for name in filter(None, os.environ.get(LEFT_OUT, "").split(",")):
         sys.modules.setdefault(name, NOT_INSTALLED)
 

@@ -110,6 +110,7 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
 
 
 def _contents(content: Content) -> Iterator[str]:
+    yield from (f"- [{render.escaped(piece.heading)}](#{piece.name})" for piece in content.summary)
     for heading, pieces in content.sections.items():
         yield f"- [{heading}](#{_slug(heading)})"
         for piece in pieces:

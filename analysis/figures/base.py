@@ -256,7 +256,9 @@ def percent(axes: Axes, axis: str = "y") -> None:
 
 def points(axes: Axes, axis: str = "y") -> None:
     """Label differences of shares as percentage points."""
-    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}"))
+    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(
+        lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}")
+    )
 
 
 def whole(axes: Axes) -> None:

@@ -26,7 +26,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     figure = base.grid(_panels(scores), "panel", _draw, sharey=False)
     notes = [
         base.band_note(frame),
-        "Step 0 is the base policy; all arms of a seed start from it. Curves over rollouts end where the first run ends.",
+        "Step 0 is the base policy; all arms of a seed start from it. Curves by rollouts end where the first run ends.",
     ]
     return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
 

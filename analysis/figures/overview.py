@@ -27,15 +27,12 @@ def build(data: Mapping[str, Runs]) -> Product:
     runs = data[SUITE]
     compared = compare(runs, Choice())
     rows = [
-        {
-            **{"model": one.model, "arm": one.arm, "at": one.at, "baseline": compared.baseline, "metric": one.metric},
-            **{"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high},
-            **{"seeds": one.effect.n, "verdict": one.verdict},
-        }
+        (one.model, one.arm, one.at, one.metric, one.effect.mean, one.effect.low, one.effect.high, one.effect.n)
         for one in compared.headline
     ]
+    frame = pd.DataFrame(rows, columns=["model", "arm", "at", "metric", "difference", "low", "high", "seeds"])
     title = base.titled(TITLE, runs)
-    return Product(title, _sentence(compared), pd.DataFrame(rows), notes=NOTES, figure=_figure(compared))
+    return Product(title, _sentence(compared), frame, notes=NOTES, figure=_figure(compared))
 
 
 def _sentence(compared: Comparison) -> str:
@@ -47,7 +44,9 @@ def _sentence(compared: Comparison) -> str:
 
 
 def _finding(one: Difference, baseline: str) -> str:
-    return f"{one.arm} is {VERDICTS[one.verdict.partition(' ')[0]]} {baseline} on {one.model} ({words.change(one.effect)})"
+    return (
+        f"{one.arm} is {VERDICTS[one.verdict.partition(' ')[0]]} {baseline} on {one.model} ({words.change(one.effect)})"
+    )
 
 
 def _figure(compared: Comparison) -> Figure:

@@ -69,7 +69,7 @@ test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliab
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
-	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+	$(VERL)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py

@@ -41,6 +41,15 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder to be `cache` of homes: all processes of the tests share it, as making a base policy takes a minute."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder if worker_id == "master" else folder.parent) / "cache"
+    shared.mkdir(exist_ok=True)
+    return shared
+
+
+@pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite store with its schema, made once: it takes seconds."""
     from mcpo_cli.store.mlflow import Store

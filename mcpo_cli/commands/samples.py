@@ -1,6 +1,5 @@
 """`mcpo runs samples`: the rollouts that a run kept, right and wrong ones side by side."""
 
-from collections import Counter
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +11,6 @@ if TYPE_CHECKING:
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
-
-LONGEST = 400
-"""Most characters of a response in the table. A longer one lacks its middle, because the answer stands at its end."""
 
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
@@ -76,19 +72,11 @@ def _kept_none(run: "Run") -> "ConfigError":
 
 def _show(group: "Group") -> None:
     from mcpo_cli.commands import console
+    from mcpo_cli.runs.rollouts import counted
 
     right, wrong = len(group.right), len(group.wrong)
     console.print_text(f"step {group.step}, {right} of {right + wrong} right: {group.prompt}\n  gold: {group.gold}")
-    sides = zip_longest(_counted(group.right), _counted(group.wrong), fillvalue=("", ""))
-    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], [[*one, *other] for one, other in sides])
+    sides = [[(f"{n}x", text) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
+    rows = [[*one, *other] for one, other in zip_longest(*sides, fillvalue=("", ""))]
+    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], rows)
     console.print_text("")
-
-
-def _counted(responses: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The distinct responses with how often each occurs, the most frequent first."""
-    return [(f"{count}x", _shortened(response)) for response, count in Counter(responses).most_common()]
-
-
-def _shortened(response: str) -> str:
-    half = LONGEST // 2
-    return response if len(response) <= LONGEST else f"{response[:half]} ... {response[-half:]}"

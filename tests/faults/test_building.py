@@ -41,8 +41,9 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def draws(process: "subprocess.Popen[bytes]", folder: Path) -> list[psutil.Process]:
-    """All processes of a report that has drawn a first figure."""
-    while not list(folder.glob("*.png")):
+    """All processes of a report that has drawn a first figure beside those that were there."""
+    before = len(list(folder.glob("*.png")))
+    while len(list(folder.glob("*.png"))) == before:
         assert process.poll() is None
         time.sleep(0.05)
     helpers = psutil.Process(process.pid).children(recursive=True)
@@ -51,23 +52,26 @@ def draws(process: "subprocess.Popen[bytes]", folder: Path) -> list[psutil.Proce
 
 
 def test_a_report_that_is_ended_while_it_draws(home: Path, faults: Faults) -> None:
+    """One signal after the other, each on what the one before has left."""
     folder = home / "reports" / "smoke"
-    assert begin().wait(timeout=300) == LACKING
+    assert begin().wait(timeout=600) == LACKING
     expected = files(folder)
+    for path in folder.iterdir():
+        path.unlink()
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
-        for path in folder.iterdir():
-            path.unlink()
         process = begin()
         helpers = draws(process, folder)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
-        assert process.wait(timeout=300) in (-number, 130)
-        _, alive = psutil.wait_procs(helpers, timeout=30)
+        assert process.wait(timeout=600) in (-number, 130)
+        _, alive = psutil.wait_procs(helpers, timeout=300)
         assert not alive
         # What was there already was whole.
         wrong = sum(expected[name] != content for name, content in files(folder).items())
-        began = time.monotonic()
-        assert begin().wait(timeout=300) == LACKING
-        again, taken = files(folder), time.monotonic() - began
-        lost = len(expected.keys() - again.keys())
-        wrong += sum(again.get(name, content) != content for name, content in expected.items())
-        faults(f"{number.name} of a report that draws", lost=lost, wrong=wrong, seconds=[taken])
+        assert len(files(folder)) < len(expected), "it had drawn everything"
+        faults(f"{number.name} of a report that draws", wrong=wrong)
+    began = time.monotonic()
+    assert begin().wait(timeout=600) == LACKING
+    again, taken = files(folder), time.monotonic() - began
+    lost = len(expected.keys() - again.keys())
+    wrong = sum(again.get(name, content) != content for name, content in expected.items())
+    faults("a report that was ended three times", lost=lost, wrong=wrong, seconds=[taken])

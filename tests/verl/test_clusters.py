@@ -16,7 +16,8 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal
 from tests.store_runs import free_port
-from tests.verl.conftest import ROOT, TOY, Runs, nobody_is_left, phase, status, wait
+from tests.verl import LEAN
+from tests.verl.conftest import PATIENCE, ROOT, TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 UNUSED = """
@@ -51,7 +52,7 @@ class Cluster:
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
         command = [Path(sys.executable).with_name("ray"), "start", *options, *ports]
         command += ["--node-ip-address=127.0.0.1", "--num-cpus=16", "--num-gpus=1", "--block"]
-        env = {**os.environ, **self.access, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+        env = {**os.environ, **self.access, **LEAN, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
         with (self.folder / "nodes.log").open("ab") as log:
             self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log))
 
@@ -74,7 +75,7 @@ class Cluster:
     def is_as_before(self) -> bool:
         """Whether it lives, and nobody uses it any more."""
         env = {**os.environ, **self.access}
-        seen = subprocess.run([sys.executable, "-c", UNUSED, self.address], env=env, timeout=240, check=False)
+        seen = subprocess.run([sys.executable, "-c", UNUSED, self.address], env=env, timeout=PATIENCE, check=False)
         return seen.returncode == 0 and len(self.raylets()) == 2
 
     def end(self) -> None:
@@ -83,7 +84,7 @@ class Cluster:
         for node in self.nodes:
             node.terminate()
         for node in self.nodes:
-            node.wait(60)
+            node.wait(PATIENCE)
         for process in psutil.wait_procs(processes, timeout=10)[1]:
             process.kill()
 
@@ -101,24 +102,23 @@ def cluster() -> Iterator[Cluster]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs_apart: Runs, cluster: Cluster) -> None:
+def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs: Runs, cluster: Cluster) -> None:
     method = ("method=gspo", "method.dynamic_sampling=true")
-    runs, settings = runs_apart, (*TOY, *method, "train.steps=2", f"cluster.ray_address={cluster.address}")
+    settings = (*TOY, *method, "train.steps=2", f"cluster.ray_address={cluster.address}")
     runs.env |= cluster.access
     first = runs.start("train", *settings)
-    wait(lambda: list(runs.home.glob("runs/gspo-toy-*/attempt_1")) != [])
-    folder = runs.folder("gspo")
-    wait(lambda: "evaluation" in phase(folder), 600)
+    folder = runs.begun("gspo", first)
+    wait(lambda: "evaluation" in phase(folder), first)
     assert any("WorkerDict" in title for node in cluster.actors() for title in node)
     os.kill(status(folder)["pid"], signal.SIGKILL)
-    assert first.wait(60) != 0
-    wait(lambda: nobody_is_left(folder), 30)
+    assert first.wait(PATIENCE) != 0
+    wait(lambda: nobody_is_left(folder))
     assert cluster.is_as_before()
 
     second = runs.start("train", *settings, "cluster.nodes=2")
-    wait(lambda: "step 1 of" in phase(folder))
+    wait(lambda: "step 1 of" in phase(folder), second)
     assert all(any("WorkerDict" in title for title in node) for node in cluster.actors())
-    said, _ = second.communicate(timeout=600)
+    said, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 0, said
     assert [row["step"] for row in Journal(folder).steps()] == [1, 2]
     assert not list(folder.glob("attempt_*/ray"))

@@ -38,7 +38,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A declaration: `ARTIFACT`, or one of `ARTIFACTS`, of a module in `analysis/tables` or `figures` or of a plug-in."""
+    """A declaration: `ARTIFACT`, or one of `ARTIFACTS`, of a module in `analysis/tables` or `figures`, or a plug-in."""
 
     name: str
     """Name for `mcpo reproduce NAME`."""

@@ -60,12 +60,12 @@ def _blocks(here: pd.DataFrame) -> pd.DataFrame:
     """The rows of one panel as means over blocks of places, at most MOST of them, each at its middle."""
     size = _size(here)
     block = (here["place"] - 1) // size * size + (size + 1) / 2
-    return here.assign(place=block).groupby([*base.KEYS, "place"], sort=False, as_index=False)["share"].mean()
+    return here.assign(place=block).groupby([*base.KEYS, "place"], sort=False)["share"].mean().reset_index()
 
 
 def _size(here: pd.DataFrame) -> int:
     """Places in a block."""
-    return math.ceil(here["place"].max() / MOST)
+    return math.ceil(float(here["place"].max()) / MOST)
 
 
 def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:

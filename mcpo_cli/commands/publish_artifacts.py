@@ -42,7 +42,7 @@ def _headlines(built: Built) -> dict[str, float]:
     Headline differences and their adjusted p are called `difference/<metric>/<equal>/<model>/<arm>` and `p_holm/...`,
     means over tiers and seeds `average/<metric>/<model>/<arm>`.
     """
-    values = {}
+    values: dict[str, float | None] = {}
     for row in built.to_json()["rows"]:
         if row.get("family") == "headline":
             place = "/".join(row[name] for name in ("metric", "at", "model", "arm"))

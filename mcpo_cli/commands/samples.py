@@ -8,6 +8,8 @@ import typer
 from mcpo_cli.commands.options import Debug, Json, RunId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
 Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups at most as accurate.")]
+Tier = Annotated[
+    str,
+    typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False),
+]
 Text = Annotated[
     str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)
 ]
@@ -26,6 +32,7 @@ def samples(
     step: Step = None,
     min_accuracy: Least = 0.0,
     max_accuracy: Most = 1.0,
+    tier: Tier = "",
     text: Text = "",
     groups: Groups = 4,
     as_json: Json = False,
@@ -39,6 +46,8 @@ def samples(
 
     run = catalog.find(location(), run_id)
     journal = Journal(run.folder)
+    task = run.spec.task
+    _check_tier(tier, list(task.tier_sizes(run.spec.eval.problems)))
     steps = list(journal.files("samples"))
     if not steps:
         raise _kept_none(run)
@@ -46,6 +55,7 @@ def samples(
         group
         for group in rollouts.groups(journal)
         if step in (None, group.step) and min_accuracy <= group.accuracy <= max_accuracy and group.has(text)
+        if not tier or task.tier_of(group.prompt) == tier
     )
     shown = list(islice(matching, groups))
     if as_json:
@@ -56,6 +66,13 @@ def samples(
         _show(group)
     if not shown:
         console.talk(f"no such group; {run.spec.run_id} kept rollouts of the steps {', '.join(map(str, steps))}")
+
+
+def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
+    from mcpo_cli.errors import ConfigError, closest, nearest
+
+    if tier and tier not in tiers:
+        raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=f"--tier {closest(tier, tiers)}")
 
 
 def _kept_none(run: "Run") -> "ConfigError":

@@ -19,10 +19,9 @@ VIEW = "mlflow.sharedViewState."
 """Prefix of the experiment tag in which MLflow's UI stores a saved view; the view's key follows."""
 COLUMNS = [
     *(f"metrics.`{AVERAGE}/{name}`" for name in ("pass_at_1", f"pass_at_{MOST}", f"best_at_{MOST}")),
-    *(f"metrics.`{name}`" for name in ("cost/rollouts", "cost/seconds", "train/entropy")),
     *(f"tags.`{name}`" for name in ("arm", "model", "base_seed", "seed", "state")),
 ]
-"""Columns of a saved view's table."""
+"""Columns of a saved view's table, which MLflow sorts by name."""
 UI = "http://127.0.0.1:5000"
 """The address at which `mcpo ui` listens."""
 OTHERS = {
@@ -88,7 +87,7 @@ def plan_note(plan: Plan, command: str, experiment: str, results: str = "") -> s
         f"**[Table of the runs]({table})**"
     )
     # The links come first: when the UI collapses a long note, only its first lines can be clicked.
-    parts = [compare if len(plan.cells) > 1 else "", question, results]
+    parts = [compare if len(plan.cells) > 1 else "", results, question]
     parts += [f"Start or continue it:\n\n```\n{command}\n```", READING]
     return "\n\n".join(part for part in parts if part)
 

@@ -29,16 +29,16 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self.folder, self.port = folder, free_port()
         self.address = f"127.0.0.1:{self.port}"
-        self.nodes: list[subprocess.Popen[bytes]] = []
+        self.nodes: list[subprocess.Popen[str]] = []
         # Ray asks for a token by default, but whoever names an address must say so.
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
     def start(self) -> None:
         """Both nodes, one after the other."""
         self._node("--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false")
-        wait(self._listens)
+        wait(self._listens, self.nodes[-1])
         self._node(f"--address={self.address}")
-        wait(lambda: len(self.raylets()) == 2)
+        wait(lambda: len(self.raylets()) == 2, self.nodes[-1])
 
     def _node(self, *options: str) -> None:
         # Worker ports of two nodes on one machine would clash unless they are any that are free.
@@ -46,8 +46,8 @@ class Cluster:
         command = [Path(sys.executable).with_name("ray"), "start", *options, *ports]
         command += ["--node-ip-address=127.0.0.1", "--num-cpus=16", "--num-gpus=1", "--block"]
         env = {**os.environ, **self.access, **LEAN, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-        with (self.folder / "nodes.log").open("ab") as log:
-            self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log))
+        # pytest shows what it says if it fails. Ray gives a node 30 seconds to start; that is not a setting.
+        self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, text=True))
 
     def _listens(self) -> bool:
         with socket.socket() as probe:

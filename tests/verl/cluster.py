@@ -1,25 +1,18 @@
-"""Runs in a Ray cluster that somebody else started: they join it, and leave it as it was."""
+"""A Ray cluster of two nodes that somebody else than the run has started, for runs that join it."""
 
 import os
 import secrets
-import shutil
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-import pytest
 
-from mcpo_cli.runs.journal import Journal
 from tests.store_runs import free_port
 from tests.verl import LEAN
-from tests.verl.conftest import PATIENCE, ROOT, TOY, Runs, nobody_is_left, phase, status, wait
+from tests.verl.conftest import PATIENCE, ROOT, wait
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow]
 UNUSED = """
 import ray, sys, time
 ray.init(address=sys.argv[1], log_to_driver=False)
@@ -87,57 +80,3 @@ class Cluster:
             node.wait(PATIENCE)
         for process in psutil.wait_procs(processes, timeout=10)[1]:
             process.kill()
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    # Short, because a socket's path has at most 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mcpo-"))
-    found = Cluster(folder)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.end()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs: Runs, cluster: Cluster) -> None:
-    method = ("method=gspo", "method.dynamic_sampling=true")
-    settings = (*TOY, *method, "train.steps=2", f"cluster.ray_address={cluster.address}")
-    runs.env |= cluster.access
-    first = runs.start("train", *settings)
-    folder = runs.begun("gspo", first)
-    wait(lambda: "evaluation" in phase(folder), first)
-    assert any("WorkerDict" in title for node in cluster.actors() for title in node)
-    os.kill(status(folder)["pid"], signal.SIGKILL)
-    assert first.wait(PATIENCE) != 0
-    wait(lambda: nobody_is_left(folder))
-    assert cluster.is_as_before()
-
-    second = runs.start("train", *settings, "cluster.nodes=2")
-    wait(lambda: "step 1 of" in phase(folder), second)
-    assert all(any("WorkerDict" in title for title in node) for node in cluster.actors())
-    said, _ = second.communicate(timeout=PATIENCE)
-    assert second.returncode == 0, said
-    assert [row["step"] for row in Journal(folder).steps()] == [1, 2]
-    assert not list(folder.glob("attempt_*/ray"))
-    assert cluster.is_as_before()
-    assert nobody_is_left(folder)
-    batches_were_refilled(Journal(folder))
-
-
-def batches_were_refilled(journal: Journal) -> None:
-    for row in journal.steps():
-        groups = [group for group in journal.groups() if group["step"] == row["step"]]
-        kept = [group for group in groups if group["kept"]]
-        assert len(kept) == 8
-        assert all(0 < group["p"] < 1 for group in kept)
-        assert row["metrics"]["sampling/prompts"] == len(groups)
-        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
-        # Only groups that the filter threw away are mastered; probes look at them all the same.
-        mastered = [group["prompt"] for group in groups if group["p"] == 1]
-        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
-        assert again == mastered[:16]
-    # A filter that found nothing to throw away in two steps would have shown nothing.
-    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())

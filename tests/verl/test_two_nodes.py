@@ -1,26 +1,26 @@
-"""A run on two ranks that was killed and resumed: what it leaves behind, and what its probes recorded."""
+"""A run on two nodes of a Ray cluster that was killed and resumed: what it leaves behind, what its probes recorded."""
 
 import os
+import shutil
 import signal
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from mcpo_cli.backends.verl import processes
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.tasks.arithmetic import Arithmetic
+from tests.verl.cluster import Cluster
 from tests.verl.conftest import PATIENCE, TOY, Runs, ended, logged, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 STEPS, PROMPTS, G = 4, 6, 4
-PROBED = (*TOY, "method=reweighted", "train.steps=4", "probe.panel=6", "cluster.gpus=2")
+PROBED = (*TOY, "method=reweighted", "train.steps=4", "probe.panel=6")
 """At its defaults this method is MCPO; it also records the weights of its groups."""
 PANEL = "probe.panel_every=2"
 TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
@@ -28,47 +28,63 @@ TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run of the settings PROBED and PANEL, killed in its third step and continued to its end."""
+    """A run of the settings PROBED and PANEL in a cluster, a rank a node, killed in its third step and continued."""
 
     runs: Runs
     folder: Path
-    listening: set[str]
-    """Addresses that its processes listened on in the third step."""
+    actors: list[list[str]]
+    """What ran on each node in the third step."""
     state: str
-    """Its state after the kill."""
+    """The run's state after the kill."""
+    cluster_as_before: list[bool]
+    """Whether the cluster was unused and whole again: after the kill, and at the end."""
 
 
 @pytest.fixture(scope="module")
-def resumed(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Iterator[Resumed]:
+def cluster() -> Iterator[Cluster]:
+    # Short, because a socket's path has at most 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="mcpo-"))
+    found = Cluster(folder)
+    try:
+        found.start()
+        yield found
+    finally:
+        found.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory, base_policies: Path, cluster: Cluster) -> Iterator[Resumed]:
     with ended(Runs(tmp_path_factory.mktemp("verl"), base_policies)) as runs:
-        killed = runs.start("train", *PROBED, PANEL)
+        alone = runs.env
+        runs.env = alone | cluster.access
+        joined = (*PROBED, PANEL, f"cluster.ray_address={cluster.address}", "cluster.nodes=2")
+        killed = runs.start("train", *joined)
         folder = runs.begun("reweighted", killed)
         wait(lambda: status(folder).get("durable_step") == 2 and "step 3 of" in phase(folder), killed)
-        addresses = listening(folder)
+        actors = cluster.actors()
         os.kill(status(folder)["pid"], signal.SIGKILL)
         assert killed.wait(PATIENCE) != 0
         wait(lambda: nobody_is_left(folder))
+        as_before = [cluster.is_as_before()]
         state = runs.json("runs", "show", folder.name)["state"]
-        result = runs("train", *PROBED, PANEL)
+        result = runs("train", *joined)
         assert result.returncode == 0, result.stdout
-        yield Resumed(runs, folder, addresses, state)
+        as_before.append(cluster.is_as_before())
+        runs.env = alone
+        yield Resumed(runs, folder, actors, state, as_before)
 
 
-def listening(folder: Path) -> set[str]:
-    """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
-    found = set()
-    for process in processes.marked(str(folder)):
-        with suppress(psutil.Error):
-            if "WorkerDict" not in process.name():
-                connections = process.net_connections("tcp")
-                found |= {one.laddr.ip for one in connections if one.status == psutil.CONN_LISTEN}
-    return found
+def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(resumed: Resumed) -> None:
+    assert len(resumed.actors) == 2
+    assert all(any("WorkerDict" in title for title in node) for node in resumed.actors)
+    assert resumed.cluster_as_before == [True, True]
+    assert nobody_is_left(resumed.folder)
+    assert not list(resumed.folder.glob("attempt_*/ray"))
 
 
-def test_a_run_on_two_ranks_is_killed_resumed_exported_and_evaluated(resumed: Resumed) -> None:
+def test_it_was_killed_resumed_exported_and_evaluated(resumed: Resumed) -> None:
     runs, folder = resumed.runs, resumed.folder
-    assert resumed.listening
-    assert resumed.listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
     assert resumed.state == "interrupted"
     assert [row["step"] for row in Journal(folder).steps()] == [1, 2, 3, 4]
     assert read_json(folder / "attempt_2" / "status.json")["start_step"] == 2
@@ -99,11 +115,12 @@ def _with_mastered(folder: Path) -> list[Any]:
 def test_probes_under_verl(resumed: Resumed) -> None:
     """Their records are the local backend's, and nothing that is trained knows of them.
 
-    Beside the run with probes: one without, and one of the local backend.
+    Beside the run with probes: one without, on two ranks of a Ray of its own, and one of the local backend.
     """
     runs, probed = resumed.runs, Journal(resumed.folder)
     bare, local = (
-        trained(runs, *others) for others in (("probe.every=0", "probe.panel_every=0"), (PANEL, "backend=local"))
+        trained(runs, *others)
+        for others in (("probe.every=0", "probe.panel_every=0", "cluster.gpus=2"), (PANEL, "backend=local"))
     )
     neither_probes_nor_the_kill_changed_what_is_trained(probed, bare)
     what_was_mastered_is_rolled_again(probed)

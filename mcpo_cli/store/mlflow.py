@@ -344,11 +344,9 @@ class Store(Connection):
         points = self._send(child, journal)
         self._set_status(child.mlflow_id, STATUS[child.state], updated)
         if has_ended:
-            tags = contents.send_files(journal, child.artifacts, self.uri) | {
-                "state": child.state,
-                DIGEST: journal.digest(),
-            }
-            self._log(child.mlflow_id, [], tags | {"mcpo.settled": ending})
+            shown = contents.send_files(journal, child.artifacts, self.uri)
+            ended = {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
+            self._log(child.mlflow_id, [], shown | ended)
             child.settled = ending
         return points
 

@@ -18,6 +18,8 @@ endef
 
 # Markers of tests that need more than .venv; each has a target of its own.
 ELSEWHERE := vllm or verl or browser or postgres
+# Tests of one file stay together, so that a process sets up what they share; whoever is done first takes of the other's.
+SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check audit hashes test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
@@ -44,10 +46,10 @@ hashes: constraints.txt constraints-verl.txt ## Write .ci/hashes/ anew from PyPI
 		--python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
 
 test: setup ## Run the quick tests (minutes)
-	$(BIN)/pytest -n 2 -m "not (slow or $(ELSEWHERE))" $(ARGS)
+	$(BIN)/pytest $(SPREAD) -m "not (slow or $(ELSEWHERE))" $(ARGS)
 
 test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
-	$(BIN)/pytest -n 2 -m "not ($(ELSEWHERE))" $(ARGS)
+	$(BIN)/pytest $(SPREAD) -m "not ($(ELSEWHERE))" $(ARGS)
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
@@ -62,12 +64,12 @@ test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's i
 	$(BIN)/pytest -n 0 -m postgres tests/faults $(ARGS)
 
 test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliability.md and .json
-	$(BIN)/pytest -n 2 tests/faults --reliability-report docs/reliability.md $(ARGS)
+	$(BIN)/pytest $(SPREAD) tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
-	$(VERL)/bin/pytest -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+	$(VERL)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py

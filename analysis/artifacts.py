@@ -15,12 +15,12 @@ from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mcpo_cli import plugins
 from mcpo_cli.analysis import drawing_processes, own, render
 from mcpo_cli.analysis.frames import Runs, Shelf
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
@@ -32,7 +32,7 @@ from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
-SECTIONS = ("claims", "paper", "beyond", "audit", "diagnostic")
+SECTIONS = get_args(Section)
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10

@@ -217,7 +217,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         differences=_adjusted(others),
         aggregates=aggregates,
         components=dict(_components(last, baseline, metric)),
-        curves=pd.concat([_curves(at, scores, metric) for at in axes], ignore_index=True),
+        curves=pd.concat([curves(at, scores, metric) for at in axes], ignore_index=True),
         final=_final(tables[axes[0]], metric),
         runs=[
             Run(its.model.name, cell.arm, its.seed_of_base, its.seed, its.run_id, trees[its.run_id])
@@ -358,8 +358,11 @@ def _components(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[tupl
                 yield (str(model), str(arm)), variance.components(diff.to_numpy(), bases)
 
 
-def _curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Each run's curve at the costs of the first run's evaluations, up to the cost that all runs reach."""
+def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Each run's mean over tiers at the costs of the first run's evaluations, up to the cost that all runs reach.
+
+    Columns: at, x, model, arm, base_seed, seed, value. at: one of AXES. scores: `Runs.scores`.
+    """
     column, keys = AXES[at], ["model", "arm", *PAIR]
     mean = scores.groupby([*keys, "step", column], sort=False, as_index=False)[metric].mean()
     blocks = []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from mcpo_cli.analysis.frames import Runs
 
-Section = Literal["claims", "paper", "beyond", "audit", "diagnostic"]
-"""Section of the report; `diagnostic` artifacts are built only by name, not by `all`."""
+Section = Literal["summary", "claims", "paper", "beyond", "audit", "diagnostic"]
+"""Section of the report; `summary` is its first screen, `diagnostic` artifacts are built only by name, not by `all`."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A declaration, `ARTIFACT` or one of `ARTIFACTS` of a module in `analysis/tables` or `figures`, or of a plug-in.
-
-    name: what `mcpo reproduce NAME` builds. place: where the paper has it (`Figure 2a`), empty where it has not.
-    needs: the suites whose runs `build` is given, by name; none for what needs no run.
-    """
+    """A declaration: `ARTIFACT`, or one of `ARTIFACTS`, of a module in `analysis/tables` or `figures`, or a plug-in."""
 
     name: str
     """Name for `mcpo reproduce NAME`."""

@@ -42,6 +42,8 @@ LONG = 40
 """Cells with more characters than this may wrap."""
 DENSITY = 2
 """Image pixels per page pixel, so that pictures are sharp on any screen."""
+WIDE = 600
+"""Pictures of more page pixels than this are not shrunk to the width of a phone, where nobody could read them."""
 SETTINGS_NOTE = (
     "Each setting of the paper's Section 6.1 with its value in these runs, then settings that the paper leaves open. "
     "Suites are named where their values differ."
@@ -59,7 +61,7 @@ def write(content: Content, folder: Path) -> list[Path]:
 
 
 def html(content: Content, date: str) -> str:
-    """A self-contained HTML page with pictures and style, without scripts."""
+    """A self-contained HTML page: pictures, style and the script of its search stand in it."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -69,7 +71,7 @@ def html(content: Content, date: str) -> str:
     )
     environment.filters |= {"base64": _base64, "pixels": _pixels, "kind": _kind, "numbers": _numbers, "slug": _slug}
     template = environment.get_template("report.html.jinja")
-    return template.render(content=content, date=date, settings_note=SETTINGS_NOTE) + "\n"
+    return template.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE) + "\n"
 
 
 def markdown(content: Content, date: str) -> str:
@@ -80,7 +82,10 @@ def markdown(content: Content, date: str) -> str:
 def _blocks(content: Content, date: str) -> Iterator[str]:
     yield f"# {render.escaped(content.title)}"
     yield date
-    yield render.escaped(content.statement)
+    yield from map(render.escaped, content.first_sentences)
+    for piece in content.summary:
+        yield f'<a id="{piece.name}"></a>'
+        yield from _shown(piece)
     yield _list([f"{name}: **{render.escaped(value)}**" for name, value in content.facts.items()])
     if content.marks:
         yield "\n".join(["> **Before you read a number:**", *(f"> - {render.escaped(mark)}" for mark in content.marks)])
@@ -90,7 +95,7 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
         yield _heading(2, _slug(heading), heading)
         for piece in pieces:
             yield _heading(3, piece.name, piece.heading)
-            yield from _built(piece.built, piece.command) if piece.built else _missing(piece)
+            yield from _shown(piece)
     if content.against:
         yield _heading(2, "against", "Against another report")
         yield content.against.sentence
@@ -105,6 +110,7 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
 
 
 def _contents(content: Content) -> Iterator[str]:
+    yield from (f"- [{render.escaped(piece.heading)}](#{piece.name})" for piece in content.summary)
     for heading, pieces in content.sections.items():
         yield f"- [{heading}](#{_slug(heading)})"
         for piece in pieces:
@@ -112,6 +118,10 @@ def _contents(content: Content) -> Iterator[str]:
     if content.against:
         yield "- [Against another report](#against)"
     yield from ("- [Settings](#settings)", "- [Provenance](#provenance)")
+
+
+def _shown(piece: Piece) -> Iterator[str]:
+    return _built(piece.built, piece.command) if piece.built else _missing(piece)
 
 
 def _built(built: Built, command: str) -> Iterator[str]:
@@ -156,7 +166,7 @@ def _kind(cell: str, is_number: bool) -> str:
     standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
     if cell in ALONE:
         standing_out += " alone"
-    folds = "long" if len(cell) > LONG and not standing_out else ""
+    folds = "long" if len(cell) > LONG else ""
     return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
 
 

@@ -1,6 +1,8 @@
 """The content of the report before formatting: the artifacts of one scale, built or missing, and their provenance."""
 
+import hashlib
 import importlib.metadata
+import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,8 +63,10 @@ class Content:
     """Facts about the runs (number, models, seeds, ...) by name."""
     marks: Sequence[str]
     """Warnings that a reader needs before any number."""
+    summary: Sequence[Piece]
+    """The artifacts of the first screen."""
     sections: Mapping[str, Sequence[Piece]]
-    """Artifacts by heading."""
+    """The other artifacts by heading."""
     settings: Grid
     """The runs' settings compared with the paper's."""
     software: Mapping[str, str]
@@ -79,9 +83,15 @@ class Content:
         return f"MCPO: claims, tables and figures at scale {self.scale}"
 
     @property
+    def first_sentences(self) -> list[str]:
+        """What to read first: what the experiment is, what came out, and how the paper's claims fared."""
+        first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
+        return [self.statement, *(piece.built.page.sentence for piece in first if piece.built)]
+
+    @property
     def pieces(self) -> list[Piece]:
         """The artifacts in report order."""
-        return [piece for pieces in self.sections.values() for piece in pieces]
+        return [*self.summary, *(piece for pieces in self.sections.values() for piece in pieces)]
 
     @property
     def lacking(self) -> list[Piece]:
@@ -93,6 +103,7 @@ class Content:
         built = [piece.built for piece in self.pieces if piece.built]
         return {
             "scale": self.scale,
+            "content": self.facts["content"],
             "mcpo": __version__,
             "code": artifacts.commit(),
             "software": dict(self.software),
@@ -118,11 +129,12 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
     return Content(
         scale=workshop.scale,
         statement=_statement(workshop.scale, plans),
-        facts=_facts(runs, settings),
-        marks=[*frames.code_marks(runs), *_marks(pieces)],
+        facts=_facts(runs, settings, pieces),
+        marks=[*_caution(workshop.scale), *frames.code_marks(runs), *_marks(pieces)],
+        summary=[piece for piece in pieces if piece.artifact.section == "summary"],
         sections={
-            HEADINGS[section]: here
-            for section in artifacts.SECTIONS
+            heading: here
+            for section, heading in HEADINGS.items()
             if (here := [piece for piece in pieces if piece.artifact.section == section])
         },
         settings=settings,
@@ -154,14 +166,18 @@ def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
         return "This is a rerun of the paper's experiment (Section 6.1); the section Settings marks what deviates."
     specs = [cell.spec for plan in plans.values() for cell in plan.cells]
     models, tasks = _listed(spec.model.name for spec in specs), _listed(spec.task.name for spec in specs)
-    return (
-        f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}. It can show whether "
-        "the method does what it is meant to do. Do not compare its accuracies with the paper's, which come from other "
-        "models: published numbers are listed in separate blocks."
-    )
+    return f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}."
 
 
-def _facts(runs: Sequence[Cell], settings: Grid) -> dict[str, str]:
+def _caution(scale: str) -> Iterator[str]:
+    if scale != "paper":
+        yield (
+            "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
+            "separate blocks"
+        )
+
+
+def _facts(runs: Sequence[Cell], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
     marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
     return {
         "runs": str(len(runs)),
@@ -169,7 +185,14 @@ def _facts(runs: Sequence[Cell], settings: Grid) -> dict[str, str]:
         "regimes": _listed(cell.spec.regime for cell in runs),
         "seeds": _listed(cell.spec.seed for cell in runs),
         "settings": f"{marks.count(report_settings.DEVIATES)} of the paper's {len(marks)} deviate",
+        "content": _digest(pieces),
     }
+
+
+def _digest(pieces: Sequence[Piece]) -> str:
+    """Names the content of a report: reports whose tables and figures have equal files share it."""
+    files = {piece.name: piece.built.record["files"] for piece in pieces if piece.built}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _listed(values: Iterable[Any]) -> str:

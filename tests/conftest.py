@@ -12,6 +12,11 @@ import pytest
 
 from mcpo_cli import plugin_files, plugins
 
+# Before anything imports torch, and for all processes that tests start. Tests are many small computations: a second
+# thread spends its time on waiting. What one process has compiled, the others read.
+os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": ""}
+sys.dont_write_bytecode = False
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """A busy machine fails no property: hypothesis has no deadline. The environment of verl is without hypothesis."""
@@ -36,6 +41,15 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
+def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder to be `cache` of homes: all processes of the tests share it, as making a base policy takes a minute."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = (folder if worker_id == "master" else folder.parent) / "cache"
+    shared.mkdir(exist_ok=True)
+    return shared
+
+
+@pytest.fixture(scope="session")
 def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite store with its schema, made once: it takes seconds."""
     from mcpo_cli.store.mlflow import Store
@@ -47,6 +61,18 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
         made.backup(whole)
     return folder / "one.db"
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stands as `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.
+
+    The processes of a parallel run share it.
+    """
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

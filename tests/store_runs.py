@@ -20,6 +20,8 @@ from tests.fakes import write_runs
 
 TIERS = {"k2-3": [2, 1], "k5-6": [1, 1], "k7-8": [0, 1]}
 """Right answers, of 2, to the two problems of each tier."""
+AVERAGES = (("pass", 1), ("pass", 2), ("best", 2))
+"""Means over the tiers, of two samples a problem."""
 PASS_AT_1 = {"k2-3": 0.75, "k5-6": 0.5, "k7-8": 0.25}
 
 
@@ -98,7 +100,8 @@ def points(database: Path) -> Counter[tuple[str, str, int]]:
 def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Counter[tuple[str, str, int]]:
     names = ("train/accuracy", "train/length")
     rows = [(spec.run_id, name, step) for name in names for step in steps]
-    return Counter(rows + [(spec.run_id, f"eval/{tier}/pass_at_1", step) for tier in TIERS for step in evaluations])
+    scores = [*(f"{tier}/pass_at_1" for tier in TIERS), *(f"average/{one}_at_{k}" for one, k in AVERAGES)]
+    return Counter(rows + [(spec.run_id, f"eval/{score}", step) for score in scores for step in evaluations])
 
 
 def runs(store: Store, suite: str = "train") -> dict[str, Any]:

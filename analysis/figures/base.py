@@ -150,11 +150,10 @@ def grid(
             panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
             if number % columns:
                 panel.set_ylabel("")
-            below = places[number + columns :][:1]
-            if below and below[0][1] is not None:
-                panel.set_xlabel("")
-            else:
-                panel.tick_params(labelbottom=True)
+            panel.tick_params(labelbottom=True)
+        for above, below in zip(axes, axes[columns:], strict=False):
+            if above.get_xlabel() == below.get_xlabel():
+                above.set_xlabel("")
         legend(figure)
     return figure
 
@@ -215,7 +214,8 @@ def curves(
         drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
         axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
-            axes.fill_between(here.index, here.min(axis=1), here.max(axis=1), color=look.color, alpha=0.16, linewidth=0)
+            low, high = here.min(axis=1), here.max(axis=1)
+            axes.fill_between(here.index, low, high, facecolor=(look.color, 0.13), edgecolor=(look.color, 0.5), lw=0.4)
 
 
 def published(figure: str) -> dict[str, Any]:
@@ -254,9 +254,11 @@ def percent(axes: Axes, axis: str = "y") -> None:
     (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
-def points(axes: Axes) -> None:
-    """Label differences of shares on the y-axis as percentage points."""
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}"))
+def points(axes: Axes, axis: str = "y") -> None:
+    """Label differences of shares as percentage points."""
+    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(
+        lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}")
+    )
 
 
 def whole(axes: Axes) -> None:

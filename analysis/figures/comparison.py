@@ -33,6 +33,7 @@ def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
     here = rows[(rows["at"] == at) & (rows["model"] == model)]
     base.curves(axes, here, "value", "x", points=True)
     base.percent(axes)
+    base.whole(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")
 
 

@@ -1,5 +1,6 @@
 """Activity of the hinge over training, and over the mini-batches of a global step."""
 
+import math
 from collections.abc import Mapping
 
 import pandas as pd
@@ -18,6 +19,8 @@ VALUES = ("prompts_felt", "switched_on", "switched_off", "variance_policy", "var
 """Values of the probe."""
 STEP, MINI_BATCH = "global step", "mini-batch"
 SPAN = {STEP: "in training", MINI_BATCH: "in a step"}
+MOST = 16
+"""Most points of a curve over global steps: single steps vary so much that the arms' bands would hide each other."""
 
 
 def build(data: Mapping[str, Runs]) -> Product:
@@ -46,11 +49,23 @@ def _tidy(rows: pd.DataFrame, over: str) -> pd.DataFrame:
 
 def _draw(axes: Axes, here: pd.DataFrame) -> None:
     over = here["over"].iloc[0]
-    base.curves(axes, here, "share", x="place", points=over == MINI_BATCH)
+    base.curves(axes, _blocks(here), "share", x="place", points=True)
     base.percent(axes)
     base.whole(axes)
     axes.set_ylim(bottom=0)
     axes.set(xlabel=over, ylabel="outside the budget")
+
+
+def _blocks(here: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one panel as means over blocks of places, at most MOST of them, each at its middle."""
+    size = _size(here)
+    block = (here["place"] - 1) // size * size + (size + 1) / 2
+    return here.assign(place=block).groupby([*base.KEYS, "place"], sort=False)["share"].mean().reset_index()
+
+
+def _size(here: pd.DataFrame) -> int:
+    """Places in a block."""
+    return math.ceil(float(here["place"].max()) / MOST)
 
 
 def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
@@ -68,8 +83,10 @@ def _sentence(frame: pd.DataFrame, values: pd.DataFrame) -> str:
 
 
 def _notes(runs: Runs, frame: pd.DataFrame) -> list[str]:
+    size = _size(frame[frame["over"] == STEP])
     notes = [
         base.band_note(frame),
+        *([f"Over global steps, a point is the mean of {size} steps."] if size > 1 else []),
         "Prompts: share of mastered prompts with a token outside the drift budget; tokens: share of mastered prompts' "
         "tokens outside it. A prompt counts once per global step, under the weights before its gradient step.",
         *base.left_out(frame, runs, WHAT),

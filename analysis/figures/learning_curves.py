@@ -1,38 +1,52 @@
-"""Held-out accuracy over training: pass@1 of each tier and arm at every evaluation."""
+"""Held-out accuracy over training: pass@1 of each tier and arm at every evaluation, by steps and by rollouts."""
 
 from collections.abc import Mapping
 
 import pandas as pd
 from matplotlib.axes import Axes
 
+from mcpo_cli.analysis import comparison
+from mcpo_cli.analysis.comparison import AXES, UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.statistics import stats
 
 SUITE = "table2"
 TITLE = "Learning curves"
+STEPS, ROLLOUTS = "steps", "rollouts"
 
 
 def build(data: Mapping[str, Runs]) -> Product:
-    """One row per run, tier and evaluation: the mean pass@1 of its problems."""
+    """One row per run, tier and evaluation: the mean pass@1 of its problems, and the rollouts sampled by then."""
     runs = data[SUITE]
-    rows = runs.eval(step="all")
-    rows = rows.assign(pass_at_1=stats.pass_at_k(rows["n"], rows["c"], 1))
-    keys = [*base.KEYS, "run_id", "tier", "step"]
-    frame = rows.groupby(keys, sort=False, as_index=False).agg(
-        pass_at_1=("pass_at_1", "mean"), problems=("pass_at_1", "count")
-    )
-    figure = base.grid(frame, "tier", _draw, sharey=False)
-    notes = [base.band_note(frame), "Step 0 is the base policy; all arms of a seed start from it."]
+    sizes = runs.eval(step="all").groupby(["run_id", "tier", "step"], as_index=False).agg(problems=("n", "size"))
+    scores = runs.scores().merge(sizes, on=["run_id", "tier", "step"])
+    frame = scores.rename(columns={"pass@1": "pass_at_1", AXES[ROLLOUTS]: ROLLOUTS})
+    frame = frame[[*base.KEYS, "run_id", "tier", "step", ROLLOUTS, "pass_at_1", "problems"]]
+    figure = base.grid(_panels(scores), "panel", _draw, sharey=False)
+    notes = [
+        base.band_note(frame),
+        "Step 0 is the base policy; all arms of a seed start from it. Curves by rollouts end where the first run ends.",
+    ]
     return Product(base.titled(TITLE, runs), _sentence(frame), frame, notes=notes, figure=figure)
 
 
+def _panels(scores: pd.DataFrame) -> pd.DataFrame:
+    """The points of all curves, a panel for each tier and axis; by rollouts only where all runs recorded them."""
+    by_steps = scores.rename(columns={"step": "x", "pass@1": "value"}).assign(at=STEPS)
+    blocks = [by_steps[[*base.KEYS, "tier", "at", "x", "value"]]]
+    if not scores[AXES[ROLLOUTS]].isna().any():
+        tiers = scores.groupby("tier", sort=False)
+        blocks += [comparison.curves(ROLLOUTS, rows, "pass@1").assign(tier=tier) for tier, rows in tiers]
+    points = pd.concat(blocks, ignore_index=True)
+    return points.assign(panel=points["tier"] + ", by " + points["at"])
+
+
 def _draw(axes: Axes, here: pd.DataFrame) -> None:
-    base.curves(axes, here, "pass_at_1", points=True)
+    base.curves(axes, here, "value", "x", points=True)
     base.percent(axes)
     base.whole(axes)
-    axes.set(xlabel="global step", ylabel="held-out pass@1")
+    axes.set(xlabel=UNITS[here["at"].iloc[0]], ylabel="held-out pass@1")
 
 
 def _sentence(frame: pd.DataFrame) -> str:

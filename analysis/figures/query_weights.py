@@ -27,7 +27,7 @@ NOTES = (
     "Line: W(p) of the method (Eq. 6, Eq. 14), 0 at p = 0 and p = 1. Points: v . u / |u|^2, where v is the descent "
     "direction of the prompt's loss and u the gradient of s+ - s- (Eq. 5), mean over prompts of equal accuracy.",
     "Points: means over all prompts of all seeds. Bars: 95 % intervals that allow for the dependence of prompts of one "
-    "seed (with one seed, of prompts of one step).",
+    "seed (with one seed, of prompts of one step). Points without a bar: prompts of fewer than three seeds (steps).",
 )
 
 

@@ -1,6 +1,5 @@
 """`mcpo runs samples`: the rollouts that a run kept, right and wrong ones side by side."""
 
-from collections import Counter
 from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,16 +8,19 @@ import typer
 from mcpo_cli.commands.options import Debug, Json, RunId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.runs.catalog import Run
     from mcpo_cli.runs.rollouts import Group
 
-LONGEST = 400
-"""Most characters of a response in the table. A longer one lacks its middle, because the answer stands at its end."""
-
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
 Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups at most as accurate.")]
+Tier = Annotated[
+    str,
+    typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False),
+]
 Text = Annotated[
     str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)
 ]
@@ -30,6 +32,7 @@ def samples(
     step: Step = None,
     min_accuracy: Least = 0.0,
     max_accuracy: Most = 1.0,
+    tier: Tier = "",
     text: Text = "",
     groups: Groups = 4,
     as_json: Json = False,
@@ -43,6 +46,8 @@ def samples(
 
     run = catalog.find(location(), run_id)
     journal = Journal(run.folder)
+    task = run.spec.task
+    _check_tier(tier, list(task.tier_sizes(run.spec.eval.problems)))
     steps = list(journal.files("samples"))
     if not steps:
         raise _kept_none(run)
@@ -50,6 +55,7 @@ def samples(
         group
         for group in rollouts.groups(journal)
         if step in (None, group.step) and min_accuracy <= group.accuracy <= max_accuracy and group.has(text)
+        if not tier or task.tier_of(group.prompt) == tier
     )
     shown = list(islice(matching, groups))
     if as_json:
@@ -60,6 +66,13 @@ def samples(
         _show(group)
     if not shown:
         console.talk(f"no such group; {run.spec.run_id} kept rollouts of the steps {', '.join(map(str, steps))}")
+
+
+def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
+    from mcpo_cli.errors import ConfigError, closest, nearest
+
+    if tier and tier not in tiers:
+        raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=f"--tier {closest(tier, tiers)}")
 
 
 def _kept_none(run: "Run") -> "ConfigError":
@@ -76,19 +89,11 @@ def _kept_none(run: "Run") -> "ConfigError":
 
 def _show(group: "Group") -> None:
     from mcpo_cli.commands import console
+    from mcpo_cli.runs.rollouts import counted
 
     right, wrong = len(group.right), len(group.wrong)
     console.print_text(f"step {group.step}, {right} of {right + wrong} right: {group.prompt}\n  gold: {group.gold}")
-    sides = zip_longest(_counted(group.right), _counted(group.wrong), fillvalue=("", ""))
-    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], [[*one, *other] for one, other in sides])
+    sides = [[(f"{n}x", text) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
+    rows = [[*one, *other] for one, other in zip_longest(*sides, fillvalue=("", ""))]
+    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], rows)
     console.print_text("")
-
-
-def _counted(responses: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The distinct responses with how often each occurs, the most frequent first."""
-    return [(f"{count}x", _shortened(response)) for response, count in Counter(responses).most_common()]
-
-
-def _shortened(response: str) -> str:
-    half = LONGEST // 2
-    return response if len(response) <= LONGEST else f"{response[:half]} ... {response[-half:]}"

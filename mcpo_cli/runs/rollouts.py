@@ -1,11 +1,15 @@
 """The rollouts that a run kept as text: of the first prompt groups of each evaluated step (`compute.sample_groups`)."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from mcpo_cli.runs.journal import Journal
+
+LONGEST = 400
+"""Most characters of a response where it is shown. A longer one lacks its middle, because the answer is at its end."""
 
 
 @dataclass(frozen=True)
@@ -42,3 +46,13 @@ def _group(rows: Sequence[Mapping[str, Any]]) -> Group:
     }
     first = rows[0]
     return Group(first["step"], first["prompt"], first["gold"], responses[True], responses[False])
+
+
+def counted(responses: Sequence[str]) -> list[tuple[int, str]]:
+    """The distinct responses, shortened to LONGEST, after how often each occurs; the most frequent first."""
+    return [(count, _shortened(response)) for response, count in Counter(responses).most_common()]
+
+
+def _shortened(response: str) -> str:
+    half = LONGEST // 2
+    return response if len(response) <= LONGEST else f"{response[:half]} ... {response[-half:]}"

@@ -21,6 +21,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.utils.file_utils import local_file_uri_to_path
 from sqlalchemy import Engine, event, func, update
 
+from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
@@ -40,6 +41,8 @@ PAGE = 1000
 """Runs per page of a search."""
 NOTE = "mlflow.note.content"
 """The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
+NOTED = "mcpo.note"
+"""The tag of a run with the digest of the last description that was written here."""
 REFUSALS = {
     "BAD_REQUEST",
     "INVALID_PARAMETER_VALUE",
@@ -239,6 +242,12 @@ class Connection:
                 )
                 connection.execute(update(runs).where(runs.c.experiment_id == key, here).values(artifact_uri=moved))
             self.notes.append(f"the artifacts of '{experiment.name}' are now looked for in {new}, no longer in {old}")
+
+    def _describe_run(self, mlflow_id: str, note: str) -> None:
+        """Set the description of a run, unless a person wrote or changed the one that it has."""
+        there = self._client().get_run(mlflow_id).data.tags
+        if NOTE not in there or there.get(NOTED) == digest(there[NOTE]):
+            self._log(mlflow_id, [], {NOTE: note, NOTED: digest(note)})
 
     def _list(self, experiment: str) -> None:
         """Read all runs of an experiment at once, for the look-ups that follow."""

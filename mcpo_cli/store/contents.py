@@ -15,7 +15,7 @@ from mcpo_cli.config.plan import Cell
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.store import archive
+from mcpo_cli.store import archive, pages, points
 
 ROLLOUTS = "rollouts.json"
 ROLLOUTS_ARE_A_TABLE = {"mlflow.loggedArtifacts": json.dumps([{"path": ROLLOUTS, "type": "table"}])}
@@ -30,6 +30,15 @@ def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
     provenance = attempt / "provenance.json"
     code = read_json(provenance) if provenance.exists() else {}
     return found | {key: code[key] for key in ("commit", "dirty") if code.get(key) is not None}
+
+
+def note(cell: Cell, journal: Journal) -> str:
+    """The description of a run that has ended: its last scores, and where its policy and its rollouts are."""
+    step, path = max(journal.files("eval").items(), default=(0, None))
+    values = points.averages(journal.read(path)) if path else {}
+    policy = journal.attempts()[-1] / "policy"
+    where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
+    return pages.run_note(cell, values, step, where)
 
 
 def inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:

@@ -49,7 +49,7 @@ ORIGIN, DIGEST = "mcpo.home", "mcpo.digest"
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
 """Shows progress: from a title, a number of units and their name, a function to call after each."""
 MONITOR_SECONDS = 5
-CONTENT = 3
+CONTENT = 4
 """Version of the content stored for a finished run; raise it to upload finished runs again."""
 
 
@@ -267,14 +267,16 @@ class Store(Connection):
         return self._parents[key]
 
     def _explain(self, run: Any, plan: Plan) -> None:
-        """Save the view that compares the plan's arms, and write the parent's note if it has none."""
-        experiment, view = run.info.experiment_id, ""
+        """Save the view that compares the plan's arms, and write the parent's parameters and note if it has none."""
         if len(plan.cells) > 1:
-            view = pages.fragment(experiment, plan.plan_id)
             content = pages.view(plan, run.info.run_id, run.info.start_time)
-            self._client().set_experiment_tag(experiment, f"{pages.VIEW}{plan.plan_id}", content)
+            self._client().set_experiment_tag(run.info.experiment_id, f"{pages.VIEW}{plan.plan_id}", content)
+        params = [Param(key, value) for key, value in pages.contrasts(plan).items() if key not in run.data.params]
+        if params:
+            self._client().log_batch(run.info.run_id, params=params)
         if NOTE not in run.data.tags:
-            self._client().set_tag(run.info.run_id, NOTE, pages.plan_note(plan, redact(plan.command), view))
+            note = pages.plan_note(plan, redact(plan.command), run.info.experiment_id)
+            self._describe_run(run.info.run_id, note)
 
     def _present(self, run: Any, name: str, tags: Mapping[str, str]) -> None:
         """Set the name and tags that the UI shows, if they differ."""
@@ -298,16 +300,18 @@ class Store(Connection):
             else:
                 self._present(run, name, shown)
             tags = run.data.tags
+            settled = tags.get("mcpo.settled", "")
+            is_outdated = bool(settled) and not settled.endswith(f" {CONTENT}")
             self._children[experiment, run_id] = _Child(
                 mlflow_id=run.info.run_id,
                 artifacts=run.info.artifact_uri,
                 parent=tags.get(PARENT, ""),
                 # Points that are sent again are dropped, so a cursor that cannot be read costs only time.
                 steps=FinalSteps(journal, after=_number(tags.get("mcpo.step"), 0)),
-                evaluated=_number(tags.get("mcpo.eval_step"), -1),
+                evaluated=-1 if is_outdated else _number(tags.get("mcpo.eval_step"), -1),
                 attempt=tags.get("attempt", ""),
                 state=tags.get("state", "planned"),
-                settled=tags.get("mcpo.settled", ""),
+                settled=settled,
             )
         return self._children[experiment, run_id]
 
@@ -345,6 +349,7 @@ class Store(Connection):
         self._set_status(child.mlflow_id, STATUS[child.state], updated)
         if has_ended:
             shown = contents.send_files(journal, child.artifacts, self.uri)
+            self._describe_run(child.mlflow_id, contents.note(cell, journal))
             ended = {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
             self._log(child.mlflow_id, [], shown | ended)
             child.settled = ending
@@ -377,7 +382,7 @@ class Store(Connection):
 
     def _describe(self, child: _Child, cell: Cell, attempt: Path) -> None:
         spec, tags = cell.spec, contents.tags(cell, attempt) | {ORIGIN: self._machine}
-        params = [Param(key, str(value)) for key, value in flat(spec.identity()).items()]
+        params = [Param(key, str(value)) for key, value in flat(spec.identity()).items() if value != ""]
         for i in range(0, len(params), 100):
             self._client().log_batch(child.mlflow_id, params=params[i : i + 100], tags=[] if i else run_tags(tags))
         self._client().log_inputs(child.mlflow_id, list(contents.inputs(spec, attempt.parent / SOURCES)))

@@ -3,11 +3,13 @@
 import json
 import textwrap
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
-from mcpo_cli.config.plan import Plan, about
+from mcpo_cli.config.plan import Cell, Plan, about
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.settings import flat
+from mcpo_cli.store.points import AVERAGE, MOST
 
 LONGEST = 120
 """Most characters that the list of arms takes in a plan's name."""
@@ -15,6 +17,11 @@ SERIES = "series"
 """The tag shared by runs that differ only in the seed."""
 VIEW = "mlflow.sharedViewState."
 """Prefix of the experiment tag in which MLflow's UI stores a saved view; the view's key follows."""
+COLUMNS = [
+    *(f"metrics.`{AVERAGE}/{name}`" for name in ("pass_at_1", f"pass_at_{MOST}", f"best_at_{MOST}")),
+    *(f"tags.`{name}`" for name in ("arm", "model", "base_seed", "seed", "state")),
+]
+"""Columns of a saved view's table, which MLflow sorts by name."""
 UI = "http://127.0.0.1:5000"
 """The address at which `mcpo ui` listens."""
 OTHERS = {
@@ -65,18 +72,59 @@ def experiment_note(suite: str) -> str:
     return f"{title}. {question}" if title else OTHERS.get(suite, "")
 
 
-def plan_note(plan: Plan, command: str, view: str) -> str:
-    """The description of a plan's parent run: its purpose, how to continue it, and how to read it.
+def plan_note(plan: Plan, command: str, experiment: str, results: str = "") -> str:
+    """The description of a plan's parent run: its purpose and results, how to continue it, and how to read it.
 
     Args:
         command: the plan's command without secrets.
-        view: the view's address, see `fragment`; empty for a single run.
+        experiment: the id of its experiment.
+        results: Markdown of what came out, if that is known.
     """
     _, question = about(plan.suite)
-    compare = f"**[Compare the arms]({view})**: the mean over seeds, with a band from the lowest to the highest."
-    # The link comes first: when the UI collapses a long note, only its first lines can be clicked.
-    parts = [compare if view else "", question, f"Start or continue it:\n\n```\n{command}\n```", READING]
+    charts, table = (fragment(experiment, plan.plan_id, charts=charts) for charts in (True, False))
+    compare = (
+        f"**[Compare the arms]({charts})**: the mean over seeds, with a band from the lowest to the highest. "
+        f"**[Table of the runs]({table})**"
+    )
+    # The links come first: when the UI collapses a long note, only its first lines can be clicked.
+    parts = [compare if len(plan.cells) > 1 else "", results, question]
+    parts += [f"Start or continue it:\n\n```\n{command}\n```", READING]
     return "\n\n".join(part for part in parts if part)
+
+
+def run_note(cell: Cell, values: Mapping[str, float], step: int, policy: str) -> str:
+    """The description of a run that has ended.
+
+    Args:
+        values: the averages of its last evaluation (`points.averages`), after global step `step`; possibly none.
+        policy: where the trained policy is below MCPO_HOME; empty if there is none.
+    """
+    spec = cell.spec
+    scores = ", ".join(
+        f"{name.rpartition('/')[2].replace('_at_', '@')} **{value:.3f}**" for name, value in values.items()
+    )
+    run = f"{cell.arm} on {spec.model.name}, {spec.seeds} (scale {spec.scale}, regime {spec.regime}, {spec.task.name})"
+    parts = [
+        f"{run}: {scores} after {step} global steps, mean over the held-out tiers." if scores else f"{run}.",
+        f"Trained policy: `{policy}` in MCPO_HOME; to evaluate it: `mcpo evaluate {spec.run_id}`." if policy else "",
+        f"Its rollouts are under Artifacts; all that were kept: `mcpo runs samples {spec.run_id}`.",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def contrasts(plan: Plan) -> dict[str, str]:
+    """The settings in which the arms of a plan differ, each with its values: `DAPO: False; MCPO: True`."""
+    values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    arms = dict.fromkeys(cell.arm for cell in plan.cells)
+    for cell in plan.cells:
+        for key, value in flat(cell.spec.identity()).items():
+            values[key][cell.arm].add(str(value))
+    shown = {key: {arm: ", ".join(sorted(by_arm[arm])) or "-" for arm in arms} for key, by_arm in values.items()}
+    return {
+        key: "; ".join(f"{arm}: {value}" for arm, value in by_arm.items())
+        for key, by_arm in shown.items()
+        if len(set(by_arm.values())) > 1
+    }
 
 
 def view(plan: Plan, parent: str, milliseconds: int) -> str:
@@ -89,15 +137,16 @@ def view(plan: Plan, parent: str, milliseconds: int) -> str:
         "searchFilter": f"tags.`mlflow.parentRunId` = '{parent}'",
         "runsHiddenMode": "SHOWALL",
         "chartsSearchFilter": "eval/",
+        "selectedColumns": COLUMNS,
         "groupBy": {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": SERIES}]},
     }
     times = {"createdAt": milliseconds, "updatedAt": milliseconds}
     return json.dumps({"name": plan_name(plan), **times, "state": json.dumps(state)})
 
 
-def fragment(experiment: str, plan_id: str) -> str:
-    """The address of a saved view, relative to the server's."""
-    mode = "workflowType=machine_learning&compareRunsMode=CHART"
+def fragment(experiment: str, plan_id: str, *, charts: bool = True) -> str:
+    """The address of a saved view, relative to the server's: its charts, or its table of the runs."""
+    mode = "workflowType=machine_learning" + ("&compareRunsMode=CHART" if charts else "")
     return f"#/experiments/{experiment}/runs?{mode}&viewStateShareKey={plan_id}"
 
 

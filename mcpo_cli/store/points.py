@@ -2,13 +2,17 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.records import StepRow
 
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""
+AVERAGE = "eval/average"
+"""In the place of `eval/<tier>`: means over the tiers."""
+MOST = 8
+"""The k of pass@k and best@k, as in the paper, where problems have as many samples."""
 
 
 def step_points(row: StepRow) -> list[Point]:
@@ -36,9 +40,31 @@ def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     return metrics
 
 
-def eval_points(step: int, seconds: float, rows: Iterable[Mapping[str, Any]]) -> list[Point]:
+def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over the tiers of one evaluation: `eval/average/pass_at_1`, `.../pass_at_<k>` and `.../best_at_<k>`.
+
+    k is the number of graded samples of the problem with the fewest, at most MOST.
+    """
+    # Imported here because `progress.py`, which starts with every command that trains, needs nothing of it.
+    from mcpo_cli.statistics import stats
+
+    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        tiers[row["tier"]].append(row)
+    k = min(MOST, *(row["n"] for row in rows))
+    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in tiers.values()]
+    means = {
+        "pass_at_1": [stats.pass_at_k(n, c, 1).mean() for n, c in counts],
+        f"pass_at_{k}": [stats.pass_at_k(n, c, k).mean() for n, c in counts],
+        f"best_at_{k}": [stats.best_at_k(n, c, k).mean() for n, c in counts],
+    }
+    return {f"{AVERAGE}/{name}": float(math.fsum(values)) / len(values) for name, values in means.items()}
+
+
+def eval_points(step: int, seconds: float, rows: Sequence[Mapping[str, Any]]) -> list[Point]:
     """The points of one evaluation, from its `EvalRow`s."""
-    return [(name, value, milliseconds(seconds), step) for name, value in evaluated(rows).items()]
+    values = evaluated(rows) | averages(rows)
+    return [(name, value, milliseconds(seconds), step) for name, value in values.items()]
 
 
 def milliseconds(seconds: float) -> int:

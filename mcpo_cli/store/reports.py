@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.redaction import redact
+from mcpo_cli.store import pages
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.points import milliseconds
 
@@ -21,11 +23,11 @@ UNNAMEABLE = re.compile(r"[^\w./ -]")
 class Reports(Store):
     """An MLflow store, for files built from its runs."""
 
-    def log(self, plan: Plan, files: Sequence[Path], values: Mapping[str, float]) -> list[str]:
+    def log(self, plan: Plan, files: Sequence[Path], values: Mapping[str, float], results: str = "") -> list[str]:
         """Upload new and changed files to the plan's parent run, and the plan's runs if they are missing.
 
         values: metrics to log to the parent run, if a file changed. A name keeps what MLflow allows in one; the rest
-        becomes `_`.
+        becomes `_`. results: Markdown for the description of the parent run.
 
         Returns:
             The names of the files that were sent.
@@ -45,4 +47,7 @@ class Reports(Store):
                 self._client().log_dict(parent, there | digests, INDEX)
                 now = milliseconds(time.time())
                 self._log(parent, [(UNNAMEABLE.sub("_", name), value, now, 0) for name, value in values.items()], {})
+            if results:
+                note = pages.plan_note(plan, redact(plan.command), self._experiment(plan.suite), results)
+                self._describe_run(parent, note)
         return [path.name for path in changed]

@@ -55,6 +55,10 @@ class Arithmetic(Chains):
         """See `ClosedTask`; with several skills, evaluation is as long as training."""
         return self.answer_length if self.skills > 1 else super().held_out_answer_length
 
+    def tier_of(self, prompt: str) -> str:
+        """See `RandomTask`; with several skills, a tier is a skill."""
+        return super().tier_of(prompt) if self.skills == 1 else f"skill-{prompt.split(maxsplit=1)[0]}"
+
     def draw(self, rng: random.Random) -> Problem:
         """See `RandomTask`; number of operators and skill are uniform."""
         return self._make(rng, rng.randint(self.min_ops, self.max_ops), rng.randrange(self.skills))

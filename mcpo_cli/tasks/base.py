@@ -117,6 +117,10 @@ class Task(ABC):
     def tier_sizes(self, count: int) -> dict[str, int]:
         """Number of problems of each tier; `count` is that of generated tiers (`eval.problems`)."""
 
+    def tier_of(self, prompt: str) -> str:
+        """The tier whose problems a training prompt is like; empty if there is none, or the task cannot tell."""
+        return ""
+
     @abstractmethod
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """Mean tokens of a prompt and of a response, used for estimates."""
@@ -250,6 +254,16 @@ class RandomTask(ClosedTask):
     @abstractmethod
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         """A problem of `tier`, held out or not."""
+
+    def difficulty(self, prompt: str) -> int | None:
+        """What `tier_ranges` count, of a prompt; None if the task cannot tell."""
+        return None
+
+    def tier_of(self, prompt: str) -> str:
+        """See `Task`."""
+        found = self.difficulty(prompt)
+        within = (tier for tier, (low, high) in self.tier_ranges.items() if found is not None and low <= found <= high)
+        return next(within, "")
 
     @property
     def tier_names(self) -> tuple[str, ...]:

@@ -47,6 +47,10 @@ class Chains(RandomTask):
         """See `ClosedTask`; evaluation goes up to `LONGEST` operators regardless of training."""
         return 2 * LONGEST
 
+    def difficulty(self, prompt: str) -> int:
+        """See `RandomTask`; the number of operators."""
+        return sum(word in OPERATORS for word in prompt.split())
+
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """See `Task`; a response that writes all k running values has 2k tokens."""
         return self.prompt_length, self.min_ops + self.max_ops

@@ -67,6 +67,10 @@ class Countdown(RandomTask):
         yield from ordered("min_numbers", self.min_numbers, "max_numbers", self.max_numbers)
         yield from super().contradictions(train)
 
+    def difficulty(self, prompt: str) -> int:
+        """See `RandomTask`; the numbers given."""
+        return sum(word != BLANK for word in prompt.partition(COLON)[0].split())
+
     def draw(self, rng: random.Random) -> Problem:
         """See `RandomTask`; the number of numbers is uniform."""
         return self._make(rng, rng.randint(self.min_numbers, self.max_numbers))[0]

@@ -69,6 +69,10 @@ class Palindrome(RandomTask):
         yield from ordered("min_letters", self.min_letters, "max_letters", self.max_letters)
         yield from super().contradictions(train)
 
+    def difficulty(self, prompt: str) -> int:
+        """See `RandomTask`; the letters given."""
+        return sum(word not in (BLANK, EQUALS) for word in prompt.split())
+
     def draw(self, rng: random.Random) -> Problem:
         """See `RandomTask`; the number of letters is uniform."""
         palindrome = _palindrome(rng, rng.randint(self.min_letters, self.max_letters))

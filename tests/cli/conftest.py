@@ -24,7 +24,7 @@ class Cli:
 
     def __call__(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [*MCPO, *arguments], env=self.env | env, capture_output=True, text=True, check=False, timeout=300
+            [*MCPO, *arguments], env=self.env | env, capture_output=True, text=True, check=False, timeout=1200
         )
 
     def json(self, *arguments: str) -> Any:

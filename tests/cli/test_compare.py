@@ -28,25 +28,26 @@ SUITE = {
 
 
 @pytest.fixture
-def suite(tmp_path: Path) -> Path:
-    path = tmp_path / "plug" / "suites" / "mine.yaml"
-    path.parent.mkdir(parents=True)
+def suite(plugin_folder: Path) -> Path:
+    path = plugin_folder / "suites" / "mine.yaml"
+    path.parent.mkdir()
     path.write_text(yaml.safe_dump(SUITE, sort_keys=False))
     return path
 
 
 @pytest.mark.slow
-def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, suite: Path, home: Path) -> None:
+def test_a_suite_of_ones_own_through_all_verbs(suite: Path, cli: Cli, here: InProcess, home: Path, cache: Path) -> None:
     """Trained by `ablate`, compared by name and by run ids, in `reproduce`, in the report, on MLflow's parent run."""
     from mlflow import MlflowClient
 
     settings = ("scale=smoke", "eval.problems=6")
-    cli.env["MCPO_PLUGINS"] = str(suite.parent.parent)
+    home.mkdir()
+    (home / "cache").symlink_to(cache)
     trained = cli("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
     assert "best@8 averaged over tiers, minus plain" in trained.stdout
 
-    (one,) = cli.json("compare", "mine", *settings)["comparisons"]
+    (one,) = here.json("compare", "mine", *settings)["comparisons"]
     headline = [row for row in one["rows"] if row["family"] == "headline"]
     assert [(row["arm"], row["at"], row["metric"]) for row in headline] == [
         ("hinged", "steps", "best@8"),
@@ -55,13 +56,13 @@ def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, suite: Path, home: Path
     assert {row["seeds"] for row in headline} == {3}
     assert {name.rpartition(".")[2] for name in one["files"]} == {"csv", "md", "tex", "png", "pdf"}
 
-    by_id = cli.json("compare", *(run["run_id"] for run in one["runs"]), "--baseline", "plain", "--metric", "best@8")
+    by_id = here.json("compare", *(run["run_id"] for run in one["runs"]), "--baseline", "plain", "--metric", "best@8")
     mine = next(row for row in by_id["comparisons"][0]["rows"] if row["family"] == "headline")
     assert (mine["mean"], mine["p"]) == (headline[0]["mean"], headline[0]["p"])
 
-    made = cli.json("reproduce", "mine", *settings)
+    made = here.json("reproduce", "mine", *settings)
     assert made["artifacts"]["mine"]["rows"] == one["rows"]
-    cli("report", *settings)
+    here("report", *settings)
     report = (home / "reports" / "smoke" / "report.md").read_text()
     assert "Does the hinge pay?" in report
 

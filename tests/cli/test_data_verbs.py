@@ -138,8 +138,8 @@ def test_a_gold_that_no_grader_understands(home: Path, hub: Hub, tmp_path: Path)
         (["x=nothing.jsonl"], "unknown data set 'x'", "mcpo data list"),
     ],
 )
-def test_bad_input(home: Path, hub: Hub, arguments: list[str], message: str, fix: str) -> None:
-    result = Cli(home)("data", "audit", *arguments)
+def test_bad_input(here: InProcess, arguments: list[str], message: str, fix: str) -> None:
+    result = here("data", "audit", *arguments)
     assert result.returncode == 2
     assert message in result.stderr
     assert fix in result.stderr
@@ -160,7 +160,9 @@ def test_a_data_set_comes_from_the_hub_once(home: Path, hub: Hub) -> None:
     assert hub.asked == []
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize(
+    "refusal", ["GatedRepo", *(pytest.param(name, marks=pytest.mark.slow) for name in REFUSALS if name != "GatedRepo")]
+)
 def test_what_the_hub_refuses(home: Path, hub: Hub, refusal: str) -> None:
     hub.refusal = refusal
     result = Cli(home)("data", "audit", "aime25")

@@ -1,6 +1,7 @@
 """`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and problems of our own."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,13 @@ from tests.cli.conftest import InProcess
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 QUICK = ("n=2", "max_tokens=8", "seed=3", "grading.workers=1")
+
+
+@pytest.fixture
+def stored(home: Path, empty_store: Path) -> None:
+    """The home's store is there."""
+    home.mkdir()
+    shutil.copy(empty_store, home / "mlflow.db")
 
 
 @pytest.fixture
@@ -32,6 +40,7 @@ def problems(tmp_path: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("stored")
 def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: str, problems: str) -> None:
     arguments = ("evaluate", model, "--benchmarks", "aime24,amc23", problems, *QUICK)
     first = here(*arguments, "--json")
@@ -61,6 +70,7 @@ def test_an_evaluation_from_its_protocol_to_the_store(here: InProcess, model: st
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("stored")
 def test_grading_again_keeps_the_old_grading(here: InProcess, model: str, problems: str) -> None:
     results = here.json("evaluate", model, "--benchmarks", "aime24", problems, *QUICK)
     again = here.json("grade", results["eval_id"][:8], "--grader", "exact", "--compare", "math_dapo")
@@ -92,6 +102,7 @@ def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, mode
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("stored")
 def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str, tmp_path: Path) -> None:
     rows = [{"problem": f"{i} + 1 ?", "answer": "\\frac{"} for i in range(3)]
     (tmp_path / "math500.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -135,6 +146,7 @@ def test_bad_input_is_one_message(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("stored")
 def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
     """The real files where they are at hand, else files of the same form and size."""
     folder, parquet = SHARED / "benchmarks", SHARED / "verl_schema" / "dapo_aime-2024.original.parquet"
@@ -204,6 +216,7 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("stored")
 def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess, model: str, tmp_path: Path) -> None:
     (tmp_path / "any.jsonl").write_text(
         '{"problem": "1 + 1 ?", "answer": "2"}\n{"problem": "2 * 3 ?", "answer": "6"}\n'

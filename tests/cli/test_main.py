@@ -48,8 +48,8 @@ def test_looking_needs_no_torch_and_writes_nothing(cli: Cli, arguments: list[str
     assert cli.untouched()
 
 
-def test_help_of_train_names_presets_examples_and_where_settings_are_explained(cli: Cli) -> None:
-    out = cli("train", "--help").stdout
+def test_help_of_train_names_presets_examples_and_where_settings_are_explained(here: InProcess) -> None:
+    out = here("train", "--help").stdout
     presets = " ".join(out.partition("Presets, group=name:")[2].partition("Settings,")[0].split())
     for group, names in load.groups().items():
         listed = re.search(rf"\b{group}=(.+?)(?= \w+=|$)", presets)
@@ -89,11 +89,11 @@ def test_dry_run_is_the_plan(here: InProcess) -> None:
     assert here.untouched()
 
 
-def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
-    command = cli.json("plan", "seed=choice(0, 1)")["command"]
+def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
+    command = here.json("plan", "seed=choice(0, 1)")["command"]
     again = subprocess.run(
         ["bash", "-c", command.replace("mcpo train", " ".join([*MCPO, "plan", "--json"]))],
-        env=cli.env,
+        env=here.env,
         capture_output=True,
         text=True,
         check=True,
@@ -104,17 +104,24 @@ def test_a_continuing_command_survives_the_shell(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "cword", "offered"),
     [
-        ("mcpo tr", 1, ["train"]),
         ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
-        ("mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="]),
         # bash splits words at "="
         ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended"]),
-        ("mcpo train seed=1 regime = ", 5, load.groups()["regime"]),
-        ("mcpo plan table", 2, ["table1", "table2"]),
-        ("mcpo ablate why", 2, ["why-reweight"]),
-        ("mcpo reproduce table", 2, ["table1", "table2"]),
-        ("mcpo reproduce a", 2, ["all", *(name for name in artifacts.registry() if name.startswith("a"))]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
+        pytest.param("mcpo tr", 1, ["train"], marks=pytest.mark.slow),
+        pytest.param(
+            "mcpo train train.ov", 2, ["train.overlong_cache=", "train.overlong_penalty="], marks=pytest.mark.slow
+        ),
+        pytest.param("mcpo train seed=1 regime = ", 5, load.groups()["regime"], marks=pytest.mark.slow),
+        pytest.param("mcpo plan table", 2, ["table1", "table2"], marks=pytest.mark.slow),
+        pytest.param("mcpo ablate why", 2, ["why-reweight"], marks=pytest.mark.slow),
+        pytest.param("mcpo reproduce table", 2, ["table1", "table2"], marks=pytest.mark.slow),
+        pytest.param(
+            "mcpo reproduce a",
+            2,
+            ["all", *(name for name in artifacts.registry() if name.startswith("a"))],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_completion(cli: Cli, words: str, cword: int, offered: list[str]) -> None:

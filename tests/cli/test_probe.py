@@ -13,14 +13,8 @@ from mcpo_cli.runs.journal import JournalWriter, write_atomic
 from tests.cli.conftest import Cli, InProcess
 from tests.fakes import write_runs
 
-SMALL = (
-    "scale=smoke",
-    "train.steps=6",
-    "train.max_response=16",
-    "warmup.batch=128",
-    "warmup.target_accuracy=0.4",
-    "seed=0,1",
-)
+SMALL = ("scale=smoke", "train.steps=6", "train.prompts=32", "train.rollouts=2", "train.temperature=0.3", "seed=0,1")
+"""Two rollouts at a low temperature: some prompts are mastered even by a policy this weak."""
 OFFLINE = "compute.tracking_uri=offline"
 
 
@@ -94,7 +88,9 @@ def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli) -> None:
+def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProcess, cache: Path) -> None:
+    cli.home.mkdir()
+    (cli.home / "cache").symlink_to(cache)
     document = cli.json("probe", "mastery", *SMALL)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
     assert document["arms"][0]["seeds"] == 2
@@ -102,7 +98,7 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli) -> None:
         assert 0 < run["values"]["same_policy"] <= 1
         assert run["values"]["prompts"] >= 1
     # Again: nothing is trained, the same digits.
-    assert cli.json("probe", "mastery", *SMALL) == document
+    assert here.json("probe", "mastery", *SMALL) == document
 
     client = MlflowClient(f"sqlite:///{cli.home / 'mlflow.db'}")
     (experiment,) = (found for found in client.search_experiments() if found.name == "probe-mastery")
@@ -115,11 +111,11 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli) -> None:
     assert json.loads(saved.read_text()) == document
 
     run = document["runs"][0]["run_id"]
-    looked = cli.json("probe", "mastery", run, "--prompts", "40")
+    looked = here.json("probe", "mastery", run, "--prompts", "40")
     (found,) = looked["runs"]
     assert found["values"].keys() >= {"same_policy", "gap_lag_1", "selection_estimate"}
     assert [row["step"] for row in found["tables"]["steps"]] == [5, 6]
-    assert cli.json("probe", "mastery", run, "--prompts", "40") == looked
+    assert here.json("probe", "mastery", run, "--prompts", "40") == looked
     checkpoint = max((cli.home / "runs" / run / "attempt_1" / "checkpoints").glob("step_*"))
-    (found,) = cli.json("probe", "mastery", str(checkpoint), "--prompts", "40")["runs"]
+    (found,) = here.json("probe", "mastery", str(checkpoint), "--prompts", "40")["runs"]
     assert [row["step"] for row in found["tables"]["steps"]] == [6]

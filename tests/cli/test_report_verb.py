@@ -34,10 +34,7 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
     assert not (here.home / "runs").exists()
     text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
     assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
-
-
-@pytest.mark.slow
-def test_json_is_one_document_also_where_something_is_missing(here: InProcess) -> None:
+    # As one document, too.
     result = here("report", *SMALL, "--json")
     assert result.returncode == 3
     document = json.loads(result.stdout)
@@ -101,7 +98,9 @@ def test_what_is_no_report_to_compare_with_is_refused_before_anything_is_built(
 
 
 @pytest.mark.slow
-def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli) -> None:
+def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess, cache: Path) -> None:
+    cli.home.mkdir()
+    (cli.home / "cache").symlink_to(cache)
     for suite in ("table1", "table2"):
         write_runs(from_suite(suite, SMALL, ""), probed=True)
     first = cli("reproduce", "all", *SMALL)
@@ -115,9 +114,9 @@ def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli) -> N
     assert "runs of several commits" in (folder / "report.md").read_text(encoding="utf-8")
     before = {path: path.read_bytes() for path in folder.iterdir() if path.name not in FILES}
     attempts = sorted(cli.home.glob("runs/*/attempt_*"))
-    again = cli.json("reproduce", "all", *SMALL)
+    again = here.json("reproduce", "all", *SMALL)
     assert again["report"]["not_built"] == {}
     assert {run["state"] for suite in again["suites"] for run in suite["runs"]} == {"done"}
     assert sorted(cli.home.glob("runs/*/attempt_*")) == attempts
     assert {path: path.read_bytes() for path in before} == before
-    assert cli("report", *SMALL).returncode == 0
+    assert here("report", *SMALL).returncode == 0

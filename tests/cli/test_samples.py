@@ -45,6 +45,7 @@ def test_the_newest_step_comes_first_and_filters_combine(kept: InProcess) -> Non
     assert shown(kept, "--step", "2") == everything[2:]
     assert shown(kept, "--min-accuracy", "0.5") == everything[:2]
     assert shown(kept, "--min-accuracy", "0.25", "--max-accuracy", "0.5") == everything[1:3]
+    assert shown(kept, "--tier", "k2-3") == []
     assert shown(kept, "--text", "seven") == [everything[0], everything[2]]
     assert shown(kept, "--text", "seven", "--max-accuracy", "0.9", "--groups", "1") == [everything[2]]
 
@@ -77,6 +78,16 @@ def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
     assert "so so last" in printed
     assert len(printed) < 600
     assert here.json("runs", "samples", RUN)["groups"][0]["right"] == [response]
+
+
+def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> None:
+    attempt = begin(spec())
+    prompts = ["1 + 2 _ _ =", "1 + 2 * 3 _ =", "1 - 2 * 3 + 4 =", "1 + 1 + 1 + 1 + 1 + 1 ="]
+    attempt.journal.rows("samples", 4, [row for prompt in prompts for row in rows(4, prompt, right_seven=1)])
+    assert [group["prompt"] for group in here.json("runs", "samples", RUN, "--tier", "k2-3")["groups"]] == prompts[1:3]
+    wrong = here("runs", "samples", RUN, "--tier", "k2")
+    assert wrong.returncode == 2
+    assert "fix: --tier k2-3" in wrong.stderr
 
 
 def test_no_match_names_the_steps_that_there_are(kept: InProcess) -> None:

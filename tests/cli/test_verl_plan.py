@@ -17,12 +17,12 @@ from tests.golden.test_verl_settings import golden
 ARGUMENTS = ("train", "backend=verl", "scale=paper", "method=mcpo", "model=qwen3-8b", "--dry-run")
 
 
-def test_a_dry_run_shows_the_command_the_environment_and_the_settings(cli: Cli) -> None:
-    result = cli(*ARGUMENTS)
+def test_a_dry_run_shows_the_command_the_environment_and_the_settings(here: InProcess) -> None:
+    result = here(*ARGUMENTS)
     assert result.returncode == 0, result.stderr
-    shown = result.stdout.replace(str(cli.home), "/MCPO_HOME").replace(sys.executable, "python")
+    shown = result.stdout.replace(str(here.home), "/MCPO_HOME").replace(sys.executable, "python")
     assert golden("mcpo").read_text(encoding="utf-8").strip() in shown
-    assert cli.untouched()
+    assert here.untouched()
 
 
 def test_a_dry_run_imports_nothing_of_verl(cli: Cli) -> None:
@@ -37,9 +37,9 @@ def test_a_dry_run_imports_nothing_of_verl(cli: Cli) -> None:
     assert done.stdout.splitlines()[-1] == "loaded:"
 
 
-def test_the_command_survives_the_shell(cli: Cli) -> None:
-    (run,) = cli.json(*ARGUMENTS)["runs"]
-    text = cli(*ARGUMENTS).stdout
+def test_the_command_survives_the_shell(here: InProcess) -> None:
+    (run,) = here.json(*ARGUMENTS)["runs"]
+    text = here(*ARGUMENTS).stdout
     command = text.partition("# command\n")[2].partition("\n\n# settings")[0]
     words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True)
     assert words.stdout.split("\0")[:-1] == run["preview"]["command"]

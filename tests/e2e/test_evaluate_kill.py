@@ -44,7 +44,7 @@ class Evaluation:
             assert process.poll() is None, "it ended before it could be killed"
             time.sleep(0.005)
         process.send_signal(number)
-        return process.wait(60)
+        return process.wait(300)
 
     def samples(self) -> dict[str, tuple[int, bytes]]:
         """Every whole file of samples: when it was written, and what is in it."""

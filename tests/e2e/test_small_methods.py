@@ -32,9 +32,12 @@ def train(home: Path, spec: RunSpec, steps: int | None = None) -> None:
 
 
 @pytest.fixture(scope="module", params=METHODS, ids=lambda method: method.name)
-def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSpec]:
+def whole(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path
+) -> tuple[Path, RunSpec]:
     """Home and settings of an uninterrupted run."""
     home, method = tmp_path_factory.mktemp("home"), request.param
+    (home / "cache").symlink_to(cache)
     assert isinstance(method, Method)
     spec = dataclasses.replace(spec_of("mcpo"), method=method)
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +55,7 @@ def test_a_run_that_was_stopped_continues_with_the_same_bits(
     # Not in each: where all rollouts of a prompt get one reward, they bear no gradient.
     assert any(metrics["train/grad_norm"] > 0 for _, metrics in expected["steps"])
     again = home / "again"
-    (again / "cache").parent.mkdir()
+    again.mkdir()
     (again / "cache").symlink_to(home / "cache")
     monkeypatch.setenv("MCPO_HOME", str(again))
     train(again, spec, steps=3)

@@ -97,7 +97,7 @@ def _handler(proxy: Proxy) -> type[BaseHTTPRequestHandler]:
                     self._answer(status, kind, content)
 
         def _ask(self, body: bytes) -> tuple[int, str, bytes]:
-            upstream = http.client.HTTPConnection("127.0.0.1", proxy.upstream, timeout=60)
+            upstream = http.client.HTTPConnection("127.0.0.1", proxy.upstream, timeout=600)
             headers = {key: value for key, value in self.headers.items() if key not in ("Connection", "Content-Length")}
             headers["Host"] = f"127.0.0.1:{proxy.upstream}"
             upstream.request(self.command, self.path, body or None, headers)
@@ -140,7 +140,7 @@ def mlflow_server(folder: Path, database: str = "") -> Iterator[int]:
         yield port
     finally:
         os.killpg(running.pid, signal.SIGTERM)
-        running.wait(60)
+        running.wait(300)
 
 
 def _wait(running: "subprocess.Popen[bytes]", url: str) -> None:

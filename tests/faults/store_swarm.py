@@ -12,7 +12,7 @@ from mcpo_cli.errors import StoreError
 from mcpo_cli.store.mlflow import Store
 from tests.store_runs import begin, evaluate, plan, spec, train
 
-PATIENCE = 240
+PATIENCE = 600
 TRIES = 4
 
 

@@ -79,7 +79,7 @@ class Suite:
 
     def nobody_is_left(self) -> bool:
         """Whether all of them end; a worker notices at a global step that its scheduler is gone."""
-        _, alive = psutil.wait_procs(self.processes(), timeout=120)
+        _, alive = psutil.wait_procs(self.processes(), timeout=600)
         return not alive
 
     def wait_for_step(self, step: int) -> None:

@@ -123,14 +123,14 @@ def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path, faults: Faults) -> 
     disk = tmp_path / "disk"
     with tmpfs(disk, 900 * KIB):
         suite = Suite(disk)
-        _, err = (process := suite.begin()).communicate(timeout=300)
+        _, err = (process := suite.begin()).communicate(timeout=600)
         assert process.returncode == 1
         assert "Traceback" not in err
         assert "0 of 2 runs are done; these failed:" in err
         assert "cannot be written: No space left on device" in err
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
         began = time.monotonic()
-        _, err = (process := suite.begin()).communicate(timeout=300)
+        _, err = (process := suite.begin()).communicate(timeout=600)
         assert process.returncode == 0, err
         lost = sum(len(missing(suite.folder(spec), spec)) for spec in suite.specs)
     faults("a full disk (tmpfs) under a suite", lost=lost, seconds=[time.monotonic() - began])
@@ -146,7 +146,7 @@ def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_
         before = records(disk, spec)
         assert mount("-o", "remount,ro", str(disk))
         suite = Suite(disk)
-        _, err = (process := suite.begin()).communicate(timeout=120)
+        _, err = (process := suite.begin()).communicate(timeout=600)
         assert process.returncode == 2
         assert f"MCPO_HOME={disk} cannot be written (Read-only file system)" in err
         listed = subprocess.run(

@@ -21,7 +21,7 @@ from tests.faults.suites import Suite, spec_of
 
 pytestmark = pytest.mark.slow
 SIGNALS = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-MOMENTS = 20
+MOMENTS = 10
 """Signals of a kind. In a fifth of these lives the base policy is still to be made, which fills most of them."""
 
 
@@ -101,7 +101,7 @@ def finish(suite: Suite, expected: dict[str, dict[str, Any]]) -> tuple[int, int,
     """Let the same command end what is left: lost and wrong records, and the seconds that it took."""
     wrong = sum(torn(suite.folder(spec)) for spec in suite.specs)
     began = time.monotonic()
-    out, err = (process := suite.begin()).communicate(timeout=300)
+    out, err = (process := suite.begin()).communicate(timeout=600)
     assert process.returncode == 0, err
     assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     taken = time.monotonic() - began
@@ -120,7 +120,7 @@ def test_the_scheduler_signalled(
     process = suite.begin()
     suite.wait_for_step(SIGNALS.index(number))
     process.send_signal(number)
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert process.returncode in ({-signal.SIGKILL} if number == signal.SIGKILL else {130, -number})
     assert suite.nobody_is_left()
     assert set(suite.states()) <= {"interrupted", "planned", "done"}
@@ -141,7 +141,7 @@ def test_a_child_of_the_scheduler_signalled(
         time.sleep(0.02)
     status = read_json(Journal(suite.folder(victim)).attempts()[-1] / "status.json")
     os.kill(status["pid"], number)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 1, err
     assert [run["state"] for run in json.loads(out)["runs"]] == ["interrupted", "done"]
     assert suite.nobody_is_left()

@@ -46,7 +46,7 @@ def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.Monk
     for seed in range(3):
         complete(spec(seed))
     running = [command(words, tmp_path) for words in (["runs", "sync"],) * 3 + (["runs", "list", "--json"],)]
-    ended = [(one.communicate(timeout=300), one.returncode) for one in running]
+    ended = [(one.communicate(timeout=600), one.returncode) for one in running]
     assert [code for _, code in ended] == [0] * 4, ended
     stored = points(tmp_path / "mlflow.db")
     steps = plan(*(spec(seed) for seed in range(3))).cells

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,8 +22,7 @@ from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs import provenance
 from tests.cli.conftest import Cli, InProcess
 from tests.faults.conftest import Faults
-from tests.store_runs import free_port
-from tests.unit.test_store_servers import answer, process
+from tests.faults.faulty_server import mlflow_server
 
 PLANTED = {
     "HF_TOKEN": "hf_" + "PlantedFaceToken" * 2,
@@ -73,18 +73,14 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_and_reports_hold_no_secret(tmp_path: Path, faults: Faults) -> None:
+def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path, faults: Faults) -> None:
     """Two runs, their table and report, and a run that fails, all logged to a server behind a password."""
-    port, server = free_port(), tmp_path / "server"
+    server = tmp_path / "server"
     server.mkdir()
-    places = {
-        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{server}/mlflow.db",
-        "MLFLOW_ARTIFACTS_DESTINATION": str(server / "artifacts"),
-    }
+    shutil.copy(empty_store, server / "server.db")
     cli = Cli(tmp_path / "home")
-    cli.env |= PLANTED | {"MLFLOW_TRACKING_URI": f"http://me:{IN_A_URL}@127.0.0.1:{port}"}
-    with process(["-m", "mlflow", "server", "--port", str(port), "--workers", "1"], places):
-        answer(f"http://127.0.0.1:{port}/api/2.0/mlflow/experiments/search", {"max_results": 1})
+    with mlflow_server(server) as port:
+        cli.env |= PLANTED | {"MLFLOW_TRACKING_URI": f"http://me:{IN_A_URL}@127.0.0.1:{port}"}
         made = cli("reproduce", "table1", "scale=smoke", "model=toy-s", "seed=0", "--debug")
         assert made.returncode == 0, made.stderr
         unreachable = ("warmup.target_accuracy=1", "warmup.max_steps=1", "seed=1")

@@ -41,7 +41,7 @@ def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_pa
     shutil.copytree(home / "cache", tmp_path / "cache")
     both = [suite.begin(), suite.begin()]
     for process in both:
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err
         assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     assert suite.attempts() == 2, "a run was begun twice"
@@ -73,8 +73,8 @@ def test_the_other_takes_over_when_one_dies(
         if process.pid != second.pid:
             process.send_signal(signal.SIGKILL)
     began = time.monotonic()
-    first.communicate(timeout=60)
-    out, err = second.communicate(timeout=300)
+    first.communicate(timeout=600)
+    out, err = second.communicate(timeout=600)
     taken = time.monotonic() - began
     assert second.returncode == 0, err
     assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]

@@ -36,7 +36,7 @@ connection.execute("begin immediate")
 print("locked", flush=True)
 time.sleep(600)
 """
-PROCESSES = 64
+PROCESSES = 32
 STEPS = 10_000
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
@@ -77,9 +77,10 @@ def train(uri: str, injure: Callable[[], None], seeds: str = "0,1,2") -> tuple[P
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, Path]]:
+def server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Iterator[tuple[Proxy, Path]]:
     """A proxy before a real server, and the database of that."""
     folder = tmp_path_factory.mktemp("server")
+    shutil.copy(empty_store, folder / "server.db")
     with mlflow_server(folder) as port:
         proxy = Proxy(port)
         yield proxy, folder / "server.db"

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -26,8 +27,8 @@ from mcpo_cli.home import run_dir
 from tests.fakes import write_runs
 
 OVERRIDES = ["scale=smoke", "model=toy-s", "seed=0,1"]
-NAMES = ["table1", "fig1", "fig2a", "fig5a"]
-VOID = {"meta", "img", "br"}
+NAMES = ["overview", "table1", "fig1", "fig2a", "fig5a"]
+VOID = {"meta", "img", "br", "input"}
 DATE = "written on "
 
 
@@ -38,14 +39,14 @@ class Page(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.texts: list[str] = []
-        self.tags: set[str] = set()
+        self.tags: Counter[str] = Counter()
         self.attributes: dict[str, list[str]] = {"href": [], "src": [], "id": []}
         self.feed(text)
         self.close()
         assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.add(tag)
+        self.tags[tag] += 1
         if tag not in VOID:
             self.open.append(tag)
         for name, value in attrs:
@@ -107,7 +108,7 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, 
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     assert [name for name in page.attributes["id"] if name in NAMES] == NAMES
     for piece in content.pieces:
-        assert f"{piece.artifact.place}: {piece.artifact.title}" in page.text
+        assert (piece.artifact.title if piece.name == "overview" else piece.heading) in page.text
         assert f'<a id="{piece.name}"></a>' in markdown
         if piece.built:
             assert f"Rebuild: {piece.command}" in page.text
@@ -121,20 +122,29 @@ def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, 
     assert f"**not built:** {missing.replace('mcpo', '`mcpo')}`" in markdown
 
 
-def test_what_a_reader_must_know_stands_above_the_contents(page: Page, home: Path) -> None:
+def test_what_a_reader_must_know_stands_above_the_contents(page: Page, content: Content, home: Path) -> None:
     dirty, other, *_ = (cell.spec.run_id for cell in plans()["table1"].cells)
     head, rest = page.text.split("Contents", maxsplit=1)
     assert "This is a stand-in at scale smoke, not the paper's experiment: toy-s on arithmetic." in head
     assert f"1 of 4 runs: trained from a working tree with uncommitted changes ({dirty})" in head
     assert f"runs of several commits: {'0' * 12} (3), {'1' * 12} (1)" in head
     assert "not built: fig2a" in head
+    (overview,) = content.summary
+    assert overview.built
+    assert overview.built.page.sentence in head
+    assert page.attributes["alt"][0] == overview.built.page.sentence
+    assert f"content {content.facts['content']}" in head
     assert "runs 4 models toy-s regimes drift seeds 0, 1" in head
     assert f"{dirty} DAPO toy-s {'0' * 12} dirty 0" in rest
     assert f"{other} DAPO toy-s {'1' * 12} clean 1" in rest
 
 
 def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
-    assert page.tags & {"script", "link", "iframe", "object", "base"} == set()
+    assert page.tags.keys() & {"link", "iframe", "object", "base"} == set()
+    # The one script is that of the search.
+    assert page.tags["script"] == 1
+    script = (Path(report.__file__).parent / "report.js").read_text(encoding="utf-8").strip()
+    assert f"<script>\n{script}</script>" in (folder / "report.html").read_text(encoding="utf-8")
     for link in page.attributes["href"]:
         # An anchor of the page, or a file beside it.
         assert link[1:] in page.attributes["id"] if link.startswith("#") else (folder / link).is_file()
@@ -146,7 +156,7 @@ def test_the_page_needs_nothing_from_outside(page: Page, folder: Path) -> None:
 def test_pictures_are_those_of_the_files(page: Page, content: Content) -> None:
     pictures = [base64.b64decode(source.partition(",")[2], validate=True) for source in page.attributes["src"]]
     files = [path for piece in content.pieces if piece.built and (path := piece.built.path(".png"))]
-    assert [path.name for path in files] == ["table1.png", "fig1.png", "fig5a.png"]
+    assert [path.name for path in files] == ["overview.png", "table1.png", "fig1.png", "fig5a.png"]
     assert pictures == [path.read_bytes() for path in files]
     for picture, width, height in zip(pictures, page.attributes["width"], page.attributes["height"], strict=True):
         rows, columns, _ = image.imread(io.BytesIO(picture)).shape
@@ -208,7 +218,7 @@ def test_a_disk_that_takes_nothing_and_a_process_that_is_killed_are_errors_of_th
 def test_the_record_names_what_the_report_was_made_from(folder: Path, content: Content) -> None:
     record = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     assert record["runs"] == sorted(cell.spec.run_id for cell in plans()["table1"].cells)
-    assert list(record["artifacts"]) == ["table1", "fig1", "fig5a"]
+    assert list(record["artifacts"]) == ["overview", "table1", "fig1", "fig5a"]
     for name, about in record["artifacts"].items():
         beside = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
         assert about == {"inputs": beside["inputs"], "code": beside["code"]}
@@ -222,7 +232,7 @@ def test_nothing_in_a_name_is_markup(home: Path) -> None:
     cells = tuple(Cell(hostile if cell.arm == "MCPO" else cell.arm, cell.spec) for cell in plan.cells)
     content = gathered(home, {"table1": dataclasses.replace(plan, cells=cells)}, ["fig5a"], folder="hostile")
     found = Page(report.html(content, "now"))
-    assert found.tags & {"script", "b"} == set()
+    assert (found.tags["script"], found.tags["b"]) == (1, 0)
     assert hostile in found.text
     markdown = report.markdown(content, "now")
     assert re.findall(r"(?<!\\)<(?!/?(?:a|details|summary)\b)", markdown) == []

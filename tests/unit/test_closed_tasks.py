@@ -350,3 +350,10 @@ def test_a_palindrome_by_brute_force(letters: list[str]) -> None:
 def test_graders_of_closed_tasks_need_no_library() -> None:
     for kind in tasks.closed_registry().values():
         assert grading.loaded(kind.grader).version().split()[0] == kind.grader
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("arithmetic", {"skills": 3})])
+def test_a_held_out_problem_is_like_those_of_its_tier(name: str, options: dict[str, object]) -> None:
+    one = task(name, **options)
+    for tier, problems in one.tiers(20).items():
+        assert {one.tier_of(problem.text) for problem in problems} == {tier}

@@ -21,6 +21,7 @@ from mcpo_cli.store.address import resolve
 from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from tests.store_runs import (
+    AVERAGES,
     PASS_AT_1,
     TIERS,
     begin,
@@ -74,7 +75,7 @@ def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(
     first = begin(spec())
     train(first, range(1, 4))
     evaluate(first, 0, 2)
-    assert store.ingest(plan(spec())) == len(PASS_AT_1)  # the base policy's evaluation
+    assert store.ingest(plan(spec())) == len(PASS_AT_1) + len(AVERAGES)  # the base policy's evaluation
     first.durable(2)
     store.ingest(plan(spec()))
     assert points(home / "mlflow.db") == expected(spec(), range(1, 3), (0, 2))
@@ -185,6 +186,9 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     assert child.data.params["method.name"] == "dapo"
     assert [data.dataset.name for data in child.inputs.dataset_inputs] == ["arithmetic"]
     assert {tier: child.data.metrics[f"eval/{tier}/pass_at_1"] for tier in TIERS} == PASS_AT_1
+    # Tiers have 2 and 1, 1 and 1, 0 and 1 right samples of 2: pass@2 is 1, 1, 1/2; best@2 is 7/8, 3/4, 3/8.
+    averages = {name: child.data.metrics[f"eval/average/{name}"] for name in ("pass_at_1", "pass_at_2", "best_at_2")}
+    assert averages == pytest.approx({"pass_at_1": 0.5, "pass_at_2": 5 / 6, "best_at_2": 2 / 3})
     client = MlflowClient(store.uri)
     artifacts = {file.path for file in client.list_artifacts(child.info.run_id)}
     assert artifacts == {"spec.json", "provenance.json", "eval", "journal.tar.gz"}

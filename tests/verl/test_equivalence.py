@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -31,6 +30,9 @@ from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.methods import Centred, Remembering
+from tests.store_runs import free_port
+from tests.verl import LEAN
+from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
 P, G, T = 6, 4, 9
@@ -149,6 +151,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
     variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = {
         **os.environ,
+        **LEAN,
         **{name: str(value) for name, value in variables.items()},
         "VERL_USE_EXTERNAL_MODULES": "tests.verl.cpu",
         "VERL_PLATFORM": "cpu",
@@ -171,12 +174,10 @@ def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: 
     """What verl's engine computes, by method and split."""
     folder = tmp_path_factory.mktemp("engine")
     record(rollouts, folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = [start(folder, request.param, rank, port) for rank in range(request.param)]
     for process in processes:
-        said, _ = process.communicate(timeout=300)
+        said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, said
     return torch.load(folder / f"ranks_{request.param}.pt", weights_only=False)
 

@@ -46,8 +46,7 @@ def failed(runs: Runs, fault: str) -> tuple[Path, str]:
     return folder, result.stdout
 
 
-def test_a_run_goes_on_after_each_fault(runs_apart: Runs) -> None:
-    runs = runs_apart
+def test_a_run_goes_on_after_each_fault(runs: Runs) -> None:
     _, said = failed(runs, "memory")
     assert "out of memory: the machine, or a process limit" in said
     assert "fix: lower cluster.max_tokens_per_gpu" in said

@@ -25,7 +25,7 @@ class Grading:
 
     def statuses(self) -> tuple[list[str], list[int]]:
         """What becomes of ITEMS, and the processes that judged."""
-        with Pool(workers=2, timeout=1.0) as pool:
+        with Pool(workers=2, timeout=5.0) as pool:
             served = [process.pid for process in psutil.Process().children(recursive=True)]
             return [verdict.status for verdict in pool.grade(ITEMS)], served
 
@@ -38,7 +38,7 @@ class Grading:
 def ray() -> Iterator[Any]:
     """Imported here, because only the environment of verl has it."""
     ray = importlib.import_module("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield ray
     ray.shutdown()
 

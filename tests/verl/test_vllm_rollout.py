@@ -3,6 +3,7 @@
 import pytest
 
 from mcpo_cli.runs.journal import Journal
+from tests.verl import LEFT_OUT
 from tests.verl.conftest import TOY, Runs, nobody_is_left
 
 pytestmark = pytest.mark.vllm
@@ -10,8 +11,8 @@ METHOD = ("method=clip_cov", "method.share=0.1", "method.cov_low=0", "train.mini
 """It sees the whole mini-batch before the gradient, so a step has one."""
 
 
-def test_vllm_follows_the_policy_through_updates(runs_apart: Runs) -> None:
-    runs = runs_apart
+def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
+    del runs.env[LEFT_OUT]
     result = runs("train", *TOY, *METHOD, "train.steps=3", "cluster.rollout=vllm")
     assert result.returncode == 0, result.stdout
     folder = runs.folder("clip_cov")

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 BRIEF = ("scale=smoke", "warmup.batch=64", "warmup.target_accuracy=0.5", "warmup.max_steps=4000")
-"""A minute: half the answers to short problems are right, so that a sample can be right or wrong."""
+"""Half the answers to short problems are right: a sample can be right or wrong. tests/verl has the same base policy."""
 
 
 @pytest.fixture(scope="session")
-def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def policy(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
     """The policy of a run of `mcpo train`, a Hugging Face folder."""
     home = tmp_path_factory.mktemp("home")
+    (home / "cache").symlink_to(base_policies)
     environment = {**os.environ, "MCPO_HOME": str(home), "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-m", "mcpo_cli.main", "train", *BRIEF], env=environment, check=True)
     (folder,) = home.glob("runs/*/attempt_1/policy")

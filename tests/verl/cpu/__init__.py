@@ -5,18 +5,29 @@ its extension points; one function is wrapped, which is why any other version is
 """
 
 import functools
+import os
 import sys
 from importlib import metadata
 from typing import Any
 
+from tests.verl import LEFT_OUT
+
 VERSION = "0.9.1"
 ENGINE = "transformers"
+NOT_INSTALLED: Any = None
+"""What Python's import system takes in `sys.modules` for a package that is not there."""
 
 
 def check() -> None:
     """Refuse a verl that this was not written against; ImportError ends the process that imports it."""
     if (found := metadata.version("verl")) != VERSION:
         raise ImportError(f"tests.verl.cpu was written against verl {VERSION}; verl {found} is installed")
+
+
+def leave_out() -> None:
+    """Make the packages of LEFT_OUT seem not to be installed to whoever imports them from now on."""
+    for name in filter(None, os.environ.get(LEFT_OUT, "").split(",")):
+        sys.modules.setdefault(name, NOT_INSTALLED)
 
 
 def install() -> None:
@@ -59,7 +70,7 @@ def vllm_on_a_processor() -> None:
         return f"{version}+cpu" if name == "vllm" else look_up(name)
 
     metadata.version = by_another_name
-    if "vllm" in sys.modules:
+    if sys.modules.get("vllm"):
         from vllm import _custom_ops
 
         # oneDNN works on packed copies of the weights, which an update from the trainer would not reach.
@@ -67,5 +78,6 @@ def vllm_on_a_processor() -> None:
 
 
 check()
+leave_out()
 install()
 vllm_on_a_processor()

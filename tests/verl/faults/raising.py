@@ -1,15 +1,22 @@
-"""What tests.verl.cpu is, with a grader that raises an error."""
+"""What tests.verl.cpu is, with a grader that raises an error once it has graded many answers."""
 
-from typing import Any
+import itertools
 
 from mcpo_cli.grading.base import Verdict
 from mcpo_cli.grading.graders import trace
 from tests.verl import cpu
 
+GRADED = 600
+"""The 144 of the first evaluation, and those of a step or more: 4 to a prompt, of some thirty prompts and again of 16."""
+_grade = trace.grade
+_answers = itertools.count(1)
 
-def _raise(*_arguments: Any, **_settings: Any) -> Verdict:
-    raise ZeroDivisionError("the grader is broken")
+
+def _grade_or_raise(gold: str, response: str, extracted: bool) -> Verdict:
+    if next(_answers) > GRADED:
+        raise ZeroDivisionError("the grader is broken")
+    return _grade(gold, response, extracted)
 
 
-trace.grade = _raise
+trace.grade = _grade_or_raise
 __all__ = ["cpu"]

@@ -1,24 +1,18 @@
-"""Runs in a Ray cluster that somebody else started: they join it, and leave it as it was."""
+"""A Ray cluster of two nodes that somebody else than the run has started, for runs that join it."""
 
 import os
 import secrets
-import shutil
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
-import pytest
 
-from mcpo_cli.runs.journal import Journal
 from tests.store_runs import free_port
-from tests.verl.conftest import ROOT, TOY, Runs, nobody_is_left, phase, status, wait
+from tests.verl import LEAN
+from tests.verl.conftest import PATIENCE, ROOT, wait
 
-pytestmark = [pytest.mark.verl, pytest.mark.slow]
 UNUSED = """
 import ray, sys, time
 ray.init(address=sys.argv[1], log_to_driver=False)
@@ -51,7 +45,7 @@ class Cluster:
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
         command = [Path(sys.executable).with_name("ray"), "start", *options, *ports]
         command += ["--node-ip-address=127.0.0.1", "--num-cpus=16", "--num-gpus=1", "--block"]
-        env = {**os.environ, **self.access, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+        env = {**os.environ, **self.access, **LEAN, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
         with (self.folder / "nodes.log").open("ab") as log:
             self.nodes.append(subprocess.Popen(command, cwd=self.folder, env=env, stdout=log, stderr=log))
 
@@ -74,7 +68,7 @@ class Cluster:
     def is_as_before(self) -> bool:
         """Whether it lives, and nobody uses it any more."""
         env = {**os.environ, **self.access}
-        seen = subprocess.run([sys.executable, "-c", UNUSED, self.address], env=env, timeout=240, check=False)
+        seen = subprocess.run([sys.executable, "-c", UNUSED, self.address], env=env, timeout=PATIENCE, check=False)
         return seen.returncode == 0 and len(self.raylets()) == 2
 
     def end(self) -> None:
@@ -83,61 +77,6 @@ class Cluster:
         for node in self.nodes:
             node.terminate()
         for node in self.nodes:
-            node.wait(60)
+            node.wait(PATIENCE)
         for process in psutil.wait_procs(processes, timeout=10)[1]:
             process.kill()
-
-
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    # Short, because a socket's path has at most 107 characters.
-    folder = Path(tempfile.mkdtemp(prefix="mcpo-"))
-    found = Cluster(folder)
-    try:
-        found.start()
-        yield found
-    finally:
-        found.end()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(runs_apart: Runs, cluster: Cluster) -> None:
-    method = ("method=gspo", "method.dynamic_sampling=true")
-    runs, settings = runs_apart, (*TOY, *method, "train.steps=2", f"cluster.ray_address={cluster.address}")
-    runs.env |= cluster.access
-    first = runs.start("train", *settings)
-    wait(lambda: list(runs.home.glob("runs/gspo-toy-*/attempt_1")) != [])
-    folder = runs.folder("gspo")
-    wait(lambda: "evaluation" in phase(folder), 600)
-    assert any("WorkerDict" in title for node in cluster.actors() for title in node)
-    os.kill(status(folder)["pid"], signal.SIGKILL)
-    assert first.wait(60) != 0
-    wait(lambda: nobody_is_left(folder), 30)
-    assert cluster.is_as_before()
-
-    second = runs.start("train", *settings, "cluster.nodes=2")
-    wait(lambda: "step 1 of" in phase(folder))
-    assert all(any("WorkerDict" in title for title in node) for node in cluster.actors())
-    said, _ = second.communicate(timeout=600)
-    assert second.returncode == 0, said
-    assert [row["step"] for row in Journal(folder).steps()] == [1, 2]
-    assert not list(folder.glob("attempt_*/ray"))
-    assert cluster.is_as_before()
-    assert nobody_is_left(folder)
-    batches_were_refilled(Journal(folder))
-
-
-def batches_were_refilled(journal: Journal) -> None:
-    for row in journal.steps():
-        groups = [group for group in journal.groups() if group["step"] == row["step"]]
-        kept = [group for group in groups if group["kept"]]
-        assert len(kept) == 8
-        assert all(0 < group["p"] < 1 for group in kept)
-        assert row["metrics"]["sampling/prompts"] == len(groups)
-        assert row["metrics"]["sampling/rounds"] == len(groups) / 8
-        # Only groups that the filter threw away are mastered; probes look at them all the same.
-        mastered = [group["prompt"] for group in groups if group["p"] == 1]
-        again = [roll["prompt"] for roll in journal.rerolls() if roll["origin"] == roll["step"] == row["step"]]
-        assert again == mastered[:16]
-    # A filter that found nothing to throw away in two steps would have shown nothing.
-    assert any(group["p"] in (0, 1) and not group["kept"] for group in journal.groups())

@@ -1,0 +1,75 @@
+"""Sampled rollouts of each arm: the right and the wrong responses to a prompt, side by side."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import pandas as pd
+
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Grid
+from mcpo_cli.config.plan import Cell
+from mcpo_cli.runs import rollouts
+from mcpo_cli.runs.rollouts import Group
+
+SUITE = "table1"
+TITLE = "Sampled rollouts"
+GROUPS = 2
+"""Prompt groups of each arm and model."""
+MOST = 3
+"""Distinct responses on either side; how many more there are stands below them."""
+HEADER = ("arm", "model", "seed", "step", "prompt", "gold", "right", "wrong")
+NOTES = (
+    "The newest prompt groups with right and with wrong responses, of the first run of each arm and model that has "
+    "any. Equal responses are counted; a long one lacks its middle.",
+    "Runs keep the rollouts of a few prompts at each evaluated step (compute.sample_groups). All of them, by step, "
+    "accuracy, tier or text: mcpo runs samples RUN_ID.",
+)
+
+
+def build(data: Mapping[str, Runs]) -> Product:
+    """One row per rollout that is shown."""
+    runs = data[SUITE]
+    shown = list(_shown(runs))
+    rows = [
+        {**dict(zip(HEADER, _about(cell, group), strict=False)), "verdict": verdict, "response": response}
+        for cell, group in shown
+        for verdict, responses in (("right", group.right), ("wrong", group.wrong))
+        for response in responses
+    ]
+    frame = pd.DataFrame(rows, columns=[*HEADER[:6], "verdict", "response"])
+    cells = [[*_about(cell, group), _side(group.right), _side(group.wrong)] for cell, group in shown]
+    grids = [Grid("Right and wrong responses", HEADER, cells, labels=len(HEADER))] if cells else []
+    return Product(TITLE, _sentence(frame, len(shown)), frame, grids, NOTES)
+
+
+def _sentence(frame: pd.DataFrame, groups: int) -> str:
+    if frame.empty:
+        return "No run kept rollouts of a prompt with right and with wrong responses."
+    right = (frame["verdict"] == "right").sum()
+    return f"{len(frame)} rollouts of {groups} prompts, {right} of them right."
+
+
+def _shown(runs: Runs) -> Iterator[tuple[Cell, Group]]:
+    seen = set()
+    for cell in runs.cells:
+        if (which := (cell.arm, cell.spec.model.name)) in seen:
+            continue
+        mixed = (group for group in rollouts.groups(runs.journal(cell)) if group.right and group.wrong)
+        if found := list(islice(mixed, GROUPS)):
+            seen.add(which)
+            yield from ((cell, group) for group in found)
+
+
+def _about(cell: Cell, group: Group) -> list[str]:
+    return [cell.arm, cell.spec.model.name, str(cell.spec.seed), str(group.step), group.prompt, group.gold]
+
+
+def _side(responses: Sequence[str]) -> str:
+    """The most frequent responses, one a line."""
+    counted = rollouts.counted(responses)
+    lines = [f"{count} x {' '.join(response.split())}" for count, response in counted[:MOST]]
+    return "\n".join([*lines, f"and {len(counted) - MOST} more"] if len(counted) > MOST else lines)
+
+
+ARTIFACT = Artifact("rollouts", TITLE, "beyond", (SUITE,), build)

@@ -6,6 +6,7 @@ the value has the shape of a known token (`hf_...`), or its position marks it (a
 
 import os
 import re
+from functools import lru_cache
 
 HIDDEN = "***"
 LEAST = 6
@@ -49,13 +50,14 @@ def _without_value(found: re.Match[str]) -> str:
 
 def masked(text: str) -> str:
     """`text` without values that are secret in any position; nothing else changes, so that code stays valid."""
-    for value in sorted(_environment(), key=len, reverse=True):
+    for value in _environment(tuple(os.environ.items())):
         text = text.replace(value, HIDDEN)
     return KEY.sub(rf"\g<1>{HIDDEN}", SHAPES.sub(HIDDEN, text))
 
 
-def _environment() -> set[str]:
-    """Secret values in the environment: those of variables with a secret's name, and passwords in URLs."""
-    named = {value for name, value in os.environ.items() if VARIABLE.search(name)}
-    in_urls = {match[1] for value in os.environ.values() for match in PASSWORD.finditer(value)}
-    return {value for value in named | in_urls if len(value) >= LEAST}
+@lru_cache(maxsize=1)
+def _environment(variables: tuple[tuple[str, str], ...]) -> list[str]:
+    """Secret values in the environment, longest first: of variables with a secret's name, and passwords in URLs."""
+    named = {value for name, value in variables if VARIABLE.search(name)}
+    in_urls = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}
+    return sorted((value for value in named | in_urls if len(value) >= LEAST), key=len, reverse=True)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mcpo_cli.errors import McpoError
-from mcpo_cli.evaluation.gradings import all_of
 from mcpo_cli.home import home
 from mcpo_cli.store.address import resolve
 
@@ -20,7 +19,8 @@ def publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], Non
     uri = resolve(setting)
     if uri is None:
         return lambda _: None
-    # Imported here because it takes seconds.
+    # Imported here because they take seconds.
+    from mcpo_cli.evaluation.gradings import all_of
     from mcpo_cli.store.evaluations import Evaluations
 
     store = Evaluations(uri)
@@ -41,8 +41,11 @@ def sync(uri: str) -> dict[str, int]:
     Raises:
         StoreError: the store failed. McpoError: a grading record is damaged.
     """
+    folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
+    if not folders:
+        return {}
+    from mcpo_cli.evaluation.gradings import all_of
     from mcpo_cli.store.evaluations import Evaluations
 
     store = Evaluations(uri)
-    folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
     return {folder.name: store.ingest(folder, all_of(folder)) for folder in folders}

@@ -11,6 +11,7 @@ from mcpo_cli import backends
 from mcpo_cli.backends import cost
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import estimate, scheduler
@@ -27,6 +28,12 @@ def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
         console.print_json(document)
     else:
         print_runs(document)
+
+
+def _check_model(path: str) -> None:
+    """Raise ConfigError if `model.path` can only be a folder, and is none. The hub's names have no such beginning."""
+    if path.startswith(("/", ".", "~")) and not Path(path).expanduser().is_dir():
+        raise ConfigError(f"model.path={path}: there is no such folder", fix="model.path=FOLDER  (of this machine)")
 
 
 def print_runs(document: Mapping[str, Any]) -> None:
@@ -50,8 +57,14 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
     """Print the runs of `plan` with ids, states and estimated times. Writes nothing, imports no torch.
 
     previews: also print the command, environment and settings that a backend such as verl would start.
+
+    Raises:
+        ConfigError: with `previews`, `model.path` names a folder that is not there.
     """
     home = location()
+    if previews:
+        for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells):
+            _check_model(path)
     estimator = estimate.Estimator(home)
     runs = [_planned(cell, home, estimator) for cell in plan.cells]
     if previews:

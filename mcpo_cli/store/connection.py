@@ -1,10 +1,12 @@
 """A connection to an MLflow store: connecting, locking, searching and logging."""
 
 import re
+import sqlite3
 import tempfile
+import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
+from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.store import pages, rows
 from mcpo_cli.store.address import OFFLINE
 from mcpo_cli.store.points import Point, milliseconds
@@ -147,31 +150,46 @@ class Connection:
                 self._probe()
                 client = MlflowClient(self.uri)
                 client.search_experiments(max_results=1)  # the first call creates the schema of a new database
+                self._share_engine()
                 self._mlflow = client
-                if self.database:
-                    _OPENED[self.database] = _identity(self.database)
         return self._mlflow
 
     def _make(self, database: Path) -> None:
-        """Create an SQLite file with its schema: beside, and renamed into place, so that it is never there in part."""
-        part = database.with_name(f"{database.name}.part")
-        for suffix in ("", "-journal", "-wal", "-shm"):
-            part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)
-        SqlAlchemyStore(f"sqlite:///{part}", (self._home / "mlartifacts").as_uri()).engine.dispose()
-        part.replace(database)
+        """Create an SQLite file with MLflow's schema.
+
+        MLflow's 70 migrations run in memory, as each waits for the disk several times, and the file is written whole.
+        """
+        name = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
+        with closing(sqlite3.connect(name, uri=True)) as memory:
+            SqlAlchemyStore(f"sqlite:///{name}&uri=true", (self._home / "mlartifacts").as_uri()).engine.dispose()
+            write_atomic(database, memory.serialize())
+
+    @property
+    def _is_database(self) -> bool:
+        return re.split(r"[:+]", self.uri)[0] in DATABASE_ENGINES
 
     def _probe(self) -> None:
         """Fail at once if the database cannot be used; MLflow itself would retry for minutes."""
-        if re.split(r"[:+]", self.uri)[0] not in DATABASE_ENGINES:
+        if not self._is_database:
             return
-        if self._engine:
-            self._engine.dispose()
-        self._engine = create_sqlalchemy_engine(self.uri)
+        engine = create_sqlalchemy_engine(self.uri)
+        try:
+            with engine.connect() as connection:
+                if self.database:
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            engine.dispose()
+
+    def _share_engine(self) -> None:
+        """Use MLflow's own connections to a database, so that both find it prepared in the same way."""
+        if not self._is_database:
+            return
+        self._engine = SqlAlchemyStore(self.uri, self._location("")).engine
         if self.database:
-            event.listen(self._engine, "connect", _prepare)
-        with self._engine.connect() as connection:
-            if self.database:
-                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            if not event.contains(self._engine, "connect", _prepare):
+                event.listen(self._engine, "connect", _prepare)
+            _OPENED[self.database] = _identity(self.database)
+        self._engine.dispose()  # those opened until now were not prepared
 
     def _set_status(self, mlflow_id: str, status: str, end: float) -> None:
         if self._statuses.get(mlflow_id) == status:

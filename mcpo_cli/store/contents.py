@@ -2,12 +2,14 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from mcpo_cli.config.plan import Cell
 from mcpo_cli.config.schema import RunSpec, digest
@@ -49,7 +51,16 @@ def inputs(spec: RunSpec, sources: Path) -> Iterator[DatasetInput]:
             yield DatasetInput(Dataset(name, data["digest"], "data set", data["source"]))
 
 
-def write_files(folder: Path, journal: Journal) -> dict[str, str]:
+def send_files(journal: Journal, artifacts: str, uri: str) -> dict[str, str]:
+    """Send the run's files to the address `artifacts` of the store at `uri`; see `_write_files`."""
+    with tempfile.TemporaryDirectory() as folder:
+        tags = _write_files(Path(folder), journal)
+        # MlflowClient.log_artifacts would read the whole run to learn the address.
+        get_artifact_repository(artifacts, tracking_uri=uri).log_artifacts(folder)
+    return tags
+
+
+def _write_files(folder: Path, journal: Journal) -> dict[str, str]:
     """Write the run's artifacts into `folder`; returns the tags that MLflow's UI needs to show them.
 
     These are settings, provenance, evaluations, the newest rollouts if any were kept, and the archive of all records.

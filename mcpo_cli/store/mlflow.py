@@ -7,7 +7,6 @@ ever has to be withdrawn.
 
 import platform
 import re
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -339,7 +338,7 @@ class Store(Connection):
         ending = f"{attempt.name} {updated} {CONTENT}"
         if child.settled == ending:
             if repair and not self._has_archive(child):
-                self._log_artifacts(child, journal)
+                self._log(child.mlflow_id, [], contents.send_files(journal, child.artifacts, self.uri))
             return 0
         # Read the state before the rows: if it says that the run has ended, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
@@ -349,9 +348,10 @@ class Store(Connection):
         points = self._send(child, journal)
         self._set_status(child.mlflow_id, STATUS[child.state], updated)
         if has_ended:
-            self._log_artifacts(child, journal)
+            shown = contents.send_files(journal, child.artifacts, self.uri)
             self._describe_run(child.mlflow_id, contents.note(cell, journal))
-            self._log(child.mlflow_id, [], {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()})
+            ended = {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
+            self._log(child.mlflow_id, [], shown | ended)
             child.settled = ending
         return points
 
@@ -387,12 +387,6 @@ class Store(Connection):
             self._client().log_batch(child.mlflow_id, params=params[i : i + 100], tags=[] if i else run_tags(tags))
         self._client().log_inputs(child.mlflow_id, list(contents.inputs(spec, attempt.parent / SOURCES)))
         child.attempt = attempt.name
-
-    def _log_artifacts(self, child: _Child, journal: Journal) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            tags = contents.write_files(Path(name), journal)
-            self._client().log_artifacts(child.mlflow_id, name)
-            self._log(child.mlflow_id, [], tags)
 
 
 def _number(tag: str | None, default: int) -> int:

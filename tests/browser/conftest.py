@@ -62,7 +62,7 @@ def ui(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as server:
         assert server.stdout
         document = b""
-        while not document.endswith(b"}\n"):
+        while not document.endswith(b"\n}\n"):
             line = server.stdout.readline()
             if not line:
                 pytest.fail(f"mcpo ui did not start: {server.communicate()[1].decode()}")

@@ -40,6 +40,11 @@ BAD = [
     ("train warmup.max_ops=4", "did you mean 'task.warmup_max_ops'", "task.warmup_max_ops=4"),
     ("train model=qwen3-8b", "backend=local builds its models from scratch", "backend=verl"),
     ("train model.kv_heads=1", "model.path is empty", "model.path="),
+    (
+        "train backend=verl model.path=/no/model --dry-run",
+        "model.path=/no/model: there is no such folder",
+        "model.path=",
+    ),
     ("train train.max_prompt=10", "cannot hold a prompt of 18 tokens", "train.max_prompt=18"),
     ("train scale=paper task.data=aime24", "aime24 is not a training set", "task.data=dapo_math_17k"),
     ("train scale=paper task.benchmarks=[aime]", "'aime' is not a benchmark", "mcpo data list"),

@@ -17,7 +17,7 @@ from mcpo_cli.store import pages
 from mcpo_cli.store.connection import NOTE, MlflowClient
 from mcpo_cli.store.mlflow import Store
 from mcpo_cli.store.reports import Reports
-from tests.store_runs import begin, complete, free_port, plan, points, runs, spec
+from tests.store_runs import begin, complete, evaluate, free_port, plan, points, runs, spec, train
 
 BOTH = Plan("table1", "mcpo reproduce table1", (Cell("DAPO", spec(0, "dapo")), Cell("MCPO", spec(0))))
 
@@ -172,6 +172,40 @@ def test_results_lie_with_the_plan_that_they_are_of_and_only_changes_are_sent(st
     folder = home / "again"
     folder.mkdir()
     assert Path(client.download_artifacts(parent.info.run_id, "reports/table1.md", str(folder))).read_text() == "2"
+
+
+def test_a_parent_says_what_its_arms_differ_in_and_what_came_out(store: Store, home: Path) -> None:
+    complete(spec(0, "dapo"))
+    complete(spec(0))
+    (home / "table1.csv").write_text("1")
+    reports = Reports(store.uri)
+    reports.log(BOTH, [home / "table1.csv"], {}, "MCPO wins.")
+    client, parent = MlflowClient(store.uri), runs(store, "table1")[f"table1 {BOTH.plan_id}"]
+    assert parent.data.params["method.name"] == "DAPO: dapo; MCPO: mcpo"
+    assert parent.data.params["method.hinge"] == "DAPO: -; MCPO: True"
+    assert not parent.data.params.keys() & {"train.lr", "seed", "model.name"}
+    assert "\n\nMCPO wins.\n\n" in parent.data.tags[NOTE]
+    # What is written here is replaced, what a person wrote is not.
+    reports.log(BOTH, [], {}, "MCPO loses.")
+    note = client.get_run(parent.info.run_id).data.tags[NOTE]
+    assert "MCPO loses." in note
+    assert "MCPO wins." not in note
+    client.set_tag(parent.info.run_id, NOTE, "mine")
+    reports.log(BOTH, [], {}, "MCPO wins.")
+    assert client.get_run(parent.info.run_id).data.tags[NOTE] == "mine"
+
+
+def test_a_run_says_how_it_scored_and_where_its_policy_is(store: Store, home: Path) -> None:
+    attempt = begin(spec())
+    train(attempt, range(1, 5))
+    evaluate(attempt, 0, 2, 4)
+    (attempt.folder / "policy").mkdir()
+    attempt.end("done")
+    store.ingest(plan(spec()))
+    note = runs(store)[spec().run_id].data.tags[NOTE]
+    assert "pass@1 **0.500**, pass@2 **0.833**, best@2 **0.667** after 4 global steps" in note
+    assert f"`runs/{spec().run_id}/attempt_1/policy`" in note
+    assert f"`mcpo evaluate {spec().run_id}`" in note
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:{port}", "offline"])

@@ -7,7 +7,7 @@ from mcpo_cli.grading.graders import trace
 from tests.verl import cpu
 
 GRADED = 600
-"""The 144 of the first evaluation and those of a step: 4 to each of some thirty prompts, and again to up to 16."""
+"""The 144 of the first evaluation, and those of a step or more: 4 to a prompt, of some thirty prompts, then of 16."""
 _grade = trace.grade
 _answers = itertools.count(1)
 

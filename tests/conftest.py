@@ -42,7 +42,10 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A folder to be `cache` of homes: all processes of the tests share it, as making a base policy takes a minute."""
+    """Stands as `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.
+
+    The processes of a parallel run share it: link it, do not copy it.
+    """
     folder = tmp_path_factory.getbasetemp()
     shared = (folder if worker_id == "master" else folder.parent) / "cache"
     shared.mkdir(exist_ok=True)
@@ -61,18 +64,6 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with closing(sqlite3.connect(folder / "mlflow.db")) as made, closing(sqlite3.connect(folder / "one.db")) as whole:
         made.backup(whole)
     return folder / "one.db"
-
-
-@pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Stands as `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.
-
-    The processes of a parallel run share it.
-    """
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache"
-    folder.mkdir(exist_ok=True)
-    return folder
 
 
 @pytest.fixture

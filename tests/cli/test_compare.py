@@ -36,13 +36,15 @@ def suite(plugin_folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_suite_of_ones_own_through_all_verbs(suite: Path, cli: Cli, here: InProcess, home: Path, cache: Path) -> None:
+def test_a_suite_of_ones_own_through_all_verbs(
+    suite: Path, cli: Cli, here: InProcess, home: Path, base_policies: Path
+) -> None:
     """Trained by `ablate`, compared by name and by run ids, in `reproduce`, in the report, on MLflow's parent run."""
     from mlflow import MlflowClient
 
     settings = ("scale=smoke", "eval.problems=6")
     home.mkdir()
-    (home / "cache").symlink_to(cache)
+    (home / "cache").symlink_to(base_policies)
     trained = cli("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
     assert "best@8 averaged over tiers, minus plain" in trained.stdout

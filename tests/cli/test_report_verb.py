@@ -98,9 +98,11 @@ def test_what_is_no_report_to_compare_with_is_refused_before_anything_is_built(
 
 
 @pytest.mark.slow
-def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess, cache: Path) -> None:
+def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
+    cli: Cli, here: InProcess, base_policies: Path
+) -> None:
     cli.home.mkdir()
-    (cli.home / "cache").symlink_to(cache)
+    (cli.home / "cache").symlink_to(base_policies)
     for suite in ("table1", "table2"):
         write_runs(from_suite(suite, SMALL, ""), probed=True)
     first = cli("reproduce", "all", *SMALL)

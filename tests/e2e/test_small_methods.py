@@ -33,11 +33,11 @@ def train(home: Path, spec: RunSpec, steps: int | None = None) -> None:
 
 @pytest.fixture(scope="module", params=METHODS, ids=lambda method: method.name)
 def whole(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, base_policies: Path
 ) -> tuple[Path, RunSpec]:
     """Home and settings of an uninterrupted run."""
     home, method = tmp_path_factory.mktemp("home"), request.param
-    (home / "cache").symlink_to(cache)
+    (home / "cache").symlink_to(base_policies)
     assert isinstance(method, Method)
     spec = dataclasses.replace(spec_of("mcpo"), method=method)
     with pytest.MonkeyPatch.context() as patch:

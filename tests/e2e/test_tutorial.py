@@ -13,8 +13,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 
 
 @pytest.mark.slow
-def test_the_tutorial_does_what_it_says(tmp_path: Path, cache: Path) -> None:
-    (tmp_path / "cache").symlink_to(cache)
+def test_the_tutorial_does_what_it_says(tmp_path: Path, base_policies: Path) -> None:
+    (tmp_path / "cache").symlink_to(base_policies)
     text = PAGE.read_text(encoding="utf-8")
     (suite,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "hinge.yaml").write_text(suite)

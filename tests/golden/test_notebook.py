@@ -24,10 +24,10 @@ def test_notebook_is_stored_without_outputs(path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
     """A home with the runs of both tables, trained at the smallest scale."""
     home = tmp_path_factory.mktemp("home")
-    (home / "cache").symlink_to(cache)
+    (home / "cache").symlink_to(base_policies)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MCPO_HOME", str(home))
         for suite in ("table1", "table2"):

@@ -30,7 +30,7 @@ BAD = [
     ("train method.bta=2", "unknown key 'method.bta'", "method.beta=2"),
     (
         "train method=grpo method.delta=0.1",
-        "method.delta is an option of disco, drpo, mcpo, mcpo_extended, rew",
+        "method.delta is an option of disco, drpo, mcpo, mcpo_extended, mcpo_placebo, rew",
         "method=disco",
     ),
     ("train scale=smoke task=math", "task=math has no vocabulary of its own", "backend=verl"),

@@ -106,7 +106,7 @@ def test_a_continuing_command_survives_the_shell(here: InProcess) -> None:
     [
         ("mcpo train method", 2, [f"method={name}" for name in load.groups()["method"]]),
         # bash splits words at "="
-        ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended"]),
+        ("mcpo train method = mc", 4, ["mc_grpo", "mcpo", "mcpo_extended", "mcpo_placebo"]),
         ("mcpo runs show mcpo-", 3, ["mcpo-toy-s-s0-000000000000"]),
         pytest.param("mcpo tr", 1, ["train"], marks=pytest.mark.slow),
         pytest.param(

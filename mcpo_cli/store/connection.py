@@ -13,6 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 from mlflow.entities import LifecycleStage, Metric, RunTag
+from mlflow.exceptions import MlflowException
 from mlflow.store.db.db_types import DATABASE_ENGINES
 from mlflow.store.db.utils import create_sqlalchemy_engine
 from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun
@@ -43,13 +44,8 @@ NOTE = "mlflow.note.content"
 """The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
 NOTED = "mcpo.note"
 """The tag of a run with the digest of the last description that was written here."""
-REFUSALS = {
-    "BAD_REQUEST",
-    "INVALID_PARAMETER_VALUE",
-    "INVALID_STATE",
-    "RESOURCE_ALREADY_EXISTS",
-    "RESOURCE_DOES_NOT_EXIST",
-}
+EXISTS = "RESOURCE_ALREADY_EXISTS"
+REFUSALS = {"BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", EXISTS, "RESOURCE_DOES_NOT_EXIST"}
 """MLflow's error codes that concern one run, not the store."""
 SYNC = "mcpo runs sync"
 DOCTOR = "mcpo doctor, which checks the store; the same command then sends or fetches what is missing"
@@ -72,8 +68,8 @@ class Listing:
 class Connection:
     """An MLflow store.
 
-    File locks make two operations atomic between processes: finding or creating a run, and creating the schema of a
-    new SQLite file.
+    File locks make two operations atomic between processes: finding or creating an experiment or a run, and creating
+    the schema of a new SQLite file.
     """
 
     def __init__(self, uri: str) -> None:
@@ -202,21 +198,33 @@ class Connection:
 
     def _experiment(self, suite: str) -> str:
         if suite not in self._experiments:
-            client = self._client()
-            existing = client.get_experiment_by_name(suite)
-            if existing and existing.lifecycle_stage == LifecycleStage.DELETED:
-                client.restore_experiment(existing.experiment_id)
-                self.notes.append(f"the experiment '{suite}' had been deleted from the store: restored with its runs")
-            if existing:
-                self._relocate(existing)
-            # A server chooses its own artifact location; a plain database would use the current folder.
-            location = None if self.is_server else self._location(suite)
-            key = existing.experiment_id if existing else client.create_experiment(suite, artifact_location=location)
-            # An existing note may have been edited by the user.
-            if NOTE not in (existing.tags if existing else {}):
-                client.set_experiment_tag(key, NOTE, pages.experiment_note(suite))
-            self._experiments[suite] = key
+            # Several commands of this home may meet a store without the experiment.
+            with self._turn:
+                self._experiments[suite] = self._prepared_experiment(suite)
         return self._experiments[suite]
+
+    def _prepared_experiment(self, suite: str) -> str:
+        client = self._client()
+        existing = client.get_experiment_by_name(suite) or self._new_experiment(suite)
+        if existing.lifecycle_stage == LifecycleStage.DELETED:
+            client.restore_experiment(existing.experiment_id)
+            self.notes.append(f"the experiment '{suite}' had been deleted from the store: restored with its runs")
+        self._relocate(existing)
+        # An existing note may have been edited by the user.
+        if NOTE not in existing.tags:
+            client.set_experiment_tag(existing.experiment_id, NOTE, pages.experiment_note(suite))
+        return str(existing.experiment_id)
+
+    def _new_experiment(self, suite: str) -> Any:
+        """An experiment that was not there a moment ago; another machine may have made it since."""
+        # A server chooses its own artifact location; a plain database would use the current folder.
+        location = None if self.is_server else self._location(suite)
+        try:
+            return self._client().get_experiment(self._client().create_experiment(suite, location))
+        except MlflowException as error:
+            if error.error_code != EXISTS:
+                raise
+            return self._client().get_experiment_by_name(suite)
 
     def _location(self, suite: str) -> str:
         """The address of a suite's artifacts in this home."""

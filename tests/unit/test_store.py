@@ -5,6 +5,7 @@ import sqlite3
 import time
 from contextlib import closing
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,20 @@ def test_sync_leaves_a_run_with_the_plan_that_has_it(store: Store) -> None:
     store.ingest(both)
     store.sync()
     assert set(runs(store)) == {spec(0).run_id, f"train {both.plan_id}"}
+
+
+def test_an_experiment_that_another_machine_makes_meanwhile_is_used(
+    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lock is shared with another machine, so the experiment can appear after the look for it."""
+    complete(spec())
+    there = MlflowClient(store.uri).create_experiment("train")
+    look, looks = MlflowClient.get_experiment_by_name, count()
+    monkeypatch.setattr(
+        MlflowClient, "get_experiment_by_name", lambda self, name: look(self, name) if next(looks) else None
+    )
+    assert store.sync() == {spec().run_id: expected(spec(), range(1, 5), (0, 2, 4)).total()}
+    assert {run.info.experiment_id for run in runs(store).values()} == {there}
 
 
 def test_a_failure_is_one_line_and_the_next_call_catches_up(store: Store, home: Path) -> None:

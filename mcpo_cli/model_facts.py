@@ -71,7 +71,7 @@ def resolve(model: str, revision: str | None = None) -> ModelFacts:
         ConfigError: the model does not exist, cannot be fetched, or cannot be loaded by an engine.
     """
     folder = _folder(model, revision, READ)
-    return _facts(model, folder, None if Path(model).expanduser().is_dir() else folder.name)
+    return _facts(model, folder, None if local_folder(model) else folder.name)
 
 
 def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
@@ -83,17 +83,27 @@ def configuration(model: str, revision: str | None = None) -> dict[str, Any]:
     return _config(model, _folder(model, revision, ("config.json",)))
 
 
-def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
-    """The local folder, or the folder of the hub's cache that holds `files`."""
+def local_folder(model: str) -> Path | None:
+    """The folder that `model` names on this machine; None for a hub model (`OWNER/NAME`). Fetches nothing.
+
+    Raises:
+        ConfigError: it can only be a folder, and there is none.
+    """
     path = Path(model).expanduser()
     if path.is_dir():
-        if revision:
-            raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
         raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})")
-    return _fetch(model, revision, files)
+    return None
+
+
+def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
+    """The local folder, or the folder of the hub's cache that holds `files`."""
+    folder = local_folder(model)
+    if folder and revision:
+        raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
+    return folder or _fetch(model, revision, files)
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.model_facts import local_folder
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import estimate, scheduler
 from mcpo_cli.scheduling.progress import Tracker
@@ -31,9 +32,11 @@ def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
 
 
 def _check_model(path: str) -> None:
-    """Raise ConfigError if `model.path` can only be a folder, and is none. The hub's names have no such beginning."""
-    if path.startswith(("/", ".", "~")) and not Path(path).expanduser().is_dir():
-        raise ConfigError(f"model.path={path}: there is no such folder", fix="model.path=FOLDER  (of this machine)")
+    """Raise ConfigError if `model.path` can only be a folder of this machine, and is none."""
+    try:
+        local_folder(path)
+    except ConfigError as error:
+        raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error
 
 
 def print_runs(document: Mapping[str, Any]) -> None:
@@ -63,7 +66,7 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
     """
     home = location()
     if previews:
-        for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells):
+        for path in filter(None, dict.fromkeys(cell.spec.model.path for cell in plan.cells)):
             _check_model(path)
     estimator = estimate.Estimator(home)
     runs = [_planned(cell, home, estimator) for cell in plan.cells]

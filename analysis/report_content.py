@@ -1,8 +1,6 @@
 """The content of the report before formatting: the artifacts of one scale, built or missing, and their provenance."""
 
-import hashlib
 import importlib.metadata
-import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
 
 HEADINGS = {
@@ -191,8 +190,7 @@ def _facts(runs: Sequence[Cell], settings: Grid, pieces: Sequence[Piece]) -> dic
 
 def _digest(pieces: Sequence[Piece]) -> str:
     """Names the content of a report: reports whose tables and figures have equal files share it."""
-    files = {piece.name: piece.built.record["files"] for piece in pieces if piece.built}
-    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:12]
+    return digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built})
 
 
 def _listed(values: Iterable[Any]) -> str:

@@ -29,11 +29,8 @@ def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems.
     `eval/<tier>/infra_errors`: the share of samples that could not be graded; absent if all were graded.
     """
-    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        tiers[row["tier"]].append(row)
     metrics = {}
-    for tier, problems in tiers.items():
+    for tier, problems in _by_tier(rows).items():
         metrics[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in problems) / len(problems)
         if ungraded := sum(row.get("ungraded", 0) for row in problems):
             metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
@@ -48,17 +45,21 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     # Imported here because `progress.py`, which starts with every command that trains, needs nothing of it.
     from mcpo_cli.statistics import stats
 
-    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        tiers[row["tier"]].append(row)
     k = min(MOST, *(row["n"] for row in rows))
-    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in tiers.values()]
+    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in _by_tier(rows).values()]
     means = {
         "pass_at_1": [stats.pass_at_k(n, c, 1).mean() for n, c in counts],
         f"pass_at_{k}": [stats.pass_at_k(n, c, k).mean() for n, c in counts],
         f"best_at_{k}": [stats.best_at_k(n, c, k).mean() for n, c in counts],
     }
     return {f"{AVERAGE}/{name}": float(math.fsum(values)) / len(values) for name, values in means.items()}
+
+
+def _by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        tiers[row["tier"]].append(row)
+    return tiers
 
 
 def eval_points(step: int, seconds: float, rows: Sequence[Mapping[str, Any]]) -> list[Point]:

@@ -46,6 +46,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def warm_home(home: Path, base_policies: Path) -> Path:
+    """The home, with the base policies that tests share."""
+    home.mkdir()
+    (home / "cache").symlink_to(base_policies)
+    return home
+
+
+@pytest.fixture
 def cli(home: Path) -> Cli:
     return Cli(home)
 

@@ -36,15 +36,12 @@ def suite(plugin_folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_suite_of_ones_own_through_all_verbs(
-    suite: Path, cli: Cli, here: InProcess, home: Path, base_policies: Path
-) -> None:
+@pytest.mark.usefixtures("suite")
+def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, here: InProcess, warm_home: Path) -> None:
     """Trained by `ablate`, compared by name and by run ids, in `reproduce`, in the report, on MLflow's parent run."""
     from mlflow import MlflowClient
 
     settings = ("scale=smoke", "eval.problems=6")
-    home.mkdir()
-    (home / "cache").symlink_to(base_policies)
     trained = cli("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
     assert "best@8 averaged over tiers, minus plain" in trained.stdout
@@ -65,10 +62,10 @@ def test_a_suite_of_ones_own_through_all_verbs(
     made = here.json("reproduce", "mine", *settings)
     assert made["artifacts"]["mine"]["rows"] == one["rows"]
     here("report", *settings)
-    report = (home / "reports" / "smoke" / "report.md").read_text()
+    report = (warm_home / "reports" / "smoke" / "report.md").read_text()
     assert "Does the hinge pay?" in report
 
-    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    client = MlflowClient(f"sqlite:///{warm_home / 'mlflow.db'}")
     experiment = client.get_experiment_by_name("mine")
     parents = [
         run for run in client.search_runs([experiment.experiment_id]) if "mlflow.parentRunId" not in run.data.tags

@@ -88,9 +88,8 @@ def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProcess, base_policies: Path) -> None:
-    cli.home.mkdir()
-    (cli.home / "cache").symlink_to(base_policies)
+@pytest.mark.usefixtures("warm_home")
+def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProcess) -> None:
     document = cli.json("probe", "mastery", *SMALL)
     assert [run["seed"] for run in document["runs"]] == [0, 1]
     assert document["arms"][0]["seeds"] == 2

@@ -98,11 +98,8 @@ def test_what_is_no_report_to_compare_with_is_refused_before_anything_is_built(
 
 
 @pytest.mark.slow
-def test_reproduce_all_trains_builds_and_reports_and_does_so_once(
-    cli: Cli, here: InProcess, base_policies: Path
-) -> None:
-    cli.home.mkdir()
-    (cli.home / "cache").symlink_to(base_policies)
+@pytest.mark.usefixtures("warm_home")
+def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess) -> None:
     for suite in ("table1", "table2"):
         write_runs(from_suite(suite, SMALL, ""), probed=True)
     first = cli("reproduce", "all", *SMALL)

@@ -18,6 +18,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 
+from mcpo_cli.backends.verl import batches
 from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
@@ -78,12 +79,15 @@ def main(folder: Path) -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     batch = torch.load(folder / "batch.pt", weights_only=False)
     built = engine(folder)
-    mine = list(range(len(batch["responses"])))[rank::ranks]
-    found = {
-        (label, name): measure(built, batch | recorded, method, split, mine)
-        for label, method, recorded in batch["methods"]
-        for name, split in batch["splits"].items()
-    }
+    everything = list(range(len(batch["responses"])))
+    tokens = [len(response) for response in batch["responses"]]
+    found = {}
+    for label, method, recorded in batch["methods"]:
+        for name, split in batch["splits"].items():
+            found[label, name] = measure(built, batch | recorded, method, split, everything[rank::ranks])
+        passing = batches.passing(everything, recorded["bears"], tokens, ranks)
+        mine = batches.shared([passing], tokens, ranks)[rank * len(passing) // ranks :][: len(passing) // ranks]
+        found[label, "bearing"] = measure(built, batch | recorded, method, batch["splits"]["dynamic"], mine)
     if rank == 0:
         torch.save(found, folder / f"ranks_{ranks}.pt")
     torch.distributed.destroy_process_group()

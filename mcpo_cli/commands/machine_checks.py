@@ -37,7 +37,6 @@ DRIVER, CUDA = ">=580", "==13.*"
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1)."""
 UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (Ubuntu, then restart; outside of a container)"
 ASK_DRIVER = "nvidia-smi  (shows what the driver says of the GPUs)"
-SETUP_GPU = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
 REBUILD_KERNELS = (
     "pip install --force-reinstall --no-deps --require-hashes --no-build-isolation --no-cache-dir "
     "--requirement constraints-flash-attn.txt  (in a checkout)"
@@ -106,9 +105,9 @@ def _torch() -> Iterator[Line]:
 
     built = torch.version.cuda
     if built is None:
-        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", SETUP_GPU)
+        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", pins.SETUP)
         return
-    cuda = _held("CUDA", "verl", built, CUDA, SETUP_GPU)
+    cuda = _held("CUDA", "verl", built, CUDA, pins.SETUP)
     try:
         torch.cuda.init()
     except RuntimeError as error:
@@ -118,7 +117,7 @@ def _torch() -> Iterator[Line]:
     if torch.distributed.is_nccl_available():
         yield Line("NCCL", "verl", "ok", ".".join(map(str, torch.cuda.nccl.version())))
     else:
-        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", SETUP_GPU)
+        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", pins.SETUP)
 
 
 def _kernels() -> Iterator[Line]:
@@ -129,7 +128,7 @@ def _kernels() -> Iterator[Line]:
     try:
         importlib.import_module("flash_attn")
     except ModuleNotFoundError as error:
-        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else SETUP_GPU
+        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else pins.SETUP
         yield Line(name, "verl", "wrong", f"cannot be imported: {error}", fix)
     except ImportError as error:
         yield Line(name, "verl", "wrong", f"not built for {torch}: {error}", REBUILD_KERNELS)
@@ -141,7 +140,7 @@ def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
     """Check verl and its dependencies; its pins for GPUs apply only to machines with GPUs."""
     for package, versions in {**pins.CORE, **(pins.GPU if gpus else {})}.items():
         if gpus or package != "torch":  # `_python` has checked torch for machines without GPUs
-            yield _held(package, "verl", pins.installed(package), versions, SETUP_GPU)
+            yield _held(package, "verl", pins.installed(package), versions, pins.SETUP)
 
 
 def _home() -> Iterator[Line]:

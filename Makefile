@@ -51,8 +51,8 @@ audit: setup ## Look up security advisories for the pinned dependencies, if onli
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
 hashes: setup ## Write .ci/hashes/ anew from PyPI; after a change of a pin
-	@$(foreach pins,constraints.txt constraints-verl.txt,grep -v '^torch==' $(pins) | $(BIN)/uv --quiet pip compile --no-deps --generate-hashes --no-annotate \
-		--python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
+	@$(foreach pins,constraints.txt constraints-verl.txt,grep -v '^torch==' $(pins) | $(BIN)/uv --quiet pip compile --no-deps \
+		--generate-hashes --no-annotate --python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
 
 lock-gpu: setup ## Write constraints-gpu.txt and constraints-flash-attn.txt after a change in pyproject.toml
 	$(call lock,.)
@@ -61,8 +61,8 @@ check-lock-gpu: setup ## Check that these two files are what pyproject.toml reso
 	@mkdir -p build/lock
 	@cp constraints-gpu.txt constraints-flash-attn.txt build/lock
 	$(call lock,build/lock)
-	@diff constraints-gpu.txt build/lock && diff constraints-flash-attn.txt build/lock || \
-		{ echo "the lock for GPUs is not what pyproject.toml resolves to; run: make lock-gpu"; exit 1; }
+	@diff --brief constraints-gpu.txt build/lock && diff --brief constraints-flash-attn.txt build/lock || \
+		{ echo "this is not what pyproject.toml resolves to; run: make lock-gpu"; exit 1; }
 
 test: setup ## Run the quick tests (minutes)
 	$(BIN)/pytest $(SPREAD) -m "not (slow or $(ELSEWHERE))" $(ARGS)

@@ -35,7 +35,7 @@ HUB_SECONDS = 5.0
 DRIVER, CUDA = ">=580", "==13.*"
 """NVIDIA driver and CUDA that verl's pins need: their torch and vLLM are built for CUDA 13, which no older driver runs
 (https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1)."""
-UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (Ubuntu, then restart; outside of a container)"
+UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (CUDA 13 needs 580 or newer; on the host of a container)"
 ASK_DRIVER = "nvidia-smi  (shows what the driver says of the GPUs)"
 REBUILD_KERNELS = (
     "pip install --force-reinstall --no-deps --require-hashes --no-build-isolation --no-cache-dir "

@@ -301,8 +301,7 @@ class Store(Connection):
                 self.elsewhere[run_id] = origin
             else:
                 self._present(run, name, shown)
-            tags = run.data.tags
-            settled = tags.get("mcpo.settled", "")
+            settled = (tags := run.data.tags).get("mcpo.settled", "")
             is_outdated = bool(settled) and not settled.endswith(f" {CONTENT}")
             self._children[experiment, run_id] = _Child(
                 mlflow_id=run.info.run_id,

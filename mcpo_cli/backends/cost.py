@@ -140,9 +140,22 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     shared = BYTES_TRAINED * parameters(spec) / (cluster.nodes * cluster.gpus)
     logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
+    # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
+    mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
     cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
     sampling = BYTES_SAMPLED * parameters(spec) + cache * (train.max_prompt + train.max_response)
-    return {"trains": shared + logits + inputs, "samples": sampling / cluster.tensor_parallel / cluster.gpu_memory}
+    samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
+    return {"trains": shared + logits + inputs + mask, "samples": samples}
+
+
+def sdpa_factor(spec: RunSpec) -> float:
+    """How many times the operations of training `cluster.attention=sdpa` takes, if every pass is full.
+
+    A token then attends to every token of its pass instead of those before it in its own sequence.
+    """
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    full, own = spec.cluster.max_tokens_per_gpu, prompt + response / 2
+    return _operations(spec, context=full) / _operations(spec, context=own)
 
 
 def _operations(spec: RunSpec, context: float) -> float:

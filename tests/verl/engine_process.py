@@ -57,7 +57,7 @@ def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
 def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int]) -> Any:
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = rows(batch, chosen)
-    tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=False, use_fused_kernels=False, **split)
+    tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, use_fused_kernels=False, **split)
     tu.assign_non_tensor(data, calculate_entropy=with_entropy(method))
     with built.train_mode():
         built.optimizer_zero_grad()

@@ -90,7 +90,8 @@ def _versions(spec: RunSpec) -> None:
     for package, versions in wanted.items():
         version = pins.installed(package)
         if version is None:
-            hint = ", or cluster.attention=sdpa" if package == "flash-attn" else ""
+            slower = f"{cost.sdpa_factor(spec):.1f} times the operations of training"
+            hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
             raise ConfigError(f"backend=verl needs {package} {versions}, which is not installed", fix=fix + hint)
         if not pins.fits(version, versions):
             raise ConfigError(f"backend=verl needs {package} {versions}; {package} {version} is installed", fix=fix)

@@ -144,7 +144,8 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.model.lora_rank": 0,
         "actor_rollout_ref.model.use_liger": False,
         "actor_rollout_ref.model.use_fused_kernels": False,
-        "actor_rollout_ref.model.use_remove_padding": cluster.attention == "flash_attention_2",
+        # Sequences are packed with either attention: transformers keeps them apart by their positions.
+        "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": on_gpu,
         "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
         "actor_rollout_ref.hybrid_engine": True,

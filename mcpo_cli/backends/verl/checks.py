@@ -158,7 +158,8 @@ def _gpus(spec: RunSpec) -> None:
         if needed > smallest.memory:
             share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
             fix = {
-                "trains": "cluster.gpus or cluster.nodes",
+                "trains": "cluster.gpus or cluster.nodes, or cluster.sequence_parallel with a lower "
+                "cluster.max_tokens_per_gpu",
                 "samples": "cluster.tensor_parallel or cluster.gpu_memory",
             }
             raise ConfigError(

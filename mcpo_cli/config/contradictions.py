@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.settings import plain
 
 
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -129,5 +130,5 @@ def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """Settings of verl that would change the id of a run of another backend, and nothing else."""
-    if spec.cluster.fused_kernels:
-        yield f"cluster.fused_kernels=true is a setting of backend=verl, not of {spec.backend}", "backend=verl"
+    for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
+        yield f"cluster.{name}={value} has no effect with backend={spec.backend}", "backend=verl"

@@ -231,6 +231,12 @@ class Cluster:
     """Running Ray cluster to join (`HOST:PORT` or `auto`); empty starts one on this machine."""
     plugin: str = runtime("")
     """Module that each verl process imports first, to add a device or a rollout engine."""
+    verl: tuple[str, ...] = later(())
+    """Settings of verl's own for which mcpo has none: a list of `KEY=VALUE` in Hydra's grammar, each in quotes.
+
+    A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a group of
+    verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
+    """
     launcher: Literal["local", "slurm"] = runtime("local")
     """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""
     partition: str = runtime("")

@@ -42,7 +42,7 @@ def table(spec: RunSpec) -> overrides.Table:
             "6 groups of 2 GPUs",
             "cluster.nodes=1 cluster.gpus=8",
         ),
-        ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "backend=verl", "backend=verl"),
+        ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "no effect", "backend=verl"),
     ],
 )
 def test_contradictions(words: str, said: str, fix: str) -> None:

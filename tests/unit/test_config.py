@@ -19,7 +19,7 @@ from mcpo_cli.settings import IDENTITY, RUNTIME
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
-OF_RESULTS = ("cluster.fused_kernels",)
+OF_RESULTS = ("cluster.fused_kernels", "cluster.verl")
 """Settings of the cluster that change results by more than rounding at random."""
 
 
@@ -50,7 +50,7 @@ def other(hint: Any, value: Any) -> Any:
         return f"{value}x"
     if isinstance(value, dict):
         return {"method mine": Plugin("mine.py", "", "0")}
-    return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value)
+    return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value) or ("x",)
 
 
 def changed(spec: Any, path: str) -> Any:

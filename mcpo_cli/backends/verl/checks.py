@@ -10,7 +10,7 @@ import psutil
 from mcpo_cli import home, machine
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import overrides, pins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
@@ -34,6 +34,7 @@ BUNDLE_CPUS = 3
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
     _task(spec)
+    overrides.overrides(spec, overrides.planned(spec, home.home()))
     _method(spec)
     _versions(spec)
     _device(spec)

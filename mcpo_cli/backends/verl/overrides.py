@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
-from mcpo_cli.backends.verl import grammar
+from mcpo_cli.backends.verl import grammar, passthrough
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.seeds import Stream, stream
 
@@ -70,7 +70,7 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     """What the first start would run, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
     settings: dict[str, Any] = {}
-    for key, value in table(spec, paths).items():
+    for key, value in {**table(spec, paths), **passthrough.given(spec)}.items():
         *groups, name = key.lstrip("+").split(".")
         inner = settings
         for group in groups:
@@ -88,8 +88,13 @@ def environment(spec: RunSpec) -> dict[str, str]:
 
 
 def overrides(spec: RunSpec, paths: Paths) -> list[str]:
-    """Every row of `table` in Hydra's grammar."""
-    return [f"{key}={grammar.written(value)}" for key, value in table(spec, paths).items()]
+    """Every row of `table` in Hydra's grammar, then the user's own.
+
+    Raises:
+        ConfigError: `cluster.verl` has a mistake.
+    """
+    own = passthrough.checked(spec, lambda other: table(other, planned(other, paths.run.parent.parent)))
+    return [*(f"{key}={grammar.written(value)}" for key, value in table(spec, paths).items()), *own]
 
 
 def table(spec: RunSpec, paths: Paths) -> Table:
@@ -244,8 +249,6 @@ def _rollout(spec: RunSpec) -> Table:
         # Chunked prefill rewinds the request's random generator, which CPU generators do not support.
         "actor_rollout_ref.rollout.enable_chunked_prefill": on_gpu,
         "actor_rollout_ref.rollout.enable_prefix_caching": True,
-        "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
-        "actor_rollout_ref.rollout.max_num_seqs": 256,
         "actor_rollout_ref.rollout.multi_turn.enable": False,
         "actor_rollout_ref.rollout.agent.default_agent_loop": AGENT,
         "actor_rollout_ref.rollout.agent.num_workers": cluster.gpus,

@@ -74,7 +74,7 @@ def test_they_are_part_of_what_names_a_run() -> None:
 def test_a_key_that_a_setting_decides_is_refused_with_its_name(own: str, setting: str) -> None:
     error = refused(own)
     assert f"is decided by {setting}" in error.message
-    assert error.fix == f"{setting.split()[0]}=VALUE"
+    assert error.fix == f"{setting.split(maxsplit=1)[0]}=VALUE"
 
 
 @pytest.mark.parametrize("own", ["trainer.logger=[wandb]", f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim={{lr: 1}}"])

@@ -14,6 +14,8 @@ QUEUE = "TransferQueueController"
 """TransferQueue's actor. Its name is the same for every run, so two runs in one cluster would mix their rollouts."""
 LEAVING_SECONDS = 30.0
 """Seconds to wait for a finished run's actors to exit."""
+JOINING_SECONDS = 1800.0
+"""Seconds to wait for the machines of a Ray cluster: SLURM may start them minutes apart."""
 
 
 def alone() -> None:
@@ -29,6 +31,26 @@ def alone() -> None:
                 "another verl run uses this Ray cluster, and TransferQueue supports one at a time",
                 fix="wait until it ends, or cluster.ray_address=HOST:PORT of another cluster",
             )
+        time.sleep(1)
+
+
+def gathered(gpus: int, tell: Callable[[str], None]) -> None:
+    """Wait until `gpus` GPUs have joined the Ray cluster; verl itself raises at once if one has not.
+
+    tell: called with the progress.
+
+    Raises:
+        RunFailed: some are still missing after JOINING_SECONDS.
+    """
+    deadline = time.monotonic() + JOINING_SECONDS
+    while (joined := int(ray.cluster_resources().get("GPU", 0))) < gpus:
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                f"{joined} of {gpus} GPUs (cluster.nodes x cluster.gpus) have joined the Ray cluster after "
+                f"{JOINING_SECONDS / 60:.0f} minutes",
+                fix="ray status  (lists the machines that did), or a lower cluster.nodes",
+            )
+        tell(f"waiting for machines: {joined} of {gpus} GPUs have joined the Ray cluster")
         time.sleep(1)
 
 

@@ -23,7 +23,7 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.debug import marked_timer
 from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import rename_dict
-from verl.utils.seqlen_balancing import get_seqlen_balanced_partitions
+from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
 from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
@@ -76,6 +76,7 @@ class Trainer(PPOTrainerSync):
         return Sampler(
             keeps=self.spec.method.keeps,
             discard=self._discard,
+            order=lambda uid: self.prompts[uid].order,
             watch=lambda: watch.alive(self),
             trainer_mode="sync",
             trainer_config={},
@@ -255,19 +256,20 @@ class Trainer(PPOTrainerSync):
         return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar token counts.
+        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar work.
 
         verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
         """
         ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
         tokens = [tag["seq_len"] for tag in batch.tags]
         self.trained_tokens = sum(tokens)
+        work = calculate_workload(torch.tensor(tokens)).tolist()
         order = sorted(range(len(tokens)), key=lambda i: groups.place_of(batch.keys[i], self.prompts))
         size = self.spec.train.mini_batch * self.spec.train.rollouts
         shares: list[list[int]] = [[] for _ in range(ranks)]
         for start in range(0, len(order), size):
             part = order[start : start + size]
-            balanced = get_seqlen_balanced_partitions([tokens[i] for i in part], k_partitions=ranks, equal_size=True)
+            balanced = get_seqlen_balanced_partitions([work[i] for i in part], k_partitions=ranks, equal_size=True)
             for share, chosen in zip(shares, balanced, strict=True):
                 share += [part[i] for i in chosen]
         batch.reorder([i for share in shares for i in share])

@@ -34,6 +34,6 @@ def test_it_gives_up_and_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, c
     from mcpo_cli.backends.verl import watch
 
     monkeypatch.setattr(watch.ray, "cluster_resources", lambda: {"GPU": 8.0})
-    with pytest.raises(RunFailed, match="8 of 16 GPUs .* after 30 minutes"):
+    with pytest.raises(RunFailed, match=r"8 of 16 GPUs .* after 30 minutes"):
         watch.gathered(16, lambda _: None)
     assert sum(clock) > watch.JOINING_SECONDS

@@ -51,7 +51,8 @@ class Trainer(PPOTrainerSync):
 
     Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
     and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
-    trained_tokens: of all sequences in the batch, prompts included; verl passes over every one.
+    trained_tokens: of all sequences in the batch, prompts included; verl passes over every one. engine: a metric of
+    the rollout engine, the same in every step.
     """
 
     def __init__(self, config: Any) -> None:
@@ -66,6 +67,7 @@ class Trainer(PPOTrainerSync):
         self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
         self.trained_tokens = 0
+        self.engine: dict[str, float] = {}
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
         self.records = Records(self.spec, attempt)
@@ -112,6 +114,8 @@ class Trainer(PPOTrainerSync):
         """
         self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
         SkipManager.init(self.config)
+        if self.spec.cluster.rollout == "vllm":
+            self.engine = {"vllm_v2_model_runner": float(watch.uses_v2_runner(self))}
         if self.global_steps == 0:
             self.evaluate()
         while self.global_steps < steps:
@@ -132,7 +136,7 @@ class Trainer(PPOTrainerSync):
         """Sample one batch, take its gradient steps and record them."""
         self.prompts, self.discarded, self.measured = {}, [], {}
         self.timing_raw: dict[str, float] = {}
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, Any] = dict(self.engine)
         start = time.monotonic()
         batch = self.step(metrics, self.timing_raw)
         self.on_step_end()

@@ -69,6 +69,19 @@ def alive(trainer: Any) -> None:
             raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray gives no reason'})")
 
 
+def uses_v2_runner(trainer: Any) -> bool:
+    """Whether vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
+
+    vLLM's line about it is below the level that verl lets it log.
+    """
+    server = trainer.llm_server_manager.get_replicas()[0].servers[0]
+    return bool(ray.get(server.__ray_call__.remote(_uses_v2_runner)))
+
+
+def _uses_v2_runner(server: Any) -> object:
+    return server.engine.vllm_config.use_v2_model_runner
+
+
 def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:
     """Run `call` with the training engine on each rank."""
     ray.get([worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers])

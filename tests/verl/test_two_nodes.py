@@ -200,4 +200,6 @@ def records_are_those_of_the_local_backend(verl: Journal, local: Journal) -> Non
     # With the anchor that was rolled out the first gradient step of each global step feels nothing.
     first = [row["sums"] for row in verl.mini_batches() if row["mini_batch"] == 1]
     assert {sums["hinge/prompts_felt"][0] for sums in first} == {0}
+    # Exactly: old log-probabilities are packed as those of the update are.
+    assert {row["metrics"]["sanity/noise_floor"] for row in verl.steps()} == {0}
     assert max(row["metrics"]["sanity/logp_difference"] for row in verl.steps()) < 1e-4

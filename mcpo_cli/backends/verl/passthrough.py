@@ -71,8 +71,8 @@ def _variants(spec: RunSpec) -> Iterator[tuple[str, RunSpec]]:
         value = getattr(spec, group.name)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             for one in dataclasses.fields(value):
-                inner = dataclasses.replace(value, **{one.name: _other(getattr(value, one.name))})
-                yield f"{group.name}.{one.name}", dataclasses.replace(spec, **{group.name: inner})
+                changed: Any = dataclasses.replace(value, **{one.name: _other(getattr(value, one.name))})
+                yield f"{group.name}.{one.name}", dataclasses.replace(spec, **{group.name: changed})
         else:
             yield group.name, dataclasses.replace(spec, **{group.name: _other(value)})
 

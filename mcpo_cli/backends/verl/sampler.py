@@ -48,13 +48,15 @@ class Sampler(ReplayBuffer):
         dropped = {uid: accuracy[uid] for uid in equal if not self._keeps(accuracy[uid])}
         return set(dropped), Counter(dropped.values())
 
-    def _select_prompt_uids(self, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[Any, Any, Any]:
         # verl takes any that are left over by chance: a set of random ids. Whichever prompts it happened to submit, the
         # first ones of the stream that qualify are the same.
-        chosen, *rest = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
+        chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
         if partition_id == "train":
             chosen = sorted(chosen, key=self._order)
-        return chosen[:batch_size], *rest
+        return chosen[:batch_size], partition, steps
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
         if partition_id == "train" and uids:

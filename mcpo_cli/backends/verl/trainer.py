@@ -7,7 +7,7 @@ and the checkpoints are verl's.
 import dataclasses
 import operator
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import METRIC, loss, merged, with_entropy
+from mcpo_cli.backends.verl.loss import METRIC, loss, merged, noise_floor, with_entropy
 from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
@@ -95,6 +95,7 @@ class Trainer(PPOTrainerSync):
         self.records.phase("loading the model")
         super()._setup()
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
+        self.actor_rollout_wg.compute_log_prob = partial(self._in_mini_batches, self.actor_rollout_wg.compute_log_prob)
         if self.global_steps == 0:
             # verl's warm-up would give the first step rate 0; ours starts one increment above.
             watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
@@ -264,7 +265,7 @@ class Trainer(PPOTrainerSync):
 
         verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
         """
-        ranks = max(self.actor_rollout_wg._query_dispatch_info("actor")) + 1
+        ranks = self._ranks()
         tokens = [tag["seq_len"] for tag in batch.tags]
         self.trained_tokens = sum(tokens)
         work = calculate_workload(torch.tensor(tokens)).tolist()
@@ -277,6 +278,22 @@ class Trainer(PPOTrainerSync):
             for share, chosen in zip(shares, balanced, strict=True):
                 share += [part[i] for i in chosen]
         batch.reorder([i for share in shares for i in share])
+        return batch
+
+    def _ranks(self) -> int:
+        """Number of ranks with sequences of their own; GPUs that share a sequence are one."""
+        return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
+
+    def _in_mini_batches(self, compute: Callable[[Any], Any], batch: Any) -> Any:
+        """verl's `compute_log_prob` for one mini-batch after the other, in place of the whole batch.
+
+        The engine then packs the same sequences together as in the update. Rounding in bfloat16 depends on that, so old
+        log-probabilities and those of the first update are equal bit by bit, and the hinge is exactly 0 there.
+        """
+        for keys in groups.mini_batches(
+            batch.keys, self._ranks(), self.spec.train.prompts // self.spec.train.mini_batch
+        ):
+            compute(batch.select_keys(keys))
         return batch
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
@@ -358,9 +375,11 @@ class Trainer(PPOTrainerSync):
             }
         )
         output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
-        measured = self._gradient_steps(output.pop(METRIC), output["grad_norm"])
+        reports = output.pop(METRIC)
+        measured = self._gradient_steps(reports, output["grad_norm"])
         self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
+        self.measured["sanity/noise_floor"] = noise_floor(reports, train.mini_batch)
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))

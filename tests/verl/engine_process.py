@@ -1,5 +1,7 @@
 """One rank of verl's FSDP engine without Ray: loss and gradient of a recorded batch, for many methods and splits.
 
+And how far log-probabilities depend on which sequences are packed together.
+
 `python -m tests.verl.engine_process FOLDER`, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Reads `batch.pt` and
 `model/` of FOLDER; rank 0 writes `ranks_<n>.pt`.
 """
@@ -17,17 +19,24 @@ from verl.utils import tensordict_utils as tu
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
+from verl.workers.utils.padding import response_from_nested
 
 from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
 
+AS_ON_GPUS = (
+    "++actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16",
+    "actor_rollout_ref.model.enable_gradient_checkpointing=true",
+)
+"""What a run on GPUs has beside these settings, as far as a processor can compute it."""
 
-def engine(folder: Path) -> Any:
-    """The engine of a run's actor, with the settings that a run has."""
+
+def engine(folder: Path, *more: str) -> Any:
+    """The engine of a run's actor, with the settings that a run has, and those of verl in `more`."""
     spec = load(["scale=verl-cpu", "cluster.attention=sdpa"])[0]
     with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides(spec, Paths(folder, folder, str(folder / "model"))))
+        config = compose("ppo_trainer", [*overrides(spec, Paths(folder, folder, str(folder / "model"))), *more])
     model, actor = omega_conf_to_dataclass(config.actor_rollout_ref.model), config.actor_rollout_ref.actor
     actor = omega_conf_to_dataclass(actor)
     built = EngineRegistry.new(
@@ -72,6 +81,25 @@ def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any
     return float(total) / len(reports), gradient, sums
 
 
+def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) -> dict[str, float]:
+    """The largest change of a log-probability under the same weights, if the pass before packed alike or otherwise."""
+    update = batch["splits"]["dynamic"]
+    found = {}
+    for packing, split in {"alike": update, "otherwise": batch["splits"]["all"]}.items():
+        data = rows(batch, chosen)
+        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=True, **split)
+        with built.eval_mode():
+            before = built.infer_batch(data)["model_output"]["log_probs"]
+        old = response_from_nested(before, data["response_mask"]).unbind()
+        known = dict(zip(chosen, old, strict=True))
+        data = rows(batch | {"old_log_probs": known}, chosen)
+        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=False, **update)
+        with built.train_mode():
+            reports = built.forward_backward_batch(data, partial(loss, method))["metrics"]["mcpo"]
+        found[packing] = max(report["drift"] for report in reports)
+    return found
+
+
 def main(folder: Path) -> None:
     """All methods and splits that the batch asks for."""
     initialize_global_process_group_ray()
@@ -79,11 +107,16 @@ def main(folder: Path) -> None:
     batch = torch.load(folder / "batch.pt", weights_only=False)
     built = engine(folder)
     mine = list(range(len(batch["responses"])))[rank::ranks]
-    found = {
+    found: dict[Any, Any] = {
         (label, name): measure(built, batch | recorded, method, split, mine)
         for label, method, recorded in batch["methods"]
         for name, split in batch["splits"].items()
     }
+    (recorded,) = (each for each in batch["methods"] if each[0] == "mcpo")
+    found["drift float32"] = drifts(built, batch | recorded[2], recorded[1], mine)
+    rounding = engine(folder, *AS_ON_GPUS)
+    assert rounding._autocast_dtype == torch.bfloat16
+    found["drift bfloat16"] = drifts(rounding, batch | recorded[2], recorded[1], mine)
     if rank == 0:
         torch.save(found, folder / f"ranks_{ranks}.pt")
     torch.distributed.destroy_process_group()

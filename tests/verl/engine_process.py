@@ -2,8 +2,8 @@
 
 And how far log-probabilities depend on which sequences are packed together.
 
-`python -m tests.verl.engine_process FOLDER`, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Reads `batch.pt` and
-`model/` of FOLDER; rank 0 writes `ranks_<n>.pt`.
+`python -m tests.verl.engine_process FOLDER SHARING`, with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT; each sequence is
+shared by SHARING ranks. Reads `batch.pt` and `model/` of FOLDER; rank 0 writes `found.pt`.
 """
 
 import os
@@ -24,6 +24,7 @@ from verl.workers.utils.padding import response_from_nested
 from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
+from tests.verl.cpu import flash
 
 AS_ON_GPUS = (
     "++actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16",
@@ -51,6 +52,15 @@ def engine(folder: Path, *more: str) -> Any:
     return built
 
 
+def shares(sharing: int) -> tuple[str, ...]:
+    """Settings with which that many ranks share each sequence; flash attention, which it needs, is made to be there."""
+    flash.install()
+    return (
+        f"actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size={sharing}",
+        f"++actor_rollout_ref.model.override_config.attn_implementation={flash.NAME}",
+    )
+
+
 def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
     """Some of the recorded sequences, as verl's queue hands them out."""
     nested = {name: [batch[name][i] for i in chosen] for name in ("prompts", "responses", "old_log_probs")}
@@ -63,7 +73,9 @@ def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
     return TensorDict({**fields, FACTS: batch["facts"][chosen]}, batch_size=len(chosen))
 
 
-def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int]) -> Any:
+def measure(
+    built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int], sharing: int
+) -> Any:
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = rows(batch, chosen)
     tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, use_fused_kernels=False, **split)
@@ -77,7 +89,7 @@ def measure(built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any
     reports = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(reports, output["metrics"]["mcpo"])
     # As verl reports it: the mean over ranks of the losses that were multiplied by their number.
-    (sums,) = merged([report for of_rank in reports for report in of_rank], len(batch["responses"]))
+    (sums,) = merged([report for of_rank in reports[::sharing] for report in of_rank], len(batch["responses"]))
     return float(total) / len(reports), gradient, sums
 
 
@@ -100,27 +112,28 @@ def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) ->
     return found
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, sharing: int) -> None:
     """All methods and splits that the batch asks for."""
     initialize_global_process_group_ray()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     batch = torch.load(folder / "batch.pt", weights_only=False)
-    built = engine(folder)
-    mine = list(range(len(batch["responses"])))[rank::ranks]
+    shared = shares(sharing) if sharing > 1 else ()
+    built = engine(folder, *shared)
+    mine = list(range(len(batch["responses"])))[rank // sharing :: ranks // sharing]
     found: dict[Any, Any] = {
-        (label, name): measure(built, batch | recorded, method, split, mine)
+        (label, name): measure(built, batch | recorded, method, split, mine, sharing)
         for label, method, recorded in batch["methods"]
         for name, split in batch["splits"].items()
     }
     (recorded,) = (each for each in batch["methods"] if each[0] == "mcpo")
     found["drift float32"] = drifts(built, batch | recorded[2], recorded[1], mine)
-    rounding = engine(folder, *AS_ON_GPUS)
+    rounding = engine(folder, *AS_ON_GPUS, *shared)
     assert rounding._autocast_dtype == torch.bfloat16
     found["drift bfloat16"] = drifts(rounding, batch | recorded[2], recorded[1], mine)
     if rank == 0:
-        torch.save(found, folder / f"ranks_{ranks}.pt")
+        torch.save(found, folder / "found.pt")
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -147,7 +147,7 @@ def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
     return {"facts": facts, "signals": {name: list(value.unbind()) for name, value in fields.items()}}
 
 
-def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[str]":
+def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subprocess.Popen[str]":
     variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = {
         **os.environ,
@@ -158,7 +158,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.verl.engine_process", str(folder)]
+    command = [sys.executable, "-m", "tests.verl.engine_process", str(folder), str(sharing)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -169,17 +169,21 @@ def rollouts() -> Rollouts:
     return sample(policy(), prompt_PS, G, T, 1.0, TOKENIZER.eos_token_id, seed=3)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, 1), (2, 1), (2, 2)],
+    ids=["one rank", "two ranks", "two ranks that share each sequence"],
+)
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What verl's engine computes, by method and split."""
     folder = tmp_path_factory.mktemp("engine")
     record(rollouts, folder)
-    port = free_port()
-    processes = [start(folder, request.param, rank, port) for rank in range(request.param)]
+    port, (ranks, sharing) = free_port(), request.param
+    processes = [start(folder, ranks, sharing, rank, port) for rank in range(ranks)]
     for process in processes:
         said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, said
-    return torch.load(folder / f"ranks_{request.param}.pt", weights_only=False)
+    return torch.load(folder / "found.pt", weights_only=False)
 
 
 @pytest.mark.parametrize("split", SPLITS)

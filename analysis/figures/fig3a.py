@@ -43,10 +43,10 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
     bins = here["p"].nunique()
     ((_, look),) = base.looks(here["arm"].unique().tolist()).items()
     share = here[here["part"] == ALL].groupby("p")["share"]
-    mean, low, high = share.mean(), share.min(), share.max()
+    mean = share.mean()
     width = 0.85 / (bins - 1)
     axes.bar(mean.index, mean, width, color=look.color, alpha=0.55, label=ALL)
-    axes.errorbar(mean.index, mean, [mean - low, high - mean], fmt="none", ecolor="black", elinewidth=0.7)
+    axes.vlines(mean.index, share.min(), share.max(), color="black", linewidth=0.7)
     for part, marker in ((FIRST, "o"), (LAST, "s")):
         line = here[here["part"] == part].groupby("p")["share"].mean()
         fill = "white" if part == FIRST else "black"

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides
+from mcpo_cli.commands.options import Debug, DryRun, Json, SuiteOverrides, Verbose
 
 Until = Annotated[
     Literal["decided"] | None,
@@ -19,19 +19,20 @@ def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import compare_runs, console, train_in_stages
-    from mcpo_cli.commands.start_runs import print_runs, run_plan, show_plan
+    from mcpo_cli.commands.start_runs import print_runs, run_plan, show_dry_run
     from mcpo_cli.config import plan
 
     named, rest = plan.split_suite(overrides or [])
     suite, command = named or "table2", f"mcpo ablate {named}".strip()
     if dry_run:
-        show_plan(plan.from_suite(suite, rest, command), as_json=as_json, previews=True)
+        show_dry_run(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
         return
     if until:
         document, rest = train_in_stages.train(suite, rest, command)

@@ -1,5 +1,6 @@
 """Checks whether this machine has what mcpo needs, with the command that fixes each gap. Writes nothing."""
 
+import importlib
 import os
 import platform
 import resource
@@ -31,7 +32,15 @@ LEAST_SHARED = GIB
 LEAST_FILES, LEAST_PROCESSES = 65536, 4096
 """Least limits: open files as Ray recommends, processes as Ray's and vLLM's workers use with eight GPUs."""
 HUB_SECONDS = 5.0
-INSTALL_VERL = 'pip install ".[verl]"  (in a checkout, in a separate environment)'
+DRIVER, CUDA = ">=580", "==13.*"
+"""NVIDIA driver and CUDA that verl's pins need: their torch and vLLM are built for CUDA 13, which no older driver runs
+(https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html, table 1)."""
+UPDATE_DRIVER = "apt-get install nvidia-driver-580-server  (CUDA 13 needs 580 or newer; on the host of a container)"
+ASK_DRIVER = "nvidia-smi  (shows what the driver says of the GPUs)"
+REBUILD_KERNELS = (
+    "pip install --force-reinstall --no-deps --require-hashes --no-build-isolation --no-cache-dir "
+    "--requirement constraints-flash-attn.txt  (in a checkout)"
+)
 
 State = Literal["ok", "missing", "wrong"]
 
@@ -51,7 +60,7 @@ class Line:
 def examine() -> list[Line]:
     """All checks, in the order in which to fix them."""
     gpus = machine.gpus()
-    return [*_python(), *_cuda(gpus), *_stack(gpus), *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
+    return [*_python(), *_gpus(gpus), *_stack(gpus), *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
 
 
 def _python() -> Iterator[Line]:
@@ -76,34 +85,62 @@ def _python() -> Iterator[Line]:
         yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
 
 
-def _cuda(gpus: list[machine.Gpu]) -> Iterator[Line]:
-    if gpus:
-        names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
-        yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
-    else:
-        yield Line("GPUs", "verl", "missing", "none", "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")
-    if pins.installed("torch") is None:
+def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
+    """Check GPUs, their driver and what was built for them; one line on a machine without GPUs."""
+    if not gpus:
+        found = "none (nvidia-smi finds none, or CUDA_VISIBLE_DEVICES hides them); the local engine needs none"
+        yield Line("GPUs", "verl", "missing", found, "cluster.launcher=slurm, or cluster.ray_address=HOST:PORT")
         return
+    names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
+    yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
+    yield _held("driver", "verl", machine.driver(), DRIVER, UPDATE_DRIVER)
+    if pins.installed("torch") is not None:
+        yield from _torch()
+        yield from _kernels()
+
+
+def _torch() -> Iterator[Line]:
+    """Check CUDA and NCCL of torch, and whether it can use the GPUs."""
     import torch
 
-    built = f"torch is built for CUDA {torch.version.cuda}" if torch.version.cuda else "torch is built without CUDA"
-    if torch.cuda.is_available():
-        yield Line("CUDA", "verl", "ok", built)
+    built = torch.version.cuda
+    if built is None:
+        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", pins.SETUP)
+        return
+    cuda = _held("CUDA", "verl", built, CUDA, pins.SETUP)
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        why = str(error).partition("\n")[0]
+        cuda = Line("CUDA", "verl", "wrong", f"{built}; torch cannot use the GPUs: {why}", cuda.fix or ASK_DRIVER)
+    yield cuda
+    if torch.distributed.is_nccl_available():
+        yield Line("NCCL", "verl", "ok", ".".join(map(str, torch.cuda.nccl.version())))
     else:
-        state: State = "wrong" if gpus else "missing"
-        yield Line("CUDA", "verl", state, f"{built}; torch sees no GPU", INSTALL_VERL if gpus else "")
+        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", pins.SETUP)
+
+
+def _kernels() -> Iterator[Line]:
+    """Check whether flash-attn, where it is installed, was built for the torch that is installed."""
+    if pins.installed("flash-attn") is None:
+        return
+    name, torch = "flash-attn kernels", f"torch {pins.installed('torch')}"
+    try:
+        importlib.import_module("flash_attn")
+    except ModuleNotFoundError as error:
+        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else pins.SETUP
+        yield Line(name, "verl", "wrong", f"cannot be imported: {error}", fix)
+    except ImportError as error:
+        yield Line(name, "verl", "wrong", f"not built for {torch}: {error}", REBUILD_KERNELS)
+    else:
+        yield Line(name, "verl", "ok", f"can be imported with {torch}")
 
 
 def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
-    """Check verl and its dependencies; its exact pins apply to machines with GPUs."""
-    wanted = {**pins.CORE, **(pins.GPU if gpus else {})}
-    # Without GPUs, `_python` has already checked torch.
-    for package in (name for name in {**pins.CORE, **pins.GPU} if gpus or name != "torch"):
-        found = pins.installed(package)
-        if package in wanted:
-            yield _held(package, "verl", found, wanted[package], INSTALL_VERL)
-        else:
-            yield Line(package, "verl", "ok" if found else "missing", found or "not installed (for GPUs)")
+    """Check verl and its dependencies; its pins for GPUs apply only to machines with GPUs."""
+    for package, versions in {**pins.CORE, **(pins.GPU if gpus else {})}.items():
+        if gpus or package != "torch":  # `_python` has checked torch for machines without GPUs
+            yield _held(package, "verl", pins.installed(package), versions, pins.SETUP)
 
 
 def _home() -> Iterator[Line]:

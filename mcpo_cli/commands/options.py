@@ -123,6 +123,12 @@ def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> b
     return value
 
 
+def _only_when_dry(ctx: typer.Context, value: bool) -> bool:
+    if value and not ctx.params["dry_run"]:
+        raise ConfigError("--verbose says more of a dry run; this is none", fix="--dry-run --verbose")
+    return value
+
+
 class Verbs(TyperGroup):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
@@ -163,7 +169,15 @@ What = Annotated[
 RunId = Annotated[
     str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=complete_run_id)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.", is_eager=True)]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        help="With --dry-run: also each setting of the process that a backend such as verl would start.",
+        callback=_only_when_dry,
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
 ]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, complete_run_id, complete_suite_overrides
+from mcpo_cli.commands.options import Debug, DryRun, Json, Verbose, complete_run_id, complete_suite_overrides
 
 
 def _complete_names(incomplete: str) -> list[str]:
@@ -50,13 +50,14 @@ def probe(
     overrides: What = None,
     prompts: Prompts = None,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import probes
     from mcpo_cli.commands import console, publish_findings
-    from mcpo_cli.commands.start_runs import run_plan, show_plan
+    from mcpo_cli.commands.start_runs import run_plan, show_dry_run
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.home import run_dir
     from mcpo_cli.probes import study, targets
@@ -81,7 +82,7 @@ def probe(
             )
         plan = targets.runs(chosen, words)
         if dry_run:
-            show_plan(plan, as_json=as_json, previews=True)
+            show_dry_run(plan, as_json=as_json, verbose=verbose)
             return
         run_plan(plan)
         measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]

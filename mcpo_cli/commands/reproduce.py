@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, complete_artifacts
+from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides, Verbose, complete_artifacts
 
 Artifact = Annotated[
     str,
@@ -20,18 +20,19 @@ def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
     dry_run: DryRun = False,
+    verbose: Verbose = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.commands.start_runs import run_plan, show_plan
+    from mcpo_cli.commands.start_runs import run_plan, show_dry_run
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
     if dry_run:
-        show_plan(build_artifacts.merged(plans), as_json=as_json, previews=True)
+        show_dry_run(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
         return
     workshop = build_artifacts.workshop(plans, overrides or [])
     for name in names:

@@ -3,9 +3,8 @@
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
-
-import yaml
 
 from mcpo_cli import backends
 from mcpo_cli.backends import cost
@@ -19,10 +18,10 @@ from mcpo_cli.scheduling import estimate, scheduler
 from mcpo_cli.scheduling.progress import Tracker
 
 
-def execute(plan: Plan, *, dry_run: bool, as_json: bool) -> None:
+def execute(plan: Plan, *, dry_run: bool, verbose: bool, as_json: bool) -> None:
     """Run `plan` and print the outcomes; on a dry run, show it instead."""
     if dry_run:
-        show_plan(plan, as_json=as_json, previews=True)
+        show_dry_run(plan, verbose=verbose, as_json=as_json)
         return
     document = run_plan(plan)
     if as_json:
@@ -56,24 +55,35 @@ def finish(plan: Plan) -> list[scheduler.Outcome]:
         return scheduler.run(plan, display)
 
 
-def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
-    """Print the runs of `plan` with ids, states and estimated times. Writes nothing, imports no torch.
+def show_dry_run(plan: Plan, *, verbose: bool, as_json: bool) -> None:
+    """Print what `show_plan` prints, and for a backend such as verl the process that it would start.
 
-    previews: also print the command, environment and settings that a backend such as verl would start.
+    verbose: print that process as text, too, not only in the JSON document.
 
     Raises:
-        ConfigError: with `previews`, `model.path` names a folder that is not there.
+        ConfigError: `model.path` names a folder that is not there.
+    """
+    for path in filter(None, dict.fromkeys(cell.spec.model.path for cell in plan.cells)):
+        _check_model(path)
+    found = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, location()) for cell in plan.cells}
+    previews = {run_id: preview for run_id, preview in found.items() if preview}
+    show_plan(plan, as_json=as_json, previews=previews)
+    if previews and not as_json:
+        more = previews_text(previews) if verbose else "each setting of verl: the same with --verbose"
+        console.print_text(f"\n{more}")
+
+
+def show_plan(plan: Plan, *, as_json: bool, previews: Mapping[str, Any] = MappingProxyType({})) -> None:
+    """Print the runs of `plan` with ids, states and estimated times. Writes nothing, imports no torch.
+
+    previews: run id -> what the JSON document says of the process that would be started.
     """
     home = location()
-    if previews:
-        for path in filter(None, dict.fromkeys(cell.spec.model.path for cell in plan.cells)):
-            _check_model(path)
     estimator = estimate.Estimator(home)
     runs = [_planned(cell, home, estimator) for cell in plan.cells]
-    if previews:
-        for cell, run in zip(plan.cells, runs, strict=True):
-            if preview := backends.get(cell.spec.backend).preview(cell.spec, home):
-                run["preview"] = preview
+    for run in runs:
+        if run["run_id"] in previews:
+            run["preview"] = previews[run["run_id"]]
     parallel = scheduler.slots(plan)
     total = estimate.makespan([run["seconds_left"] for run in runs if run["seconds_left"]], parallel)
     basis = estimator.basis([cell.spec for cell in plan.cells])
@@ -89,9 +99,6 @@ def show_plan(plan: Plan, *, as_json: bool, previews: bool = False) -> None:
     rest = f"about {console.duration(total)} left, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
     _show_costs(plan)
-    for run in runs:
-        if "preview" in run:
-            console.print_text(f"\n{run['run_id']}\n{preview_text(run['preview'])}")
 
 
 def _show_costs(plan: Plan) -> None:
@@ -110,12 +117,27 @@ def _show_costs(plan: Plan) -> None:
     console.print_text("\n" + "\n".join(dict.fromkeys(cost.basis(spec) for spec in specs)))
 
 
-def preview_text(preview: Mapping[str, Any]) -> str:
-    """What a backend would start, as text to read or to paste into a shell."""
+def previews_text(previews: Mapping[str, Mapping[str, Any]]) -> str:
+    """Environment and command of each run, in words of the shell: what all runs share once, then what each adds.
+
+    previews: run id -> what `Backend.preview` returns. The command of a single run can be pasted into a shell.
+    """
+    words = {run_id: _shell_words(preview) for run_id, preview in previews.items()}
+    first = next(iter(words.values()))
+    all_runs = ", the same in all runs" if len(words) > 1 else ""
+    parts = []
+    for part, separator in (("environment", "\n"), ("command", " \\\n  ")):
+        shared = [word for word in first[part] if all(word in one[part] for one in words.values())]
+        parts.append(f"# {part}{all_runs}\n{separator.join(shared)}")
+        for run_id, one in words.items():
+            if own := [word for word in one[part] if word not in shared]:
+                parts.append(f"# {part} of {run_id}\n{separator.join(own)}")
+    return "\n\n".join(parts)
+
+
+def _shell_words(preview: Mapping[str, Any]) -> dict[str, list[str]]:
     variables = [f"{name}={shlex.quote(value)}" for name, value in preview["environment"].items()]
-    command = " \\\n  ".join(shlex.quote(word) for word in preview["command"])
-    settings = yaml.safe_dump(preview["config"], sort_keys=False, allow_unicode=True)
-    return "\n".join(["# environment", *variables, "", "# command", command, "", "# settings", settings])
+    return {"environment": variables, "command": [shlex.quote(word) for word in preview["command"]]}
 
 
 def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str, Any]:

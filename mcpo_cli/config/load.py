@@ -165,7 +165,7 @@ def _base_node() -> dict[str, Any]:
 
 @contextmanager
 def _hydra() -> Iterator[Any]:
-    """Hydra's compose function, with the schema's defaults and the registered methods and tasks as config nodes."""
+    """Hydra's compose function, with the schema's defaults and the names of methods and tasks as config nodes."""
     from hydra import compose, initialize_config_dir
     from hydra.core.config_store import ConfigStore
     from hydra.core.global_hydra import GlobalHydra
@@ -173,8 +173,8 @@ def _hydra() -> Iterator[Any]:
     store = ConfigStore.instance()
     store.store(name="schema", node=_base_node())
     for group, kinds in KINDS.items():
-        for name, kind in kinds().items():
-            store.store(group=group, name=name, node={"name": name, **dataclasses.asdict(kind())})
+        for name in kinds():
+            store.store(group=group, name=name, node={"name": name})
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(EXPERIMENTS / "conf"), version_base="1.3"):
         yield compose
@@ -244,7 +244,8 @@ def _load_one(overrides: list[str]) -> RunSpec:
     options = groups()
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        data: Any = copy.deepcopy(_composed(tuple(text for text in overrides if key_of(text) in options)))
+        presets = tuple(text for text in overrides if key_of(text) in options and key_of(text) not in KINDS)
+        data: Any = _with_options(copy.deepcopy(_composed(presets)), overrides)
         _check_options(overrides, data)
         for text in overrides:
             if (key := key_of(text)) not in options:
@@ -265,7 +266,10 @@ def _load_one(overrides: list[str]) -> RunSpec:
 
 @functools.cache
 def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that Hydra composes from these presets, as plain data."""
+    """The settings that Hydra composes from these presets, as plain data.
+
+    Of a method or task they have the name of the default, and the options that a preset sets, whichever is chosen.
+    """
     from omegaconf import OmegaConf
 
     named = [_stored(*preset.split("=", 1)) for preset in presets]
@@ -275,7 +279,15 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
-    composed: dict[str, Any] = {str(key): value for key, value in data.items()}
+    return {str(key): value for key, value in data.items()}
+
+
+def _with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """`composed` with all options of the chosen method and task: their defaults below what the presets set."""
+    for group, kinds in KINDS.items():
+        given = [text.partition("=")[2] for text in overrides if key_of(text) == group]
+        name = given[0] if given else composed[group]["name"]
+        composed[group] = dataclasses.asdict(kinds()[name]()) | composed[group] | {"name": name}
     # A preset may hold settings for each task; only those of the chosen task apply.
     composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
     return composed
@@ -286,8 +298,6 @@ def _stored(group: str, name: str) -> str:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    if group in KINDS:  # a class
-        return f"{group}={name}"
     path = Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
     read_yaml(path)
     if path.parent.parent == EXPERIMENTS / "conf":

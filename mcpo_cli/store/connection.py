@@ -38,6 +38,8 @@ BATCH = 900
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
 """The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
+SUITE = "suite"
+"""The tag with the suite that an MLflow run stands under."""
 PAGE = 1000
 """Runs per page of a search."""
 NOTE = "mlflow.note.content"
@@ -279,6 +281,22 @@ class Connection:
 
     def _search(self, experiment: str, tag: str, value: str) -> Any:
         return self._only(self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'"))
+
+    def _copies(self, run_id: str) -> Sequence[Any]:
+        """The MLflow runs of a run: one in the experiment of each suite that uses it."""
+        experiments = [experiment.experiment_id for experiment in self._client().search_experiments()]
+        found: Sequence[Any] = self._client().search_runs(experiments, f"tags.`{RUN_ID}` = '{run_id}'")
+        return found
+
+    def _name_suites(self, run_id: str) -> None:
+        """Tag each copy of a run with all suites that use it.
+
+        There is more than one copy because the UI nests a run only below a parent of the same experiment.
+        """
+        copies = self._copies(run_id)
+        suites = sorted({copy.data.tags[SUITE] for copy in copies if SUITE in copy.data.tags})
+        for copy in copies:
+            self._client().set_tag(copy.info.run_id, "suites", ", ".join(suites))
 
     def _only(self, runs: Sequence[Any]) -> Any:
         """One of several runs for the same thing; the others are deleted."""

@@ -27,10 +27,8 @@ class Findings(Connection):
         """
         with self._writing():
             parents, unknown = set[str](), []
-            experiments = [experiment.experiment_id for experiment in self._client().search_experiments()]
             for run_id, values in findings.items():
-                # Each experiment that holds the run has an MLflow run of its own for it.
-                runs = self._client().search_runs(experiments, f"tags.`mcpo.run_id` = '{run_id}'")
+                runs = self._copies(run_id)
                 for run in runs:
                     self._log(run.info.run_id, _points(probe, values, self._ended(run_id)), {})
                     parents |= {run.data.tags[tag] for tag in [PARENT] if tag in run.data.tags}

@@ -37,6 +37,7 @@ from mcpo_cli.store.connection import (
     REFUSALS,
     RUN_ID,
     STATUS,
+    SUITE,
     SYNC,
     Connection,
     reason,
@@ -261,7 +262,7 @@ class Store(Connection):
                 ]
                 tags = {PLAN_ID: plan.plan_id, "mcpo.command": redact(plan.command)}
                 run = self._create(experiment, name, min(started, default=time.time()), tags)
-            self._present(run, name, {"suite": plan.suite})
+            self._present(run, name, {SUITE: plan.suite})
             self._explain(run, plan)
             self._parents[key] = run.info.run_id
         return self._parents[key]
@@ -290,11 +291,12 @@ class Store(Connection):
         if (experiment, run_id) not in self._children:
             series = self._series_of(plan)[run_id]
             name = f"{series} {cell.spec.seeds}"
-            shown = {pages.SERIES: series, "suite": plan.suite}
+            shown = {pages.SERIES: series, SUITE: plan.suite}
             run = self._find(experiment, RUN_ID, run_id)
             if run is None:
                 tags = {RUN_ID: run_id, PARENT: self._parent(plan), **shown}
                 run = self._create(experiment, name, _status(journal.attempts()[0])["started"], tags)
+                self._name_suites(run_id)
             elif origin := self._other_origin(run, journal):
                 self.elsewhere[run_id] = origin
             else:

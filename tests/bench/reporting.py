@@ -15,6 +15,7 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
 
@@ -98,6 +99,8 @@ def _metrics(template: Journal, rng: random.Random) -> Iterator[str]:
     for step in range(1, STEPS + 1):
         row = rows[(step - 1) * ROW_STEPS // STEPS]
         metrics = {name: value * rng.uniform(0.9, 1.1) for name, value in row["metrics"].items()}
+        # Totals of the run so far, as the real ones: they never fall.
+        metrics |= {name: rows[-1]["metrics"][name] * step / STEPS for name in AXES}
         metrics |= {f"more/{i}": rng.random() for i in range(METRICS - len(metrics))}
         yield dumps({"step": step, "time": row["time"] + step, "metrics": metrics}) + "\n"
 

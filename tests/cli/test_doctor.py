@@ -1,15 +1,17 @@
 """`mcpo doctor`: each thing a machine has or lacks, said truly, and what mends it."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from mcpo_cli import machine
 from mcpo_cli.backends.verl import pins
@@ -20,6 +22,7 @@ from tests.cli.conftest import MCPO, Cli, InProcess
 
 NO_HUB = {"HF_HUB_OFFLINE": "1"}
 GIB = 2**30
+H200 = [Gpu("NVIDIA H200", 141 * GIB, 140 * GIB)]
 
 
 def lines(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
@@ -58,10 +61,42 @@ def test_a_machine_that_can_train_here(here: InProcess) -> None:
     assert found["local", "Python"]["found"] == ".".join(map(str, sys.version_info[:3]))
     assert found["local", "MLflow store"]["found"] == f"{here.home / 'mlflow.db'} (the first run will create it)"
     assert found["hub", "hub"]["state"] == "missing"
-    for name in ("GPUs", "CUDA", "verl", "vllm", "ray", "flash-attn", "limit of open files"):
+    for name in ("GPUs", "verl", "ray", "limit of open files"):
         assert name in result.stdout
         assert ("verl", name) in found
     assert here.untouched()
+
+
+def test_a_machine_without_gpus_is_told_so_in_one_line(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "gpus", list)
+    result = here("doctor", "--json", **NO_HUB)
+    assert result.returncode == 0
+    found = lines(json.loads(result.stdout))
+    assert found["verl", "GPUs"]["found"].startswith("none (nvidia-smi finds none")
+    for name in ("driver", "CUDA", "NCCL", "torch", "vllm", "flash-attn", "flash-attn kernels"):
+        assert ("verl", name) not in found
+
+
+def test_a_driver_that_is_too_old_is_no_failure_of_mcpo(
+    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real program `nvidia-smi`."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    program.parent.mkdir()
+    answers = "*=driver_version*) echo 535.104.05 ;;\n*) echo '0, GPU-aa11, NVIDIA H200, 143771, 143000' ;;"
+    program.write_text(f'#!/bin/sh\ncase "$1" in\n{answers}\nesac\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    result = here("doctor", "--json", **NO_HUB)
+    assert result.returncode == 0
+    found = lines(json.loads(result.stdout))
+    assert found["verl", "GPUs"]["found"] == "1: NVIDIA H200 (140 of 140 GiB free)"
+    assert (found["verl", "driver"]["state"], found["verl", "driver"]["found"]) == (
+        "wrong",
+        "535.104.05; wanted: >=580",
+    )
+    assert "nvidia-driver-580" in found["verl", "driver"]["fix"]
 
 
 @pytest.mark.slow
@@ -122,26 +157,124 @@ def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: li
 def test_versions_are_held_against_verls_pins(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     right = {"verl": "0.9.1", "transformers": "5.9.0", "tensordict": "0.10.0", "TransferQueue": "0.1.11"}
     right |= {"ray": "2.60.0", "numpy": "2.3.5", "torch": "2.11.0+cu130", "vllm": "0.24.0", "flash-attn": "2.8.3"}
-    h200 = [Gpu("NVIDIA H200", 141 * GIB, 140 * GIB)]
-    found = stack(monkeypatch, right, h200)
+    found = stack(monkeypatch, right, H200)
     assert {found[name].state for name in right} == {"ok"}
     assert found["GPUs"].found == "1: NVIDIA H200 (140 of 141 GiB free)"
-    wrong = stack(monkeypatch, {**right, "verl": "0.10.0", "torch": "2.13.0", "vllm": "0.27.1"}, h200)
+    wrong = stack(monkeypatch, {**right, "verl": "0.10.0", "torch": "2.13.0", "vllm": "0.27.1"}, H200)
     assert {name for name in right if wrong[name].state == "wrong"} == {"verl", "torch", "vllm"}
     assert wrong["verl"].found == "0.10.0; wanted: ==0.9.1"
-    assert ".[verl]" in wrong["verl"].fix
-    none = stack(monkeypatch, {}, h200)
+    assert "make setup-gpu" in wrong["verl"].fix
+    none = stack(monkeypatch, {}, H200)
     assert {none[name].state for name in right} == {"missing"}
     assert not home.exists()
 
 
 def test_pins_for_gpus_are_not_asked_of_a_machine_without(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     found = stack(monkeypatch, {"vllm": "0.27.1", "verl": "0.9.1"}, [])
-    assert found["vllm"].state == "ok"
     assert found["verl"].state == "ok"
     assert found["GPUs"].state == "missing"
-    assert "torch" not in found
+    assert not {"torch", "vllm", "flash-attn"} & found.keys()
     assert not home.exists()
+
+
+@pytest.fixture
+def on_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Line]]:
+    """The lines about verl on a machine with one GPU, and with driver and torch as `make setup-gpu` wants them."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 28, 9))
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
+    monkeypatch.setattr(machine, "driver", lambda: "580.65.06")
+    return lambda **more: stack(monkeypatch, {"torch": "2.11.0", **more}, H200)
+
+
+@pytest.mark.usefixtures("home")
+def test_driver_cuda_and_nccl_as_they_should_be(on_gpus: Callable[..., dict[str, Line]]) -> None:
+    found = on_gpus()
+    named = {name: (found[name].state, found[name].found) for name in ("driver", "CUDA", "NCCL")}
+    assert named == {"driver": ("ok", "580.65.06"), "CUDA": ("ok", "13.0"), "NCCL": ("ok", "2.28.9")}
+
+
+@pytest.mark.usefixtures("home")
+def test_a_torch_for_another_cuda_or_for_none(
+    on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    older = on_gpus()["CUDA"]
+    assert (older.state, older.found) == ("wrong", "12.8; wanted: ==13.*")
+    assert "make setup-gpu" in older.fix
+    monkeypatch.setattr(torch.version, "cuda", None)
+    found = on_gpus()
+    assert "built without CUDA" in found["CUDA"].found
+    assert "make setup-gpu" in found["CUDA"].fix
+    assert "NCCL" not in found
+
+
+@pytest.mark.usefixtures("home")
+def test_why_torch_cannot_use_the_gpus(
+    on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError("Error 802: system not yet initialized\nmore")
+
+    monkeypatch.setattr(torch.cuda, "init", refuse)
+    line = on_gpus()["CUDA"]
+    assert line.state == "wrong"
+    assert line.found == "13.0; torch cannot use the GPUs: Error 802: system not yet initialized"
+    assert line.fix.startswith("nvidia-smi")
+
+
+@pytest.mark.usefixtures("home")
+def test_a_torch_without_nccl(on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
+    line = on_gpus()["NCCL"]
+    assert line.state == "missing"
+    assert "make setup-gpu" in line.fix
+
+
+UNDEFINED = "flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEa"
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize(
+    ("source", "state", "found", "fix"),
+    [
+        ("", "ok", "can be imported with torch 2.11.0", ""),
+        (f"raise ImportError('{UNDEFINED}')", "wrong", f"not built for torch 2.11.0: {UNDEFINED}", "--force-reinstall"),
+        (
+            "import flash_attn_2_cuda",
+            "wrong",
+            "cannot be imported: No module named 'flash_attn_2_cuda'",
+            "--force-reinstall",
+        ),
+        ("import no_einops", "wrong", "cannot be imported: No module named 'no_einops'", "make setup-gpu"),
+    ],
+)
+def test_whether_flash_attn_was_built_for_this_torch(
+    on_gpus: Callable[..., dict[str, Line]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    source: str,
+    state: str,
+    found: str,
+    fix: str,
+) -> None:
+    (tmp_path / "flash_attn.py").write_text(f"{source}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    everything = on_gpus(**{"flash-attn": "2.8.3.post2"})
+    sys.modules.pop("flash_attn", None)
+    line = everything["flash-attn kernels"]
+    assert (line.state, line.found) == (state, found)
+    assert fix in line.fix
+    assert everything["flash-attn"].state == "ok"
+
+
+@pytest.mark.usefixtures("home")
+def test_a_flash_attn_that_is_not_there(on_gpus: Callable[..., dict[str, Line]]) -> None:
+    found = on_gpus()
+    assert (found["flash-attn"].state, found["flash-attn"].found) == ("missing", "not installed; wanted: >=2.8.3,<2.9")
+    assert "make setup-gpu" in found["flash-attn"].fix
+    assert "flash-attn kernels" not in found
 
 
 @pytest.mark.slow

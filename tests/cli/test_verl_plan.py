@@ -18,10 +18,22 @@ ARGUMENTS = ("train", "backend=verl", "scale=paper", "method=mcpo", "model=qwen3
 
 
 def test_a_dry_run_shows_the_command_the_environment_and_the_settings(here: InProcess) -> None:
-    result = here(*ARGUMENTS)
+    result = here(*ARGUMENTS, "--verbose")
     assert result.returncode == 0, result.stderr
     shown = result.stdout.replace(str(here.home), "/MCPO_HOME").replace(sys.executable, "python")
     assert golden("mcpo").read_text(encoding="utf-8").strip() in shown
+    assert here.untouched()
+
+
+def test_a_dry_run_of_several_runs_shows_each_setting_once_and_only_if_asked(here: InProcess) -> None:
+    suite = ("ablate", "table1", "scale=paper", "--dry-run")
+    assert "data.max_response_length" not in here(*suite).stdout
+    shown = here(*suite, "--verbose").stdout
+    assert shown.count("data.max_response_length=20480") == 1
+    assert shown.count("actor_rollout_ref.model.path=Qwen/Qwen3-8B-Base") == 2
+    refused = here("train", "scale=paper", "--verbose")
+    assert refused.returncode == 2
+    assert "fix: --dry-run --verbose" in refused.stderr
     assert here.untouched()
 
 
@@ -39,8 +51,7 @@ def test_a_dry_run_imports_nothing_of_verl(cli: Cli) -> None:
 
 def test_the_command_survives_the_shell(here: InProcess) -> None:
     (run,) = here.json(*ARGUMENTS)["runs"]
-    text = here(*ARGUMENTS).stdout
-    command = text.partition("# command\n")[2].partition("\n\n# settings")[0]
+    command = here(*ARGUMENTS, "--verbose").stdout.partition("# command\n")[2]
     words = subprocess.run(["bash", "-c", f"printf '%s\\0' {command}"], capture_output=True, text=True, check=True)
     assert words.stdout.split("\0")[:-1] == run["preview"]["command"]
     assert run["preview"]["command"][:4] == [sys.executable, "-P", "-m", "mcpo_cli.backends.verl.main"]

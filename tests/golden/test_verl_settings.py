@@ -12,7 +12,7 @@ import yaml
 
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.commands.start_runs import preview_text
+from mcpo_cli.commands.start_runs import previews_text
 from mcpo_cli.config.load import EXPERIMENTS, load
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.methods.mcpo import Mcpo
@@ -57,13 +57,17 @@ def golden(method: str) -> Path:
 
 def shown(method: str) -> str:
     """What a dry run prints of one run, for a home and a Python that have no place of their own."""
+    return previews_text({"8b": preview(method)}).replace(sys.executable, "python") + "\n"
+
+
+def preview(method: str) -> dict[str, Any]:
     (spec,) = load(["backend=verl", "scale=paper", f"method={method}", "model=qwen3-8b"])
-    return preview_text(overrides.preview(spec, HOME)).replace(sys.executable, "python")
+    return overrides.preview(spec, HOME)
 
 
 def settings(method: str) -> dict[str, Any]:
-    """verl's settings in the golden file."""
-    tree: dict[str, Any] = yaml.safe_load(golden(method).read_text(encoding="utf-8").partition("# settings\n")[2])
+    """verl's settings as a tree."""
+    tree: dict[str, Any] = preview(method)["config"]
     return tree
 
 

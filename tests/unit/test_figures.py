@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import artifacts, frames
-from mcpo_cli.analysis.figures import base, next_step
+from mcpo_cli.analysis.figures import base, fig3a, next_step
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Cell, Plan, from_suite
@@ -262,6 +264,15 @@ def test_the_histogram_counts_every_group(home: Path) -> None:
     wrong, right, middle = (_spread(values, " %", 1) for values in zip(*ends, strict=True))
     assert f"{wrong} have p = 0, {right} have p = 1 and {middle} have 1/3 <= p <= 2/3" in product.sentence
     assert "these would be 20.0 %, 20.0 % and 20.0 % if every p were equally frequent" in product.sentence
+
+
+def test_a_bar_of_equal_seeds_has_a_range_of_nothing() -> None:
+    """(.1 + .1 + .1) / 3 is larger than .1, which matplotlib refuses as a length of an error bar."""
+    shares = [{"arm": "MCPO", "part": fig3a.ALL, "p": p, "share": 0.1} for p in (0.0, 1.0) for _ in range(3)]
+    axes = Figure().subplots()
+    fig3a._draw(axes, pd.DataFrame(shares))
+    (ranges,) = (drawn for drawn in axes.collections if isinstance(drawn, LineCollection))
+    assert [segment[:, 1].tolist() for segment in ranges.get_segments()] == [[0.1, 0.1]] * 2
 
 
 WEIGHTS = {

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.machine import Gpu, gpus
+from mcpo_cli.machine import Gpu, driver, gpus
 
 ROWS = """0, GPU-aa11, NVIDIA H200, 143771, 143000
 1, GPU-bb22, NVIDIA H200, 143771, 512
@@ -13,9 +13,10 @@ ROWS = """0, GPU-aa11, NVIDIA H200, 143771, 143000
 
 @pytest.fixture
 def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program `nvidia-smi` that prints two GPUs."""
+    """A program `nvidia-smi` that knows two GPUs."""
     program = tmp_path / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\ncat <<'END'\n{ROWS}END\n")
+    answers = f"*=driver_version*) printf '580.65.06\\n580.65.06\\n' ;;\n*) cat <<'END'\n{ROWS}END\n"
+    program.write_text(f'#!/bin/sh\ncase "$1" in\n{answers}esac\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -37,8 +38,13 @@ def test_only_those_that_a_process_may_use(visible: str, count: int, monkeypatch
     assert len(gpus()) == count
 
 
+@pytest.mark.usefixtures("smi")
+def test_the_version_of_the_driver() -> None:
+    assert driver() == "580.65.06"
+
+
 def test_no_driver_is_no_gpu(smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi.write_text("#!/bin/sh\nexit 9\n")
-    assert gpus() == []
+    assert (gpus(), driver()) == ([], None)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert gpus() == []
+    assert (gpus(), driver()) == ([], None)

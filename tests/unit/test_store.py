@@ -210,6 +210,19 @@ def test_a_larger_plan_adopts_the_runs_it_shares(store: Store, home: Path) -> No
     assert points(home / "mlflow.db").most_common(1)[0][1] == 1
 
 
+def test_a_run_that_several_suites_use_says_so_in_each(store: Store) -> None:
+    complete(spec(0))
+    complete(spec(1))
+    store.ingest(plan(spec(0), spec(1), suite="table1"))
+    store.ingest(plan(spec(0), suite="headline"))
+    suites = {
+        name: run.data.tags.get("suites") for name, run in (runs(store, "table1") | runs(store, "headline")).items()
+    }
+    assert suites[spec(0).run_id] == "headline, table1"
+    assert suites[spec(1).run_id] == "table1"
+    assert runs(store, "table1")[spec(0).run_id].data.tags["suites"] == "headline, table1"
+
+
 def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home: Path) -> None:
     complete(spec(0))
     complete(spec(1, "dapo"))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, groups, processes, reward
+from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
 from mcpo_cli.config.load import load
@@ -239,13 +239,6 @@ def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
 def test_the_noise_floor_is_the_largest_drift_before_any_weight_has_moved() -> None:
     reports = [{"group": group, "drift": drift} for group, drift in ((5, 0.9), (0, 0.01), (3, 0.02), (4, 0.8))]
     assert noise_floor(reports, prompts=4) == 0.02
-
-
-def test_old_log_probabilities_are_computed_for_the_sequences_of_one_mini_batch_on_each_rank() -> None:
-    """Two ranks with three mini-batches of two sequences each, in the order in which a batch lists them."""
-    keys = [f"rank{rank} mini{mini} {i}" for rank in range(2) for mini in range(3) for i in range(2)]
-    parts = groups.mini_batches(keys, ranks=2, count=3)
-    assert parts == [[f"rank{rank} mini{mini} {i}" for rank in range(2) for i in range(2)] for mini in range(3)]
 
 
 def test_reports_of_the_loss_are_merged_a_mini_batch_at_a_time() -> None:

@@ -21,6 +21,7 @@ from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 from verl.workers.utils.padding import response_from_nested
 
+from mcpo_cli.backends.verl import batches
 from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
@@ -118,14 +119,19 @@ def main(folder: Path, sharing: int) -> None:
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     batch = torch.load(folder / "batch.pt", weights_only=False)
     shared = shares(sharing) if sharing > 1 else ()
-    built = engine(folder, *shared)
-    mine = list(range(len(batch["responses"])))[rank // sharing :: ranks // sharing]
-    found: dict[Any, Any] = {
-        (label, name): measure(built, batch | recorded, method, split, mine, sharing)
-        for label, method, recorded in batch["methods"]
-        for name, split in batch["splits"].items()
-    }
+    built, groups = engine(folder, *shared), ranks // sharing
+    everything, group = list(range(len(batch["responses"]))), rank // sharing
+    tokens = [len(response) for response in batch["responses"]]
+    found: dict[Any, Any] = {}
+    for label, method, recorded in batch["methods"]:
+        for name, split in batch["splits"].items():
+            found[label, name] = measure(built, batch | recorded, method, split, everything[group::groups], sharing)
+        passing = batches.passing(everything, recorded["bears"], tokens, groups)
+        size = len(passing) // groups
+        mine = batches.shared([passing], tokens, groups)[group * size :][:size]
+        found[label, "bearing"] = measure(built, batch | recorded, method, batch["splits"]["dynamic"], mine, sharing)
     (recorded,) = (each for each in batch["methods"] if each[0] == "mcpo")
+    mine = everything[group::groups]
     found["drift float32"] = drifts(built, batch | recorded[2], recorded[1], mine)
     rounding = engine(folder, *AS_ON_GPUS, *shared)
     assert rounding._autocast_dtype == torch.bfloat16

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
+from mcpo_cli.backends.verl import at_rest
 from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
@@ -144,7 +144,8 @@ def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
     places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     fields = queue.fields(method, batch.signals, rollouts.length_PG, [batch.total(LIMIT)], places)
     facts = fields.pop(FACTS)
-    return {"facts": facts, "signals": {name: list(value.unbind()) for name, value in fields.items()}}
+    signals = {name: list(value.unbind()) for name, value in fields.items()}
+    return {"facts": facts, "signals": signals, "bears": batch.signals.bears_PG.flatten().tolist()}
 
 
 def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subprocess.Popen[str]":
@@ -186,7 +187,7 @@ def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: 
     return torch.load(folder / "found.pt", weights_only=False)
 
 
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("split", [*SPLITS, "bearing"])
 @pytest.mark.parametrize("label", METHODS)
 def test_same_loss_gradient_and_metrics_as_the_local_backend(
     found: Any, rollouts: Rollouts, label: str, split: str
@@ -212,6 +213,14 @@ def test_the_same_packing_gives_the_same_log_probabilities_and_another_does_not(
     assert 0 < found["drift float32"]["otherwise"] < 1e-5
     # Another packing changes nothing here: a processor rounds sums of 64 numbers to bfloat16 alike in any order.
     assert found["drift bfloat16"]["alike"] == 0
+
+
+@pytest.mark.parametrize("label", METHODS)
+def test_gradients_without_the_sequences_that_bear_none(found: Any, label: str) -> None:
+    """What verl's update leaves out changes nothing but the order of the sum."""
+    whole, less = found[label, "dynamic"][1], found[label, "bearing"][1]
+    for name, gradient in whole.items():
+        assert float((less[name] - gradient).norm()) <= 1e-6 * float(gradient.norm()), name
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:
@@ -251,23 +260,15 @@ def test_the_small_methods_have_signals_that_are_lost_if_one_is(rollouts: Rollou
     [Drawn(), get("disco"), get("drpo"), get("clip_cov", share=0.2, cov_low=0.0), get("kl_cov", share=0.2)],
     ids=lambda method: str(method.name),
 )
-def test_what_is_prepared_is_what_the_local_backend_prepares(
-    method: Method, rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rollouts: Rollouts) -> None:
     """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
-    from mcpo_cli.backends.verl import queue
-    from mcpo_cli.backends.verl.trainer import Trainer
-
-    batch = graded(rollouts, method)
+    batch, seed = graded(rollouts, method), stream(SPEC.seed, "method", 5, 0)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
-    expected = updater.prepared(batch, batch.total(LIMIT), stream(SPEC.seed, "method", 5, 0), at_rest=True).signals
+    expected = updater.prepared(batch, batch.total(LIMIT), seed, at_rest=True).signals
     step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), limit=LIMIT)
-    trainer = SimpleNamespace(
-        spec=dataclasses.replace(SPEC, method=method), totals=[batch.total(LIMIT)], prompts={}, global_steps=5
-    )
     longest = int(rollouts.length_PG.max())
-    monkeypatch.setattr(queue, "padded", lambda *_: rollouts.logp_PGT[..., :longest])
-    found = Trainer._prepared(trainer, step, batch.signals, [])
+    logp_PGT = rollouts.logp_PGT[..., :longest]
+    found = at_rest.prepared(method, step, batch.signals, logp_PGT, batch.total(LIMIT), seed)
     assert found.columns.keys() == expected.columns.keys() == set(method.token_columns)
     for name, column in found.columns.items():
         assert torch.equal(column, expected.columns[name][..., :longest])

@@ -1,12 +1,10 @@
-"""verl's replay buffer drops the groups that the method's own filter drops, and ranks share what is left."""
+"""verl's replay buffer drops the groups that the method's own filter drops"""
 
 from collections import Counter
-from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 
-from mcpo_cli.config.load import load
 from mcpo_cli.methods import get
 
 pytestmark = pytest.mark.verl
@@ -60,33 +58,3 @@ def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypat
         chosen = {order[key.split("_", 1)[0]] for key in batch.keys}
         assert chosen == {0, 1, 2}
         assert {order[uid] for uid in discarded} == set(range(3, submitted))
-
-
-def test_ranks_get_similar_work() -> None:
-    """Not similar numbers of tokens: attention costs their square."""
-    import torch
-    from transfer_queue import KVBatchMeta
-    from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
-
-    from mcpo_cli.backends.verl.groups import Prompt
-    from mcpo_cli.backends.verl.trainer import Trainer
-    from mcpo_cli.data.base import Problem
-
-    tokens = [2000, 1000, 16000, 6000, 6000, 8000, 1000, 12000]
-    work = calculate_workload(torch.tensor(tokens)).tolist()
-    trainer = object.__new__(Trainer)
-    spec = load(["scale=verl-cpu", "train.prompts=4", "train.mini_batch=4", "train.rollouts=2"])[0]
-    prompts = {f"p{i}": Prompt(i, Problem("", "1"), "") for i in range(4)}
-    ranks = SimpleNamespace(_query_dispatch_info=lambda _: [0, 1])
-    vars(trainer).update(spec=spec, prompts=prompts, actor_rollout_wg=ranks)
-    keys = [f"p{i // 2}_{i % 2}_0" for i in range(8)]
-    batch = KVBatchMeta(partition_id="train", keys=keys, tags=[{"seq_len": count} for count in tokens])
-    trainer._balance_batch(batch, {})
-
-    def heaviest(shares: list[list[int]]) -> float:
-        return max(sum(work[i] for i in share) for share in shares)
-
-    places = [keys.index(key) for key in batch.keys]
-    by_tokens = get_seqlen_balanced_partitions(tokens, k_partitions=2, equal_size=True)
-    assert sorted(places) == list(range(8))
-    assert heaviest([places[:4], places[4:]]) < 0.93 * heaviest(by_tokens)

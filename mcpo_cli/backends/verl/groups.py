@@ -101,13 +101,6 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: group.prompt.order)
 
 
-def mini_batches(keys: Sequence[str], ranks: int, count: int) -> list[list[str]]:
-    """`keys`, in which each rank's share is the same part of every mini-batch, as `count` mini-batches."""
-    size = len(keys) // (ranks * count)
-    starts = range(0, len(keys), size * count)
-    return [[key for start in starts for key in keys[start + i * size :][:size]] for i in range(count)]
-
-
 def check(groups: Sequence[Group]) -> None:
     """Raise RunFailed if too many rollouts could not be graded."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]

@@ -15,8 +15,11 @@ CORE = {
     "numpy": ">=2.0.0",
 }
 """Required on every machine."""
-GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": "==2.8.3"}
-"""Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0."""
+GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
+"""Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
+looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
+SETUP = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
+"""Installs all of these, those for GPUs included."""
 
 
 def installed(package: str) -> str | None:

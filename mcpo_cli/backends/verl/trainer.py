@@ -4,7 +4,6 @@ Our loop records, evaluates and saves in an order from which a run can resume. S
 and the checkpoints are verl's.
 """
 
-import dataclasses
 import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,8 +21,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils as tu
 from verl.utils.debug import marked_timer
 from verl.utils.metric import reduce_metrics
-from verl.utils.py_functional import rename_dict
-from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
@@ -31,7 +29,7 @@ from mcpo_cli.backends.base import starved
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import checkpoint, data, groups, queue, watch
+from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, loss, merged, noise_floor, with_entropy
 from mcpo_cli.backends.verl.overrides import TRAINER
@@ -39,7 +37,7 @@ from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.methods import MiniBatch, Signals, Step, TokenBatch
+from mcpo_cli.methods import MiniBatch, Step
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
@@ -51,8 +49,9 @@ class Trainer(PPOTrainerSync):
 
     Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
     and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
-    trained_tokens: of all sequences in the batch, prompts included; verl passes over every one. engine: a metric of
-    the rollout engine, the same in every step.
+    trained_tokens: of the sequences that passed through an update, prompts included. bears_PG: which ones bear a
+    gradient. at_rest: what the method reports of those that bear none as the policy has not moved yet. engine: a metric
+    of the rollout engine, the same in every step.
     """
 
     def __init__(self, config: Any) -> None:
@@ -66,7 +65,7 @@ class Trainer(PPOTrainerSync):
         self.discarded: list[Group] = []
         self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
-        self.trained_tokens = 0
+        self.trained_tokens, self.at_rest = 0, Sums()
         self.engine: dict[str, float] = {}
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
@@ -95,10 +94,11 @@ class Trainer(PPOTrainerSync):
         self.records.phase("loading the model")
         super()._setup()
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
-        self.actor_rollout_wg.compute_log_prob = partial(self._in_mini_batches, self.actor_rollout_wg.compute_log_prob)
+        self.actor_rollout_wg.compute_log_prob = partial(self._as_in_the_update, self.actor_rollout_wg.compute_log_prob)
+        watch.on_each_rank(self.actor_rollout_wg, learning_rate.take_over)
         if self.global_steps == 0:
             # verl's warm-up would give the first step rate 0; ours starts one increment above.
-            watch.on_each_rank(self.actor_rollout_wg, lambda engine: engine.lr_scheduler_step())
+            watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         root = Path(self.config.trainer.default_local_dir)
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
@@ -265,40 +265,49 @@ class Trainer(PPOTrainerSync):
 
         verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
         """
-        ranks = self._ranks()
         tokens = [tag["seq_len"] for tag in batch.tags]
-        self.trained_tokens = sum(tokens)
-        work = calculate_workload(torch.tensor(tokens)).tolist()
-        order = sorted(range(len(tokens)), key=lambda i: groups.place_of(batch.keys[i], self.prompts))
-        size = self.spec.train.mini_batch * self.spec.train.rollouts
-        shares: list[list[int]] = [[] for _ in range(ranks)]
-        for start in range(0, len(order), size):
-            part = order[start : start + size]
-            balanced = get_seqlen_balanced_partitions([work[i] for i in part], k_partitions=ranks, equal_size=True)
-            for share, chosen in zip(shares, balanced, strict=True):
-                share += [part[i] for i in chosen]
-        batch.reorder([i for share in shares for i in share])
+        batch.reorder(batches.shared(self._parts(batch.keys), tokens, self._ranks))
         return batch
 
+    @property
     def _ranks(self) -> int:
-        """Number of ranks with sequences of their own; GPUs that share a sequence are one."""
+        """Number of ranks with sequences of their own; GPUs that share each sequence are one."""
         return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
 
-    def _in_mini_batches(self, compute: Callable[[Any], Any], batch: Any) -> Any:
-        """verl's `compute_log_prob` for one mini-batch after the other, in place of the whole batch.
+    def _parts(self, keys: Sequence[str]) -> list[list[int]]:
+        """The positions in `keys` of each mini-batch's sequences, in stream order."""
+        order = sorted(range(len(keys)), key=lambda i: groups.place_of(keys[i], self.prompts))
+        size = self.spec.train.mini_batch * self.spec.train.rollouts
+        return [order[start : start + size] for start in range(0, len(order), size)]
 
-        The engine then packs the same sequences together as in the update. Rounding in bfloat16 depends on that, so old
-        log-probabilities and those of the first update are equal bit by bit, and the hinge is exactly 0 there.
+    def _as_in_the_update(self, compute: Callable[[Any], Any], batch: Any) -> Any:
+        """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
+
+        Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
+        bit: no drift there is rounding.
         """
-        for keys in groups.mini_batches(
-            batch.keys, self._ranks(), self.spec.train.prompts // self.spec.train.mini_batch
-        ):
-            compute(batch.select_keys(keys))
+        tokens, bears = [tag["seq_len"] for tag in batch.tags], self._will_bear(batch.keys)
+        for part in self._parts(batch.keys):
+            passing = batches.passing(part, bears, tokens, self._ranks)
+            others = sorted({*part} - {*passing})
+            for together in filter(None, (passing, others)):
+                shared = batches.shared([together], tokens, self._ranks)
+                compute(batch.select_keys([batch.keys[i] for i in shared]))
         return batch
+
+    def _will_bear(self, keys: Sequence[str]) -> list[bool]:
+        """Which trajectories will bear a gradient, as far as can be said before their log-probabilities are known."""
+        method = self.spec.method
+        if method.needs & {"logp", "entropy"}:
+            return [True] * len(keys)
+        signals, _ = method.signals(self._step(keys), self.method_state)
+        bears_PG = signals.bears_PG & ~at_rest.suspected(method, signals, self.spec.train.mini_batch)
+        return [bool(bears_PG[place]) for place in self._places(keys)]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compute the method's signals on whole groups, and what the loss needs to know of each mini-batch."""
         method, step = self.spec.method, self._step(batch.keys)
+        logp_PGT = partial(queue.padded, "old_log_probs", batch.keys, self.prompts, step.length_PG)
         signals, self.method_state = method.signals(step, self.method_state)
         correct_PG = torch.tensor([group.correct for group in self.kept])
         self.measured |= measure.weights(correct_PG, signals.advantage_PG)
@@ -308,7 +317,9 @@ class Trainer(PPOTrainerSync):
             for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)
         ]
         if method.prepares:
-            signals = self._prepared(step, signals, batch.keys)
+            (total,), seed = self.totals, stream(self.spec.seed, "method", self.global_steps, 0)
+            signals = at_rest.prepared(method, step, signals, logp_PGT(), total, seed)
+        self.bears_PG, self.at_rest = at_rest.screened(method, step, signals, logp_PGT, self.totals[0])
         fields = queue.fields(method, signals, step.length_PG, self.totals, self._places(batch.keys))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
@@ -337,44 +348,31 @@ class Trainer(PPOTrainerSync):
             answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
 
-    def _prepared(self, step: Step, signals: Signals, keys: Sequence[str]) -> Signals:
-        """`signals` with the columns of `Method.prepare`, computed under the policy that sampled the mini-batch."""
-        method, (total_of_step,) = self.spec.method, self.totals
-        logp_BT = queue.padded("old_log_probs", keys, self.prompts, step.length_PG).flatten(0, 1)
-        flat = signals.map(lambda tensor: tensor.flatten(0, 1))
-        group_B = torch.arange(len(step.correct_PG)).repeat_interleave(step.correct_PG.shape[1])
-        tokens = TokenBatch(
-            logp_BT=logp_BT,
-            logp_old_BT=logp_BT,
-            mask_BT=step.mask_PGT.flatten(0, 1),
-            advantage_BT=flat.advantage.view(len(logp_BT), -1),
-            group_B=group_B,
-            total=total_of_step,
-            columns=flat.columns,
-        )
-        seed = stream(self.spec.seed, "method", self.global_steps, 0)
-        columns = method.prepare(method.scores(tokens), tokens, seed)
-        shaped = {name: column.unflatten(0, step.correct_PG.shape) for name, column in columns.items()}
-        return dataclasses.replace(signals, columns={**signals.columns, **shaped})
-
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Take the gradient steps of a global step with verl, and record the loss's own report."""
-        train = self.spec.train
-        sequences = train.mini_batch * train.rollouts
-        batch.extra_info.update(
-            {
+        """Take the gradient steps of a global step with verl, and record the loss's own report.
+
+        Sequences without a gradient stay out. Weights are global over a mini-batch, so the sum is the same.
+        """
+        train, tokens, ranks = self.spec.train, [tag["seq_len"] for tag in batch.tags], self._ranks
+        bears = [bool(self.bears_PG[place]) for place in self._places(batch.keys)]
+        self.trained_tokens, output = 0, dict[str, Any]()
+        for part in self._parts(batch.keys):
+            passing = batches.passing(part, bears, tokens, ranks)
+            self.trained_tokens += sum(tokens[i] for i in passing)
+            chosen = batch.select_keys([batch.keys[i] for i in batches.shared([passing], tokens, ranks)])
+            chosen.extra_info |= {
                 "calculate_entropy": with_entropy(self.spec.method),
                 "distillation_use_topk": False,
                 "distillation_only": False,
-                "global_batch_size": sequences,
-                "mini_batch_size": sequences,
+                "global_batch_size": len(passing),
+                "mini_batch_size": len(passing),
                 "epochs": 1,
                 "seed": 0,
                 "dataloader_kwargs": {"shuffle": False},
                 "temperature": train.temperature,
             }
-        )
-        output = dict(self.actor_rollout_wg.update_actor(batch)["metrics"])
+            append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
+        watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         reports = output.pop(METRIC)
         measured = self._gradient_steps(reports, output["grad_norm"])
         self.method_state = self.spec.method.learn(self.method_state, measured)
@@ -391,6 +389,8 @@ class Trainer(PPOTrainerSync):
         self.mini_batches = []
         steps = zip(merged(reports, self.spec.train.mini_batch), norms, strict=True)
         for number, (own, norm) in enumerate(steps, 1):
+            if number == 1:
+                own.merge(self.at_rest)
             own.add("train/grad_norm", norm, 1)
             self.mini_batches.append(measure.mini_batch_row(self.global_steps, number, own))
             sums.merge(own)

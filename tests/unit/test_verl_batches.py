@@ -1,0 +1,54 @@
+"""Which sequences pass through verl's update."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli.backends.verl import at_rest, batches
+from mcpo_cli.methods import MiniBatch, Step, get
+
+BEARS = st.lists(st.booleans(), min_size=4, max_size=40).map(lambda bears: bears[: len(bears) // 4 * 4])
+
+
+@given(bears=BEARS, ranks=st.sampled_from([1, 2, 4]), data=st.data())
+def test_all_that_bear_a_gradient_pass_and_no_more_than_ranks_need(
+    bears: list[bool], ranks: int, data: st.DataObject
+) -> None:
+    tokens = data.draw(st.lists(st.integers(1, 50), min_size=len(bears), max_size=len(bears)))
+    part = list(range(len(bears)))
+    passing = batches.passing(part, bears, tokens, ranks)
+    bearing = {i for i in part if bears[i]}
+    assert bearing <= set(passing)
+    assert len(set(passing)) == len(passing)
+    assert len(passing) % ranks == 0
+    assert len(passing) == max(ranks, -(-len(bearing) // ranks) * ranks)
+    left_out = set(part) - set(passing)
+    assert max((tokens[i] for i in set(passing) - bearing), default=0) <= min((tokens[i] for i in left_out), default=50)
+
+
+def _unasked() -> torch.Tensor:
+    raise AssertionError("log-probabilities were read")
+
+
+def test_a_hinge_bears_nothing_before_the_first_gradient_step_and_is_reported() -> None:
+    """Prompts all wrong, mixed, mastered and mastered, two a mini-batch: the hinge may act from the second one on."""
+    method = get("mcpo")
+    correct_PG = torch.tensor([[False, False], [True, True], [True, False], [True, True]])
+    length_PG = torch.tensor([[1, 2], [3, 1], [2, 2], [2, 3]])
+    step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(4), limit=4)
+    signals, _ = method.signals(step, method.initial_state())
+    first = MiniBatch.of(length_PG[:2], signals.map(lambda tensor: tensor[:2]), limit=4)
+    logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
+    bears_PG, reported = at_rest.screened(method, step, signals, lambda: logp_PGT, first)
+    assert bears_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
+    # As is expected before any log-probability is known.
+    assert torch.equal(bears_PG, signals.bears_PG & ~at_rest.suspected(method, signals, 2))
+    reported.close()
+    assert reported.pairs["hinge/tokens_active"] == [0, 4]
+    assert reported.pairs["hinge/prompts_felt"] == [0, 1]
+    # DAPO has nothing to screen: no log-probabilities are asked for.
+    plain = get("dapo", dynamic_sampling=False)
+    signals, _ = plain.signals(step, plain.initial_state())
+    bears_PG, reported = at_rest.screened(plain, step, signals, _unasked, first)
+    assert bears_PG.any(-1).tolist() == [False, False, True, False]
+    assert not reported.pairs

@@ -50,6 +50,14 @@ class Backend(Protocol):
         """The global steps of the run's complete checkpoints, in order."""
         ...
 
+    def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
+        """Write the policy after `step`, one of those `kept`, to the folder `target` as transformers loads it.
+
+        Raises:
+            ConfigError: that step's policy cannot be had.
+        """
+        ...
+
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
 

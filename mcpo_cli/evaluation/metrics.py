@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mcpo_cli.records import GradeRow
 from mcpo_cli.statistics import stats
@@ -25,13 +26,11 @@ def summarize(rows: Sequence[GradeRow], n: int) -> dict[str, float]:
         n: samples asked for per problem.
     """
     graded, right = (np.array([row[key] for row in rows]) for key in ("n", "c"))
-    shares = right / np.where(graded > 0, graded, np.nan)
-    mean, problems = float(shares.mean()), len(rows)
+    shares, problems = _shares(graded, right), len(rows)
+    mean, problems_low, problems_high = over_problems(graded, right)
     with np.errstate(divide="ignore", invalid="ignore"):
         noise = np.where(graded > 1, shares * (1 - shares) / (graded - 1), np.nan).sum() / problems**2
-    spread = float(shares.var(ddof=1)) / problems if problems > 1 else math.nan
     samples_low, samples_high = stats.share_interval(mean, float(noise), int(graded.sum()), math.inf)
-    problems_low, problems_high = stats.share_interval(mean, spread, problems, problems - 1)
     return {
         "pass_at_1": mean,
         "pass_at_1_samples_low": samples_low,
@@ -43,6 +42,20 @@ def summarize(rows: Sequence[GradeRow], n: int) -> dict[str, float]:
         **{f"maj_at_{k}": _mean([_majority(row, k) for row in rows]) for k in range(2, n + 1)},
         **_samples(rows),
     }
+
+
+def over_problems(n: ArrayLike, c: ArrayLike) -> tuple[float, float, float]:
+    """Mean of c / n over problems, and its 95 % interval over other problems of the kind; NaN from one problem."""
+    shares = _shares(n, c)
+    problems, mean = len(shares), float(shares.mean())
+    spread = float(shares.var(ddof=1)) / problems if problems > 1 else math.nan
+    return mean, *stats.share_interval(mean, spread, problems, problems - 1)
+
+
+def _shares(n: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
+    """The share of right samples of each problem; NaN where none was graded."""
+    graded = np.asarray(n, dtype=np.float64)
+    return np.asarray(c, dtype=np.float64) / np.where(graded > 0, graded, np.nan)
 
 
 def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str]:

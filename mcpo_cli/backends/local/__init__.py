@@ -1,13 +1,16 @@
 """The local engine: Qwen3 from scratch on one machine, in pure torch."""
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
 
@@ -42,6 +45,20 @@ class Local:
         from mcpo_cli.backends.local import checkpoint
 
         return [checkpoint.step_of(folder) for folder in checkpoint.kept(run_dir)]
+
+    def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
+        """Copy the final policy, which is kept in that form; those of earlier checkpoints are not."""
+        policy = Journal(run_dir).attempts()[-1] / "policy"
+        if step != spec.train.steps or not policy.is_dir():
+            raise ConfigError(
+                f"backend=local exports the policy after the last step, {spec.train.steps}, once the run is done",
+                fix=f"mcpo export {spec.run_id}",
+            )
+        if damage := folders.damage(policy):
+            raise ConfigError(damage, fix=f"rm -r {run_dir}  (then train the run again with the same command)")
+        for path in policy.iterdir():
+            if path.name != folders.MANIFEST:
+                shutil.copyfile(path, target / path.name)
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """See `checkpoint_rolls.observe`."""

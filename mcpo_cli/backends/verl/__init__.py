@@ -31,6 +31,12 @@ class Verl:
         """The steps of the complete checkpoints."""
         return checkpoint.whole(run_dir / "checkpoints")
 
+    def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
+        """Assemble the policy from the ranks' shards; see `export.policy`."""
+        from mcpo_cli.backends.verl import export
+
+        export.policy(run_dir / "checkpoints", step, target, spec)
+
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """Not supported: verl's probes run during training."""
         raise ConfigError(

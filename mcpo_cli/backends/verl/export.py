@@ -5,7 +5,6 @@ verl's own merger rounds every weight to bfloat16; this one writes the dtype tha
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
@@ -19,17 +18,10 @@ if TYPE_CHECKING:
 
 
 def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
-    """Write the policy of the checkpoint of `step` below `root` to the folder `target`, atomically.
-
-    Raises:
-        ConfigError: there is no complete checkpoint of that step.
-    """
+    """Write the policy of the complete checkpoint of `step` below `root` to the folder `target`."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    if step not in (steps := checkpoint.whole(root)):
-        known = ", ".join(map(str, steps)) or "none"
-        raise ConfigError(f"no complete checkpoint of step {step} in {root} (there: {known})")
     actor = checkpoint.folder(root, step) / "actor"
     dtype = torch.float32 if spec.compute.device == "cpu" else torch.bfloat16
     config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
@@ -37,13 +29,8 @@ def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
     model.load_state_dict({name: value.to(dtype) for name, value in _weights(actor).items()}, assign=True)
     model.tie_weights()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    model.save_pretrained(part)
-    AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(part)
-    shutil.rmtree(target, ignore_errors=True)
-    part.rename(target)
+    model.save_pretrained(target)
+    AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(target)
 
 
 def _weights(actor: Path) -> dict[str, torch.Tensor]:

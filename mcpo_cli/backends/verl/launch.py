@@ -16,6 +16,7 @@ from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 
 TICK_SECONDS = 0.25
@@ -32,7 +33,9 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     if attempt.status["start_step"] < spec.train.steps:
         _train(spec, attempt, stop)
     attempt.phase("writing the final policy")
-    export.policy(attempt.folder.parent / "checkpoints", spec.train.steps, attempt.folder / "policy", spec)
+    step = spec.train.steps
+    with folders.whole(attempt.folder / "policy", {"step": step}) as part:
+        export.policy(attempt.folder.parent / "checkpoints", step, part, spec)
 
 
 def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:

@@ -1,0 +1,75 @@
+"""The README of an exported policy: where it comes from and how it scored, from the records of its run.
+
+The header is the hub's (https://huggingface.co/docs/hub/model-cards).
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.evaluation.metrics import over_problems
+from mcpo_cli.model_facts import HUB_ID
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.runs.provenance import RECORD
+from mcpo_cli.settings import flat
+from mcpo_cli.statistics import stats
+
+
+def text(spec: RunSpec, journal: Journal, step: int) -> str:
+    """The card of the policy after global step `step`, as Markdown."""
+    base = {"base_model": spec.model.path} if HUB_ID.fullmatch(spec.model.path) else {}
+    kind = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["rlvr", spec.method.name]}
+    facts = "\n".join(f"| {name} | {value} |" for name, value in _facts(spec, journal, step))
+    parts = [
+        f"---\n{yaml.safe_dump(kind | base, sort_keys=False)}---",
+        f"# {spec.method.label} on {spec.model.name}, {spec.seeds}",
+        f"A policy after {step} of {spec.train.steps} global steps of reinforcement learning with verifiable rewards, "
+        "trained and described by mcpo.",
+        f"| | |\n|---|---|\n{facts}",
+        f"## Scores\n{_scores(journal, step)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, str]]:
+    train, model = spec.train, spec.model
+    options = ", ".join(f"{key}={value}" for key, value in flat(spec.identity()["method"]).items() if key != "name")
+    code = read_json(journal.attempts()[-1] / RECORD)
+    yield "run", f"`{spec.run_id}`"
+    yield "method", f"`{spec.method.name}` ({options})"
+    yield "trained on", ", ".join(spec.task.published) or f"generated problems of the task `{spec.task.name}`"
+    # A folder of the machine that trained says nothing elsewhere but its name.
+    origin = model.path if HUB_ID.fullmatch(model.path) else Path(model.path).name
+    yield "from", f"{origin} {model.revision}".strip() or "random weights and a warm-up on demonstrations"
+    yield "global steps", f"{step} of {train.prompts} prompts x {train.rollouts} rollouts, learning rate {train.lr:g}"
+    yield "settings", f"scale `{spec.scale}`, regime `{spec.regime}`, backend `{spec.backend}`"
+    yield "code", f"commit {code.get('commit') or 'unknown'}{' with changes' if code.get('dirty') else ''}"
+
+
+def _scores(journal: Journal, step: int) -> str:
+    """The scores of the evaluation after `step`, a row a tier."""
+    path = journal.files("eval").get(step)
+    if path is None:
+        return f"The policy was not evaluated after step {step}."
+    rows = sorted(journal.read(path), key=itemgetter("tier"))
+    lines = [_line(tier, list(own)) for tier, own in groupby(rows, key=itemgetter("tier"))]
+    note = (
+        "Intervals are 95 %, over problems of the same kind. This is one training run: other seeds of it differ, too, "
+        "and `mcpo compare` says by how much."
+    )
+    table = ["| held-out problems | number | samples of each | pass@1 | best@k |", "|---|---|---|---|---|", *lines]
+    return "\n".join(table) + f"\n\n{note}"
+
+
+def _line(tier: str, rows: list[dict[str, Any]]) -> str:
+    n, c = [row["n"] for row in rows], [row["c"] for row in rows]
+    mean, low, high = over_problems(n, c)
+    k = min(n)
+    best = float(np.mean(stats.best_at_k(n, c, k)))
+    return f"| {tier} | {len(rows)} | {k} | {mean:.3f} [{low:.3f}, {high:.3f}] | {best:.3f} (k = {k}) |"

@@ -1,0 +1,112 @@
+"""`mcpo export`: a policy as a folder for other tools, with a card, and on a hub that is played here."""
+
+import base64
+import json
+import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from mcpo_cli.evaluation.metrics import over_problems
+from mcpo_cli.runs.journal import Journal
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.slow
+FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The calls by which the client makes a model and commits files to it (https://huggingface.co/docs/hub/api)."""
+
+    created: ClassVar[dict[str, Any]] = {}
+    committed: ClassVar[dict[str, bytes]] = {}
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers["Authorization"] != "Bearer right":
+            self._answer(401, {"error": "a token without rights"})
+        elif self.path == "/api/repos/create":
+            self.created |= json.loads(body)
+            self._answer(200, {"url": "https://huggingface.co/somebody/model", "name": "somebody/model"})
+        elif self.path == "/api/validate-yaml":
+            self._answer(200, {"errors": [], "warnings": []})
+        elif self.path.startswith("/api/models/somebody/model/preupload/"):
+            asked = json.loads(body)["files"]
+            files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in asked]
+            self._answer(200, {"files": files})
+        elif self.path.startswith("/api/models/somebody/model/commit/"):
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    self.committed[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+            done = {"commitUrl": "https://huggingface.co/somebody/model/commit/1", "commitOid": "1", "success": True}
+            self._answer(200, done)
+        else:
+            self._answer(404, {"error": self.path})
+
+    def do_GET(self) -> None:
+        self._answer(200, {"id": "somebody/model", "sha": "0" * 40, "siblings": []})
+
+    def _answer(self, status: int, document: Any) -> None:
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def hub() -> Iterator[str]:
+    Hub.created.clear()
+    Hub.committed.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tmp_path: Path, hub: str) -> None:
+    (run,) = cli.json("train", "scale=smoke", "method=mcpo", "compute.tracking_uri=offline")["runs"]
+    token = {"HF_ENDPOINT": hub, "HF_TOKEN": "right", "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path / "hf")}
+    target = tmp_path / "policy"
+    # Nothing is written for a name or a token that cannot be.
+    for push, env, said in (("model", token, "--push OWNER/NAME"), ("a/b", token | {"HF_TOKEN": ""}, "hf auth login")):
+        refused = cli("export", run["run_id"], "--to", str(target), "--push", push, **env)
+        assert (refused.returncode, said in refused.stderr, target.exists()) == (2, True, False), refused.stderr
+
+    cli.env |= token
+    document = cli.json("export", run["run_id"], "--to", str(target), "--push", "somebody/model")
+    step = document["step"]
+    assert document["address"] == f"{hub}/somebody/model"
+    assert (Hub.created["name"], Hub.created["visibility"]) == ("model", "private"), Hub.created
+    assert set(Hub.committed) >= FILES
+    assert "manifest.json" not in Hub.committed
+    for name in FILES:
+        assert Hub.committed[name] == (target / name).read_bytes()
+
+    card = (target / "README.md").read_text()
+    journal = Journal(warm_home / "runs" / run["run_id"])
+    for tier in ("k2-3", "k5-6", "k7-8"):
+        rows = [row for row in journal.eval() if (row["tier"], row["step"]) == (tier, step)]
+        mean, low, high = over_problems([row["n"] for row in rows], [row["c"] for row in rows])
+        assert re.search(rf"^\| {tier} \| {len(rows)} \| .* {mean:.3f} \[{low:.3f}, {high:.3f}\]", card, re.MULTILINE)
+    assert f"| run | `{run['run_id']}` |" in card
+    assert "| method | `mcpo` (" in card
+    assert str(tmp_path) not in card
+    assert len(AutoTokenizer.from_pretrained(target)) == AutoModelForCausalLM.from_pretrained(target).config.vocab_size
+
+    again = cli("export", run["run_id"], "--to", str(target))
+    assert (again.returncode, "is not overwritten" in again.stderr) == (2, True)
+    unknown = cli("export", run["run_id"], "--step", "99")
+    assert (unknown.returncode, "no whole checkpoint of step 99" in unknown.stderr) == (2, True)
+    denied = cli("export", run["run_id"], "--to", str(tmp_path / "other"), "--push", "a/b", HF_TOKEN="wrong")
+    assert (denied.returncode, "was not uploaded" in denied.stderr) == (2, True), denied.stderr
+    assert (tmp_path / "other" / "model.safetensors").is_file()

@@ -122,7 +122,7 @@ def main(folder: Path, sharing: int) -> None:
     built, groups = engine(folder, *shared), ranks // sharing
     everything, group = list(range(len(batch["responses"]))), rank // sharing
     tokens = [len(response) for response in batch["responses"]]
-    found: dict[Any, Any] = {}
+    found: dict[Any, Any] = {"sharing": sharing}
     for label, method, recorded in batch["methods"]:
         for name, split in batch["splits"].items():
             found[label, name] = measure(built, batch | recorded, method, split, everything[group::groups], sharing)

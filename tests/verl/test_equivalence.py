@@ -219,8 +219,10 @@ def test_the_same_packing_gives_the_same_log_probabilities_and_another_does_not(
 def test_gradients_without_the_sequences_that_bear_none(found: Any, label: str) -> None:
     """What verl's update leaves out changes nothing but the order of the sum."""
     whole, less = found[label, "dynamic"][1], found[label, "bearing"][1]
+    # Ranks that share sequences add up more parts in float32: up to 1.2e-6 was seen.
+    limit = 1e-6 if found["sharing"] == 1 else 5e-6
     for name, gradient in whole.items():
-        assert float((less[name] - gradient).norm()) <= 1e-6 * float(gradient.norm()), name
+        assert float((less[name] - gradient).norm()) <= limit * float(gradient.norm()), name
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:

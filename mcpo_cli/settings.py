@@ -21,19 +21,31 @@ def identity(default: Any, **bounds: float) -> Any:
     return field(default=default, metadata={"role": IDENTITY, **bounds})
 
 
+def later(default: Any, **bounds: float) -> Any:
+    """A field that changes the result and came when runs had been recorded.
+
+    At its default it stays out of run ids, so that theirs remain what they are.
+    """
+    return field(default=default, metadata={"role": IDENTITY, "later": True, **bounds})
+
+
 def runtime(default: Any, **bounds: float) -> Any:
     """A field that does not change the result, only where and how fast it is computed."""
     return field(default=default, metadata={"role": RUNTIME, **bounds})
 
 
-def plain(value: Any, *, runtime_too: bool = True) -> Any:
-    """A dataclass as nested plain data, with or without its RUNTIME fields; any other value unchanged."""
+def plain(value: Any, *, runtime_too: bool = True, later_too: bool = True) -> Any:
+    """A dataclass as nested plain data; any other value unchanged.
+
+    runtime_too: with RUNTIME fields. later_too: with fields declared by `later` that have their defaults.
+    """
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     return {
-        f.name: plain(getattr(value, f.name), runtime_too=runtime_too)
+        f.name: plain(getattr(value, f.name), runtime_too=runtime_too, later_too=later_too)
         for f in dataclasses.fields(value)
-        if runtime_too or f.metadata.get("role") != RUNTIME
+        if (runtime_too or f.metadata.get("role") != RUNTIME)
+        and (later_too or "later" not in f.metadata or getattr(value, f.name) != f.default)
     }
 
 

@@ -132,17 +132,30 @@ def vocabulary(spec: RunSpec) -> int:
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     """The least memory in bytes that one GPU needs while it `trains` and while it `samples`.
 
-    Training: the GPU's share of the training state, plus one micro-batch's bfloat16 logits with their gradient and
-    its input to each layer. Sampling: the GPU's share of the weights and of one sequence's key-value cache, which must
-    fit into the fraction `cluster.gpu_memory` of the GPU.
+    Training: the GPU's share of the training state, plus one micro-batch's bfloat16 logits with their gradient (none
+    with `cluster.fused_kernels`) and its input to each layer. Sampling: the GPU's share of the weights and of one
+    sequence's key-value cache, which must fit into the fraction `cluster.gpu_memory` of the GPU.
     """
     model, cluster, train = spec.model, spec.cluster, spec.train
     shared = BYTES_TRAINED * parameters(spec) / (cluster.nodes * cluster.gpus)
-    logits = 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
+    logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
+    # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
+    mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
     cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
     sampling = BYTES_SAMPLED * parameters(spec) + cache * (train.max_prompt + train.max_response)
-    return {"trains": shared + logits + inputs, "samples": sampling / cluster.tensor_parallel / cluster.gpu_memory}
+    samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
+    return {"trains": shared + logits + inputs + mask, "samples": samples}
+
+
+def sdpa_factor(spec: RunSpec) -> float:
+    """How many times the operations of training `cluster.attention=sdpa` takes, if every pass is full.
+
+    A token then attends to every token of its pass instead of those before it in its own sequence.
+    """
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    full, own = spec.cluster.max_tokens_per_gpu, prompt + response / 2
+    return _operations(spec, context=full) / _operations(spec, context=own)
 
 
 def _operations(spec: RunSpec, context: float) -> float:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.settings import plain
 
 
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -15,8 +16,7 @@ def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
     yield from _model(spec)
-    if spec.backend == "verl":
-        yield from _cluster(spec)
+    yield from (_cluster(spec) if spec.backend == "verl" else _no_cluster(spec))
 
 
 def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -86,17 +86,49 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"cluster.tensor_parallel={cluster.tensor_parallel} does not divide cluster.gpus={cluster.gpus}",
             f"cluster.tensor_parallel={math.gcd(cluster.tensor_parallel, cluster.gpus)}",
         )
-    longest = train.max_prompt + train.max_response
-    if cluster.max_tokens_per_gpu < longest:
+    yield from _sequence_parallel(spec)
+    longest, sharing = train.max_prompt + train.max_response, cluster.sequence_parallel
+    if cluster.max_tokens_per_gpu * sharing < longest:
+        share = f" on the {sharing} GPUs that share it (cluster.sequence_parallel)" if sharing > 1 else ""
         yield (
             f"cluster.max_tokens_per_gpu={cluster.max_tokens_per_gpu} cannot hold one sequence of {longest} tokens "
-            "(train.max_prompt + train.max_response)",
-            f"cluster.max_tokens_per_gpu={longest}",
+            f"(train.max_prompt + train.max_response){share}",
+            f"cluster.max_tokens_per_gpu={math.ceil(longest / sharing)}",
         )
-    ranks, sequences = cluster.nodes * cluster.gpus, train.mini_batch * train.rollouts
+    ranks, sequences = cluster.nodes * cluster.gpus // sharing, train.mini_batch * train.rollouts
     if sequences % ranks:
+        among = "GPUs" if sharing == 1 else f"groups of {sharing} GPUs"
         yield (
             f"a mini-batch of {sequences} sequences (train.mini_batch x train.rollouts) cannot be divided evenly among "
-            f"{ranks} GPUs (cluster.nodes x cluster.gpus)",
-            f"cluster.nodes=1 cluster.gpus={max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
+            f"{ranks} {among} (cluster.nodes x cluster.gpus)",
+            f"cluster.nodes=1 cluster.gpus={sharing * max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
         )
+
+
+def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Ulysses gives each GPU of a group some of the heads, and is part of verl's flash attention only."""
+    cluster, model = spec.cluster, spec.model
+    given = f"cluster.sequence_parallel={cluster.sequence_parallel}"
+    if cluster.sequence_parallel == 1:
+        return
+    if cluster.attention != "flash_attention_2":
+        yield f"{given} needs cluster.attention=flash_attention_2", "cluster.sequence_parallel=1"
+    for name, count in (("cluster.gpus", cluster.gpus), ("model.heads", model.heads)):
+        if count % cluster.sequence_parallel:
+            yield (
+                f"{given} does not divide {name}={count}",
+                f"cluster.sequence_parallel={math.gcd(cluster.sequence_parallel, cluster.gpus, model.heads)}",
+            )
+    fewer, more = sorted((model.kv_heads or model.heads, cluster.sequence_parallel))
+    if more % fewer:
+        yield (
+            f"{given} neither divides nor is a multiple of the {model.kv_heads or model.heads} heads of keys and "
+            "values (model.kv_heads)",
+            f"cluster.sequence_parallel={math.gcd(fewer, more)}",
+        )
+
+
+def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Settings of verl that would change the id of a run of another backend, and nothing else."""
+    for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
+        yield f"cluster.{name}={value} has no effect with backend={spec.backend}", "backend=verl"

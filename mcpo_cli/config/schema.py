@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from mcpo_cli.methods import Method
 from mcpo_cli.plugins import Plugin
-from mcpo_cli.settings import IDENTITY, identity, plain, runtime
+from mcpo_cli.settings import IDENTITY, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 3
@@ -194,7 +194,7 @@ class Compute:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of backend=verl. These settings change results by rounding and random numbers at most."""
+    """The machines of backend=verl. Its runtime settings change results by rounding and random numbers at most."""
 
     nodes: int = runtime(1, ge=1)
     """Machines."""
@@ -210,14 +210,33 @@ class Cluster:
     """Share of a GPU's memory that vLLM takes."""
     max_tokens_per_gpu: int = runtime(32768, ge=1)
     """Tokens of a forward and backward pass on one GPU; at least one whole sequence."""
+    sequence_parallel: int = runtime(1, ge=1)
+    """GPUs that share each sequence in training (Ulysses); a sequence may then have as many times the tokens."""
+    fused_kernels: bool = later(False)
+    """Whether verl's Triton kernels compute log-probabilities without storing logits, which are then never rounded.
+
+    Otherwise logits are bfloat16, whose steps between 16 and 32 are 0.125: with `method.delta` far below that, part of
+    the drift that the hinge sees is rounding. So this setting is of the kind identity. verl's other backend, `torch`,
+    saves memory only: it rounds logits as well.
+    """
     offload: bool = runtime(False)
     """Whether weights and optimizer move to CPU memory while the other engine works."""
     attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")
-    """Attention implementation in training; only flash_attention_2 removes padding."""
+    """Attention implementation in training. Neither computes on padding.
+
+    `sdpa` needs no package, but attends between all tokens of a pass, those of other sequences included, and masks
+    them: 1.6 to 2 times the operations of training with the presets. A smaller `max_tokens_per_gpu` lowers that.
+    """
     ray_address: str = runtime("")
     """Running Ray cluster to join (`HOST:PORT` or `auto`); empty starts one on this machine."""
     plugin: str = runtime("")
     """Module that each verl process imports first, to add a device or a rollout engine."""
+    verl: tuple[str, ...] = later(())
+    """Settings of verl's own for which mcpo has none: a list of `KEY=VALUE` in Hydra's grammar, each in quotes.
+
+    A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a group of
+    verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
+    """
     launcher: Literal["local", "slurm"] = runtime("local")
     """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""
     partition: str = runtime("")
@@ -250,7 +269,7 @@ class RunSpec:
     eval: Eval = identity(Eval())
     probe: Probe = identity(Probe())
     compute: Compute = runtime(Compute())
-    cluster: Cluster = runtime(Cluster())
+    cluster: Cluster = identity(Cluster())
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
 
@@ -290,19 +309,22 @@ class RunSpec:
 
     def identity(self) -> dict[str, Any]:
         """All IDENTITY fields as nested plain data, with the names of method and task, and `base_seed` as a number."""
-        return {**self._plain(runtime_too=False), "base_seed": self.seed_of_base}
+        return {**self._plain(of_id=True), "base_seed": self.seed_of_base}
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""
-        return self._plain(runtime_too=True)
+        return self._plain(of_id=False)
 
-    def _plain(self, *, runtime_too: bool) -> dict[str, Any]:
-        nested: dict[str, Any] = plain(self, runtime_too=runtime_too)
+    def _plain(self, *, of_id: bool) -> dict[str, Any]:
+        nested: dict[str, Any] = plain(self, runtime_too=not of_id, later_too=not of_id)
         for key, name in (("method", self.method.name), ("task", self.task.name)):
             nested[key] = {"name": name, **nested[key]}
         # Runs without plug-ins keep the ids that they had before plug-ins existed.
         if plugins := nested.pop("plugins"):
             nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
+        # So do runs whose cluster changes nothing.
+        if not nested["cluster"]:
+            del nested["cluster"]
         return nested
 
 

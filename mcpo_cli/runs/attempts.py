@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -29,6 +28,7 @@ from mcpo_cli.runs.journal import (
     sync,
     write_json,
 )
+from mcpo_cli.settings import flat, plain
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
@@ -142,28 +142,22 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     Raises:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
-    identity = json.loads(json.dumps(spec.identity()))
+    required = flat(json.loads(json.dumps(spec.identity())))
+    # Attempts that were made before a setting existed lack it; those that have it must agree.
+    whole = {**flat(json.loads(json.dumps(plain(spec, runtime_too=False)))), **required}
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")
         if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it
             stored["base_seed"] = stored.get("seed")
-        if (other := next(_differences(identity, stored), None)) is not None:
+        theirs = flat(stored)
+        expected = {key: value for key, value in whole.items() if key in required or key in theirs}
+        if (key := next((key for key, value in expected.items() if theirs.get(key) != value), None)) is not None:
             raise RunFailed(
-                f"{attempt} is an attempt at another run ({other}): {run_dir} is a copy of that run's folder or a "
-                "link to it",
+                f"{attempt} is an attempt at another run ({key}={theirs.get(key)}, and this run has "
+                f"{key}={expected[key]}): {run_dir} is a copy of that run's folder or a link to it",
                 fix=f"{'rm' if run_dir.is_symlink() else 'rm -r'} {run_dir}, then repeat the command that starts "
                 "this run",
             )
-
-
-def _differences(own: Mapping[str, Any], stored: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """The settings of `own` that differ in `stored`, as text."""
-    for key, value in own.items():
-        other = stored.get(key)
-        if isinstance(value, Mapping) and isinstance(other, Mapping):
-            yield from _differences(value, other, f"{prefix}{key}.")
-        elif value != other:
-            yield f"{prefix}{key}={other}, and this run has {prefix}{key}={value}"
 
 
 def give_up(run_dir: Path, pid: int, error: str) -> None:

@@ -104,7 +104,7 @@ def test_what_verl_loads_by_itself_does_not_run_either(trap: Path, tmp_path: Pat
     """verl says weights_only=False; the environment that it is started with overrules that, but for what it needs."""
     (spec,) = load(["scale=verl-cpu"])
     environment = {**os.environ, **overrides.environment(spec)}
-    assert overrides.PICKLES in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
+    assert "mcpo_cli.backends.verl.pickles" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
 
     def loaded(content: object) -> "subprocess.CompletedProcess[str]":
         torch.save(content, tmp_path / "extra.pt")

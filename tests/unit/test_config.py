@@ -19,6 +19,9 @@ from mcpo_cli.settings import IDENTITY, RUNTIME
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
+OF_RESULTS = ("cluster.fused_kernels", "cluster.verl")
+"""Settings of the cluster that change results by more than rounding at random."""
+
 
 @functools.cache
 def base() -> RunSpec:
@@ -47,7 +50,7 @@ def other(hint: Any, value: Any) -> Any:
         return f"{value}x"
     if isinstance(value, dict):
         return {"method mine": Plugin("mine.py", "", "0")}
-    return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value)
+    return tuple(f"{item}x" if isinstance(item, str) else item / 2 for item in value) or ("x",)
 
 
 def changed(spec: Any, path: str) -> Any:
@@ -62,7 +65,8 @@ def changed(spec: Any, path: str) -> Any:
 def test_every_field_says_whether_it_changes_the_result(path: str, field: "dataclasses.Field[Any]") -> None:
     role = field.metadata["role"]
     assert role in (IDENTITY, RUNTIME)
-    assert (role == RUNTIME) == (path.startswith(("compute.", "cluster.")))
+    changes_rounding_alone = path.startswith(("compute.", "cluster.")) and path not in OF_RESULTS
+    assert (role == RUNTIME) == changes_rounding_alone
     run_id = changed(base(), path).run_id
     assert (run_id == base().run_id) == (role == RUNTIME)
 

@@ -95,6 +95,15 @@ def test_memory_shrinks_with_what_is_shared() -> None:
     assert one["samples"] == pytest.approx((weights + cache) / 2 / 0.7)
 
 
+def test_attention_between_all_tokens_of_a_pass_costs_operations_and_a_mask() -> None:
+    """Qwen3-8B by hand: 24 576 tokens of a pass instead of 200 + 5120 / 2 of a sequence."""
+    weights = 36 * (4096 * 128 * (32 + 32 + 8 + 8) + 3 * 4096 * 12288) + 4096 * 151936
+    packed, alone = (2 * weights + 4 * 36 * 32 * 128 * context for context in (24576, 200 + 2560))
+    assert cost.sdpa_factor(spec()) == pytest.approx(packed / alone)
+    masked = cost.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - cost.gpu_bytes(spec())["trains"]
+    assert masked == 24576**2 * 3
+
+
 def test_a_model_that_exists_needs_no_warm_up(tmp_path: Path) -> None:
     run = spec()
     assert Estimator(tmp_path).seconds(run) == pytest.approx(training_seconds(run), abs=10)

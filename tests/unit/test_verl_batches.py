@@ -41,6 +41,8 @@ def test_a_hinge_bears_nothing_before_the_first_gradient_step_and_is_reported() 
     logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
     bears_PG, reported = at_rest.screened(method, step, signals, lambda: logp_PGT, first)
     assert bears_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
+    # As is expected before any log-probability is known.
+    assert torch.equal(bears_PG, signals.bears_PG & ~at_rest.suspected(method, signals, 2))
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]

@@ -15,7 +15,7 @@ import torch
 
 from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.backends.verl.loss import merged
+from mcpo_cli.backends.verl.loss import merged, noise_floor
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
@@ -234,6 +234,11 @@ def test_the_seal_names_every_file_with_its_size(tmp_path: Path) -> None:
     sealed(root, 3)
     written = json.loads((checkpoint.folder(root, 3) / "sealed.json").read_text())
     assert written == {"run_id": "run", "step": 3, "bytes": {"actor/model_world_size_1_rank_0.pt": 21, "data.pt": 5}}
+
+
+def test_the_noise_floor_is_the_largest_drift_before_any_weight_has_moved() -> None:
+    reports = [{"group": group, "drift": drift} for group, drift in ((5, 0.9), (0, 0.01), (3, 0.02), (4, 0.8))]
+    assert noise_floor(reports, prompts=4) == 0.02
 
 
 def test_reports_of_the_loss_are_merged_a_mini_batch_at_a_time() -> None:

@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes that somebody else than the run has started, for runs that join it."""
+"""A Ray cluster of two nodes that somebody else than the run starts, for runs that join it."""
 
 import os
 import secrets
@@ -34,9 +34,12 @@ class Cluster:
         self.access = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
     def start(self) -> None:
-        """Both nodes, one after the other."""
+        """The first node."""
         self._node("--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false")
         wait(self._listens, self.nodes[-1])
+
+    def grow(self) -> None:
+        """The second node."""
         self._node(f"--address={self.address}")
         wait(lambda: len(self.raylets()) == 2, self.nodes[-1])
 

@@ -148,7 +148,7 @@ def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
     return {"facts": facts, "signals": signals, "bears": batch.signals.bears_PG.flatten().tolist()}
 
 
-def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[str]":
+def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subprocess.Popen[str]":
     variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = {
         **os.environ,
@@ -159,7 +159,7 @@ def start(folder: Path, ranks: int, rank: int, port: int) -> "subprocess.Popen[s
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.verl.engine_process", str(folder)]
+    command = [sys.executable, "-m", "tests.verl.engine_process", str(folder), str(sharing)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
@@ -170,17 +170,21 @@ def rollouts() -> Rollouts:
     return sample(policy(), prompt_PS, G, T, 1.0, TOKENIZER.eos_token_id, seed=3)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
+@pytest.fixture(
+    scope="module",
+    params=[(1, 1), (2, 1), (2, 2)],
+    ids=["one rank", "two ranks", "two ranks that share each sequence"],
+)
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What verl's engine computes, by method and split."""
     folder = tmp_path_factory.mktemp("engine")
     record(rollouts, folder)
-    port = free_port()
-    processes = [start(folder, request.param, rank, port) for rank in range(request.param)]
+    port, (ranks, sharing) = free_port(), request.param
+    processes = [start(folder, ranks, sharing, rank, port) for rank in range(ranks)]
     for process in processes:
         said, _ = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, said
-    return torch.load(folder / f"ranks_{request.param}.pt", weights_only=False)
+    return torch.load(folder / "found.pt", weights_only=False)
 
 
 @pytest.mark.parametrize("split", [*SPLITS, "bearing"])
@@ -203,12 +207,22 @@ def test_same_loss_gradient_and_metrics_as_the_local_backend(
     assert {name: their_recorded[name] for name in counts} == {name: recorded[name] for name in counts}
 
 
+def test_the_same_packing_gives_the_same_log_probabilities_and_another_does_not(found: Any) -> None:
+    """Why old log-probabilities are computed a mini-batch at a time: the hinge is to see no rounding."""
+    assert found["drift float32"]["alike"] == 0
+    assert 0 < found["drift float32"]["otherwise"] < 1e-5
+    # Another packing changes nothing here: a processor rounds sums of 64 numbers to bfloat16 alike in any order.
+    assert found["drift bfloat16"]["alike"] == 0
+
+
 @pytest.mark.parametrize("label", METHODS)
 def test_gradients_without_the_sequences_that_bear_none(found: Any, label: str) -> None:
     """What verl's update leaves out changes nothing but the order of the sum."""
     whole, less = found[label, "dynamic"][1], found[label, "bearing"][1]
+    # Ranks that share sequences add up more parts in float32: up to 1.2e-6 was seen.
+    limit = 1e-6 if found["sharing"] == 1 else 5e-6
     for name, gradient in whole.items():
-        assert float((less[name] - gradient).norm()) <= 1e-6 * float(gradient.norm()), name
+        assert float((less[name] - gradient).norm()) <= limit * float(gradient.norm()), name
 
 
 def test_the_batch_clips_and_feels_the_hinge(rollouts: Rollouts) -> None:

@@ -1,5 +1,6 @@
 """Our overrides against verl's own configuration: no key that it does not know, no value that it refuses."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
-from mcpo_cli.backends.verl import overrides, pins
+from mcpo_cli.backends.verl import overrides, passthrough, pins
 from mcpo_cli.config.load import load
+from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.settings import flat
 
 pytestmark = pytest.mark.verl
 HOME = Path("/a home/with 'quotes'/mcpo")
@@ -59,6 +63,28 @@ def test_a_cluster_that_is_there_is_joined() -> None:
 def test_a_key_that_verl_lacks_is_refused() -> None:
     with pytest.raises(ConfigCompositionException):
         composed(["actor_rollout_ref.rollout.no_such_key=1"])
+
+
+def test_verl_takes_settings_of_its_own_and_we_know_its_keys() -> None:
+    own = "actor_rollout_ref.rollout.max_num_seqs=512"
+    added = "+actor_rollout_ref.rollout.engine_kwargs.vllm.max_logprobs=3"
+    (spec,) = load(["scale=paper", f"cluster.verl=['{own}','{added}']"])
+    rollout = composed(overrides.overrides(spec, overrides.planned(spec, HOME))).actor_rollout_ref.rollout
+    assert (rollout.max_num_seqs, rollout.engine_kwargs.vllm.max_logprobs) == (512, 3)
+    (typo,) = load(["scale=paper", "cluster.verl=['actor_rollout_ref.rollout.max_nun_seqs=512']"])
+    with pytest.raises(ConfigError, match=r"did you mean 'actor_rollout_ref\.rollout\.max_num_seqs'"):
+        overrides.overrides(typo, overrides.planned(typo, HOME))
+
+
+def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
+    package = find_spec("verl")
+    assert package
+    assert package.origin
+    listed = read_yaml(Path(package.origin).parent / passthrough.REFERENCE)
+    there: Any = OmegaConf.to_container(composed([]))
+    # The choice of an engine, which is no key of a group.
+    assert set(flat(there)) - set(flat(listed)) == {"model_engine"}
+    assert set(flat(listed)) <= set(flat(there))
 
 
 def test_the_versions_are_those_of_verls_metadata() -> None:

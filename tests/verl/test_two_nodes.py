@@ -38,6 +38,8 @@ class Resumed:
     """The run's state after the kill."""
     cluster_as_before: list[bool]
     """Whether the cluster was unused and whole again: after the kill, and at the end."""
+    waited: str
+    """What the run did while only one node was there."""
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,9 @@ def resumed(tmp_path_factory: pytest.TempPathFactory, base_policies: Path, clust
         joined = (*PROBED, PANEL, f"cluster.ray_address={cluster.address}", "cluster.nodes=2")
         killed = runs.start("train", *joined)
         folder = runs.begun("reweighted", killed)
+        wait(lambda: "Ray cluster" in phase(folder), killed)
+        waited = phase(folder)
+        cluster.grow()
         wait(lambda: status(folder).get("durable_step") == 2 and "step 3 of" in phase(folder), killed)
         actors = cluster.actors()
         os.kill(status(folder)["pid"], signal.SIGKILL)
@@ -72,7 +77,7 @@ def resumed(tmp_path_factory: pytest.TempPathFactory, base_policies: Path, clust
         assert result.returncode == 0, result.stdout
         as_before.append(cluster.is_as_before())
         runs.env = alone
-        yield Resumed(runs, folder, actors, state, as_before)
+        yield Resumed(runs, folder, actors, state, as_before, waited)
 
 
 def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(resumed: Resumed) -> None:
@@ -81,6 +86,10 @@ def test_a_run_joins_a_cluster_and_leaves_nothing_in_it(resumed: Resumed) -> Non
     assert resumed.cluster_as_before == [True, True]
     assert nobody_is_left(resumed.folder)
     assert not list(resumed.folder.glob("attempt_*/ray"))
+
+
+def test_a_run_waits_for_the_nodes_that_are_missing(resumed: Resumed) -> None:
+    assert resumed.waited == "waiting for machines: 1 of 2 GPUs have joined the Ray cluster"
 
 
 def test_it_was_killed_resumed_exported_and_evaluated(resumed: Resumed) -> None:
@@ -191,4 +200,6 @@ def records_are_those_of_the_local_backend(verl: Journal, local: Journal) -> Non
     # With the anchor that was rolled out the first gradient step of each global step feels nothing.
     first = [row["sums"] for row in verl.mini_batches() if row["mini_batch"] == 1]
     assert {sums["hinge/prompts_felt"][0] for sums in first} == {0}
+    # Exactly: old log-probabilities are packed as those of the update are.
+    assert {row["metrics"]["sanity/noise_floor"] for row in verl.steps()} == {0}
     assert max(row["metrics"]["sanity/logp_difference"] for row in verl.steps()) < 1e-4

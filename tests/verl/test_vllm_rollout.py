@@ -25,4 +25,6 @@ def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
     # Probes sample beside training; that each request has a seed does not make the rollouts of a prompt the same.
     assert {row["step"] for row in journal.rerolls()} == {1, 2, 3}
     assert max(row["metrics"]["sanity/duplicates_excess"] for row in steps) < 0.02
+    # The V2 model runner needs a GPU.
+    assert {row["metrics"]["verl/vllm_v2_model_runner"] for row in steps} == {0}
     assert nobody_is_left(folder)

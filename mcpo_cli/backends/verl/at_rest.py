@@ -37,6 +37,13 @@ def prepared(method: Method, step: Step, signals: Signals, logp_PGT: Tensor, tot
     return dataclasses.replace(signals, columns={**signals.columns, **shaped})
 
 
+def suspected(method: Method, signals: Signals, prompts: int) -> Tensor:
+    """Which rollouts of the first mini-batch, of `prompts`, may bear nothing at rest although they do later, PG."""
+    suspected_PG = signals.bears_PG & (signals.advantage_PG == 0) & method.screens
+    suspected_PG[prompts:] = False
+    return suspected_PG
+
+
 def screened(
     method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch
 ) -> tuple[Tensor, Sums]:
@@ -44,9 +51,7 @@ def screened(
 
     first: totals of the first mini-batch. So rounding between two forward passes cannot pass for a drift.
     """
-    bears_PG = signals.bears_PG.clone()
-    screened_PG = bears_PG & (signals.advantage_PG == 0) & method.screens
-    screened_PG[first.prompts :] = False
+    bears_PG, screened_PG = signals.bears_PG.clone(), suspected(method, signals, first.prompts)
     if not screened_PG.any():
         return bears_PG, Sums()
     batch = tokens(step, signals, logp_PGT(), first).select(screened_PG.flatten())

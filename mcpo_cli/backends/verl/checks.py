@@ -10,7 +10,7 @@ import psutil
 from mcpo_cli import home, machine
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import overrides, pins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
@@ -34,6 +34,7 @@ BUNDLE_CPUS = 3
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
     _task(spec)
+    overrides.overrides(spec, overrides.planned(spec, home.home()))
     _method(spec)
     _versions(spec)
     _device(spec)
@@ -90,7 +91,8 @@ def _versions(spec: RunSpec) -> None:
     for package, versions in wanted.items():
         version = pins.installed(package)
         if version is None:
-            hint = ", or cluster.attention=sdpa" if package == "flash-attn" else ""
+            slower = f"{cost.sdpa_factor(spec):.1f} times the operations of training"
+            hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
             raise ConfigError(f"backend=verl needs {package} {versions}, which is not installed", fix=fix + hint)
         if not pins.fits(version, versions):
             raise ConfigError(f"backend=verl needs {package} {versions}; {package} {version} is installed", fix=fix)
@@ -157,7 +159,8 @@ def _gpus(spec: RunSpec) -> None:
         if needed > smallest.memory:
             share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
             fix = {
-                "trains": "cluster.gpus or cluster.nodes",
+                "trains": "cluster.gpus or cluster.nodes, or cluster.sequence_parallel with a lower "
+                "cluster.max_tokens_per_gpu",
                 "samples": "cluster.tensor_parallel or cluster.gpu_memory",
             }
             raise ConfigError(

@@ -35,7 +35,8 @@ CAUSES = (
     Cause(
         re.compile("OutOfMemoryError: (?:CUDA|HIP)|(?:CUDA|HIP) out of memory|CUDA error: out of memory"),
         "out of GPU memory",
-        "lower cluster.max_tokens_per_gpu or cluster.gpu_memory, cluster.offload=true, or raise cluster.gpus",
+        "lower cluster.max_tokens_per_gpu (raise cluster.sequence_parallel where it must hold longer sequences) or "
+        "cluster.gpu_memory, cluster.offload=true, or raise cluster.gpus",
     ),
     Cause(
         re.compile("node running low on memory|due to memory pressure"),

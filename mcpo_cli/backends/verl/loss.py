@@ -17,7 +17,8 @@ from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
 METRIC = "mcpo"
-"""The metric in which the loss reports a micro-batch: one of its prompts, and the pairs and prompts of `Sums`."""
+"""The metric in which the loss reports a micro-batch: one of its prompts, the pairs and prompts of `Sums`, and the
+largest drift of a token."""
 
 
 def column_field(name: str) -> str:
@@ -42,9 +43,10 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
+        drift = float(((tokens.logp_BT - tokens.logp_old_BT).abs() * tokens.mask_BT).max())
     prompts = {name: [sorted(side) for side in sides] for name, sides in sums.prompts.items()}
     value = reduce(token_loss, tokens.mask_BT) * data["dp_size"]
-    return value, {METRIC: {"group": int(tokens.group_B[0]), "sums": sums.pairs, "prompts": prompts}}
+    return value, {METRIC: {"group": int(tokens.group_B[0]), "sums": sums.pairs, "prompts": prompts, "drift": drift}}
 
 
 def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
@@ -77,6 +79,11 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
 def with_entropy(method: Method) -> bool:
     """Whether verl's engine is to compute entropies beside the log-probabilities that are trained."""
     return "current_entropy" in method.needs
+
+
+def noise_floor(reports: list[dict[str, Any]], prompts: int) -> float:
+    """Largest change of a token's log-probability in the first mini-batch of `prompts`, before any weight moved."""
+    return max(float(report["drift"]) for report in reports if report["group"] < prompts)
 
 
 def _halves(columns_BF: Tensor) -> tuple[Sequence[Tensor], list[float]]:

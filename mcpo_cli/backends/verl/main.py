@@ -54,6 +54,9 @@ def _runner() -> type:
     def run(self: Any, config: Any) -> None:
         importlib.import_module("mcpo_cli.backends.verl.trainer")  # registers it
         watch.alone()
+        if config.trainer.nnodes > 1:
+            gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
+            watch.gathered(gpus, lambda text: Channel(Path(config.mcpo.attempt)).tell(text, None))
         base.run(self, config)
 
     return type("Runner", (base,), {"run": run})

@@ -5,13 +5,13 @@ setting that affects results is listed, even at verl's default, so that a change
 not imported, so that a dry run works where it is not installed.
 """
 
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
+from mcpo_cli.backends.verl import grammar, passthrough
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.seeds import Stream, stream
 
@@ -21,12 +21,10 @@ TRAINER = "mcpo"
 """The name under which our trainer registers with verl."""
 AGENT, AGENT_MODULE = "mcpo", "mcpo_cli.backends.verl.agent"
 """Our agent loop (`agent.py`) and its module; verl's own needs a tokenizer with a chat template."""
-PICKLES = "mcpo_cli.backends.verl.pickles"
-BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
-"""Strings that Hydra's grammar accepts without quotes."""
+IMPORTED = ("mcpo_cli.backends.verl.pickles", "mcpo_cli.backends.verl.timeouts")
+"""Modules that every process of verl imports first."""
 
-Value = str | int | float | bool | None | list[Any]
-Table = dict[str, Value]
+Table = dict[str, grammar.Value]
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     """What the first start would run, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
     settings: dict[str, Any] = {}
-    for key, value in table(spec, paths).items():
+    for key, value in {**table(spec, paths), **passthrough.given(spec)}.items():
         *groups, name = key.lstrip("+").split(".")
         inner = settings
         for group in groups:
@@ -90,8 +88,13 @@ def environment(spec: RunSpec) -> dict[str, str]:
 
 
 def overrides(spec: RunSpec, paths: Paths) -> list[str]:
-    """Every row of `table` in Hydra's grammar."""
-    return [f"{key}={_hydra(value)}" for key, value in table(spec, paths).items()]
+    """Every row of `table` in Hydra's grammar, then the user's own.
+
+    Raises:
+        ConfigError: `cluster.verl` has a mistake.
+    """
+    own = passthrough.checked(spec, lambda other: table(other, planned(other, paths.run.parent.parent)))
+    return [*(f"{key}={grammar.written(value)}" for key, value in table(spec, paths).items()), *own]
 
 
 def table(spec: RunSpec, paths: Paths) -> Table:
@@ -145,8 +148,10 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.model.trust_remote_code": False,
         "actor_rollout_ref.model.lora_rank": 0,
         "actor_rollout_ref.model.use_liger": False,
-        "actor_rollout_ref.model.use_fused_kernels": False,
-        "actor_rollout_ref.model.use_remove_padding": cluster.attention == "flash_attention_2",
+        "actor_rollout_ref.model.use_fused_kernels": cluster.fused_kernels,
+        "actor_rollout_ref.model.fused_kernel_options.impl_backend": "triton",
+        # Sequences are packed with either attention: transformers keeps them apart by their positions.
+        "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": on_gpu,
         "+actor_rollout_ref.model.override_config.attn_implementation": cluster.attention,
         "actor_rollout_ref.hybrid_engine": True,
@@ -168,16 +173,18 @@ def _actor(spec: RunSpec) -> Table:
         "actor_rollout_ref.actor.use_kl_loss": False,
         "actor_rollout_ref.actor.kl_loss_coef": 0.0,
         "actor_rollout_ref.actor.use_torch_compile": on_gpu,
-        "actor_rollout_ref.actor.ulysses_sequence_parallel_size": 1,
         "actor_rollout_ref.actor.entropy_from_logits_with_chunking": on_gpu,
         "actor_rollout_ref.actor.fsdp_config.strategy": "fsdp2",
         "actor_rollout_ref.actor.fsdp_config.model_dtype": "fp32",
         "+actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "bf16" if on_gpu else "fp32",
         "+actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype": "fp32",
         "+actor_rollout_ref.actor.fsdp_config.mixed_precision.buffer_dtype": "fp32",
+        "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size": cluster.sequence_parallel,
         "actor_rollout_ref.actor.fsdp_config.use_torch_compile": on_gpu,
         "actor_rollout_ref.actor.fsdp_config.fsdp_size": -1,
         "actor_rollout_ref.actor.fsdp_config.reshard_after_forward": True,
+        # True, the default of verl's dataclass, keeps whole gradients until the last micro-batch: 33 GB for 8B weights.
+        "actor_rollout_ref.actor.fsdp_config.use_no_sync_for_gradient_accumulation": False,
         "actor_rollout_ref.actor.fsdp_config.param_offload": cluster.offload,
         "actor_rollout_ref.actor.fsdp_config.optimizer_offload": cluster.offload,
         "actor_rollout_ref.actor.fsdp_config.seed": _seed(spec, "init"),
@@ -242,8 +249,6 @@ def _rollout(spec: RunSpec) -> Table:
         # Chunked prefill rewinds the request's random generator, which CPU generators do not support.
         "actor_rollout_ref.rollout.enable_chunked_prefill": on_gpu,
         "actor_rollout_ref.rollout.enable_prefix_caching": True,
-        "actor_rollout_ref.rollout.max_num_batched_tokens": 8192,
-        "actor_rollout_ref.rollout.max_num_seqs": 256,
         "actor_rollout_ref.rollout.multi_turn.enable": False,
         "actor_rollout_ref.rollout.agent.default_agent_loop": AGENT,
         "actor_rollout_ref.rollout.agent.num_workers": cluster.gpus,
@@ -350,7 +355,7 @@ def _machines(spec: RunSpec) -> Table:
 
 def _workers(spec: RunSpec) -> dict[str, str]:
     """Environment variables of every verl process, including those that Ray starts on other machines."""
-    modules = filter(None, (PICKLES, spec.cluster.plugin))
+    modules = filter(None, (*IMPORTED, spec.cluster.plugin))
     variables = {"VLLM_NO_USAGE_STATS": "1", "VERL_USE_EXTERNAL_MODULES": ",".join(modules)}
     # Loading checkpoints must not run code (`pickles.py`). The second keeps the first from rejecting verl's messages.
     variables |= {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "VERL_DATAPROTO_SERIALIZATION_METHOD": "numpy"}
@@ -368,17 +373,3 @@ def _on_gpu(spec: RunSpec) -> bool:
 def _seed(spec: RunSpec, name: Stream, *index: int) -> int:
     """A 31-bit seed, as NumPy and vLLM accept."""
     return stream(spec.seed, name, *index) % 2**31
-
-
-def _hydra(value: Value) -> str:
-    """`value` in Hydra's grammar, see https://hydra.cc/docs/advanced/override_grammar/basic."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list):
-        return f"[{','.join(map(_hydra, value))}]"
-    if isinstance(value, str) and not BARE.fullmatch(value):
-        # A backslash escapes only before a quote.
-        return '"' + re.sub(r'(\\*)"', r'\1\1\\"', value) + '"'
-    return str(value)

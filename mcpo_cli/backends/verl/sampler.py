@@ -19,7 +19,7 @@ class Sampler(ReplayBuffer):
     """See `ReplayBuffer`.
 
     keeps: whether a group of this accuracy stays under dynamic sampling. discard: called with the ids of finished
-    groups that are about to be discarded.
+    groups that are about to be discarded. order: the position of a prompt, by its id, among those of the step.
     watch: called every WATCH_SECONDS while waiting; raises if an actor has died.
     """
 
@@ -27,11 +27,13 @@ class Sampler(ReplayBuffer):
         self,
         keeps: Callable[[float], bool],
         discard: Callable[[set[str]], None],
+        order: Callable[[str], int],
         watch: Callable[[], None],
         **options: Any,
     ) -> None:
         super().__init__(poll_interval=POLL_SECONDS, **options)
-        self._keeps, self._discard, self._watch, self._watched = keeps, discard, watch, time.monotonic()
+        self._keeps, self._discard, self._order = keeps, discard, order
+        self._watch, self._watched = watch, time.monotonic()
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.
@@ -45,6 +47,16 @@ class Sampler(ReplayBuffer):
         accuracy = self._dapo_classification_cache[partition_id]
         dropped = {uid: accuracy[uid] for uid in equal if not self._keeps(accuracy[uid])}
         return set(dropped), Counter(dropped.values())
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[Any, Any, Any]:
+        # verl takes any that are left over by chance: a set of random ids. Whichever prompts it happened to submit, the
+        # first ones of the stream that qualify are the same.
+        chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
+        if partition_id == "train":
+            chosen = sorted(chosen, key=self._order)
+        return chosen[:batch_size], partition, steps
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
         if partition_id == "train" and uids:

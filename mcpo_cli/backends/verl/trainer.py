@@ -6,7 +6,7 @@ and the checkpoints are verl's.
 
 import operator
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,7 +31,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, queue, watch
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import METRIC, loss, merged, with_entropy
+from mcpo_cli.backends.verl.loss import METRIC, loss, merged, noise_floor, with_entropy
 from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
@@ -50,7 +50,8 @@ class Trainer(PPOTrainerSync):
     Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
     and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
     trained_tokens: of the sequences that passed through an update, prompts included. bears_PG: which ones bear a
-    gradient. at_rest: what the method reports of those that bear none as the policy has not moved yet.
+    gradient. at_rest: what the method reports of those that bear none as the policy has not moved yet. engine: a metric
+    of the rollout engine, the same in every step.
     """
 
     def __init__(self, config: Any) -> None:
@@ -65,6 +66,7 @@ class Trainer(PPOTrainerSync):
         self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
         self.trained_tokens, self.at_rest = 0, Sums()
+        self.engine: dict[str, float] = {}
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
         self.records = Records(self.spec, attempt)
@@ -75,6 +77,7 @@ class Trainer(PPOTrainerSync):
         return Sampler(
             keeps=self.spec.method.keeps,
             discard=self._discard,
+            order=lambda uid: self.prompts[uid].order,
             watch=lambda: watch.alive(self),
             trainer_mode="sync",
             trainer_config={},
@@ -91,6 +94,7 @@ class Trainer(PPOTrainerSync):
         self.records.phase("loading the model")
         super()._setup()
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
+        self.actor_rollout_wg.compute_log_prob = partial(self._as_in_the_update, self.actor_rollout_wg.compute_log_prob)
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.take_over)
         if self.global_steps == 0:
             # verl's warm-up would give the first step rate 0; ours starts one increment above.
@@ -111,6 +115,8 @@ class Trainer(PPOTrainerSync):
         """
         self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
         SkipManager.init(self.config)
+        if self.spec.cluster.rollout == "vllm":
+            self.engine = {"vllm_v2_model_runner": float(watch.uses_v2_runner(self))}
         if self.global_steps == 0:
             self.evaluate()
         while self.global_steps < steps:
@@ -131,7 +137,7 @@ class Trainer(PPOTrainerSync):
         """Sample one batch, take its gradient steps and record them."""
         self.prompts, self.discarded, self.measured = {}, [], {}
         self.timing_raw: dict[str, float] = {}
-        metrics: dict[str, Any] = {}
+        metrics: dict[str, Any] = dict(self.engine)
         start = time.monotonic()
         batch = self.step(metrics, self.timing_raw)
         self.on_step_end()
@@ -255,7 +261,7 @@ class Trainer(PPOTrainerSync):
         return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar token counts.
+        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar work.
 
         verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
         """
@@ -265,7 +271,7 @@ class Trainer(PPOTrainerSync):
 
     @property
     def _ranks(self) -> int:
-        """Number of ranks that share the sequences of a mini-batch."""
+        """Number of ranks with sequences of their own; GPUs that share each sequence are one."""
         return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
 
     def _parts(self, keys: Sequence[str]) -> list[list[int]]:
@@ -273,6 +279,30 @@ class Trainer(PPOTrainerSync):
         order = sorted(range(len(keys)), key=lambda i: groups.place_of(keys[i], self.prompts))
         size = self.spec.train.mini_batch * self.spec.train.rollouts
         return [order[start : start + size] for start in range(0, len(order), size)]
+
+    def _as_in_the_update(self, compute: Callable[[Any], Any], batch: Any) -> Any:
+        """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
+
+        Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
+        bit: no drift there is rounding.
+        """
+        tokens, bears = [tag["seq_len"] for tag in batch.tags], self._will_bear(batch.keys)
+        for part in self._parts(batch.keys):
+            passing = batches.passing(part, bears, tokens, self._ranks)
+            others = sorted({*part} - {*passing})
+            for together in filter(None, (passing, others)):
+                shared = batches.shared([together], tokens, self._ranks)
+                compute(batch.select_keys([batch.keys[i] for i in shared]))
+        return batch
+
+    def _will_bear(self, keys: Sequence[str]) -> list[bool]:
+        """Which trajectories will bear a gradient, as far as can be said before their log-probabilities are known."""
+        method = self.spec.method
+        if method.needs & {"logp", "entropy"}:
+            return [True] * len(keys)
+        signals, _ = method.signals(self._step(keys), self.method_state)
+        bears_PG = signals.bears_PG & ~at_rest.suspected(method, signals, self.spec.train.mini_batch)
+        return [bool(bears_PG[place]) for place in self._places(keys)]
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Compute the method's signals on whole groups, and what the loss needs to know of each mini-batch."""
@@ -343,9 +373,11 @@ class Trainer(PPOTrainerSync):
             }
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
-        measured = self._gradient_steps(output.pop(METRIC), output["grad_norm"])
+        reports = output.pop(METRIC)
+        measured = self._gradient_steps(reports, output["grad_norm"])
         self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
+        self.measured["sanity/noise_floor"] = noise_floor(reports, train.mini_batch)
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))

@@ -14,6 +14,8 @@ QUEUE = "TransferQueueController"
 """TransferQueue's actor. Its name is the same for every run, so two runs in one cluster would mix their rollouts."""
 LEAVING_SECONDS = 30.0
 """Seconds to wait for a finished run's actors to exit."""
+JOINING_SECONDS = 1800.0
+"""Seconds to wait for the machines of a Ray cluster: SLURM may start them minutes apart."""
 
 
 def alone() -> None:
@@ -32,6 +34,26 @@ def alone() -> None:
         time.sleep(1)
 
 
+def gathered(gpus: int, tell: Callable[[str], None]) -> None:
+    """Wait until `gpus` GPUs have joined the Ray cluster; verl itself raises at once if one has not.
+
+    tell: called with the progress.
+
+    Raises:
+        RunFailed: some are still missing after JOINING_SECONDS.
+    """
+    deadline = time.monotonic() + JOINING_SECONDS
+    while (joined := int(ray.cluster_resources().get("GPU", 0))) < gpus:
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                f"{joined} of {gpus} GPUs (cluster.nodes x cluster.gpus) have joined the Ray cluster after "
+                f"{JOINING_SECONDS / 60:.0f} minutes",
+                fix="ray status  (lists the machines that did), or a lower cluster.nodes",
+            )
+        tell(f"waiting for machines: {joined} of {gpus} GPUs have joined the Ray cluster")
+        time.sleep(1)
+
+
 def alive(trainer: Any) -> None:
     """Check every actor that the trainer waits for; verl itself would wait forever for a dead one.
 
@@ -45,6 +67,19 @@ def alive(trainer: Any) -> None:
         if state and state["State"] == "DEAD":
             cause = re.search(r'error_message: "([^".\\\\]*)', str(state.get("DeathCause")))
             raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray gives no reason'})")
+
+
+def uses_v2_runner(trainer: Any) -> bool:
+    """Whether vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
+
+    vLLM's line about it is below the level that verl lets it log.
+    """
+    server = trainer.llm_server_manager.get_replicas()[0].servers[0]
+    return bool(ray.get(server.__ray_call__.remote(_uses_v2_runner)))
+
+
+def _uses_v2_runner(server: Any) -> object:
+    return server.engine.vllm_config.use_v2_model_runner
 
 
 def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:

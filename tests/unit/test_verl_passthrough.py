@@ -1,0 +1,110 @@
+"""`cluster.verl`: settings of verl's own, passed on, or refused with the setting of mcpo that decides them."""
+
+import importlib.util
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.backends.verl import overrides, passthrough
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+
+HOME = Path("/home")
+ROLLOUT, ACTOR = "actor_rollout_ref.rollout", "actor_rollout_ref.actor"
+
+
+@pytest.fixture(autouse=True)
+def _package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's package, with as much of its configuration as the tests need."""
+    file = tmp_path / "verl" / passthrough.REFERENCE
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "actor_rollout_ref:\n"
+        "  rollout:\n    max_num_seqs: 256\n    n: 1\n    engine_kwargs: {vllm: {}}\n"
+        "  actor:\n    optim: {lr: 1.0e-6}\n    pad_to_length: false\n"
+    )
+    found = ModuleSpec("verl", None, origin=str(tmp_path / "verl" / "__init__.py"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: found if name == "verl" else None)
+
+
+def run(*own: str) -> RunSpec:
+    quoted = ",".join(f"'{text}'" for text in own)
+    return load(["scale=paper", f"cluster.verl=[{quoted}]"])[0]
+
+
+def words(spec: RunSpec) -> list[str]:
+    return overrides.overrides(spec, overrides.planned(spec, HOME))
+
+
+def refused(*own: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        words(run(*own))
+    return caught.value
+
+
+def test_they_come_last_as_they_are_and_are_shown() -> None:
+    own = (f"{ROLLOUT}.max_num_seqs=512", f"+{ROLLOUT}.engine_kwargs.vllm.max_logprobs=[1, 2]")
+    spec = run(*own)
+    assert words(spec)[-2:] == list(own)
+    assert overrides.preview(spec, HOME)["config"]["actor_rollout_ref"]["rollout"]["max_num_seqs"] == "512"
+
+
+def test_they_are_part_of_what_names_a_run() -> None:
+    plain, own = load(["scale=paper"])[0], run(f"{ROLLOUT}.max_num_seqs=512")
+    assert own.run_id != plain.run_id
+    assert own.identity()["cluster"] == {"verl": (f"{ROLLOUT}.max_num_seqs=512",)}
+
+
+@pytest.mark.parametrize(
+    ("own", "setting"),
+    [
+        (f"{ACTOR}.optim.lr=1", "train.lr"),
+        (f"{ROLLOUT}.n=4", "train.rollouts"),
+        ("data.seed=4", "seed"),
+        ("data.gen_batch_size=4", "method.dynamic_sampling and train.prompts"),
+        (f"{ACTOR}.fsdp_config.param_offload=true", "cluster.offload"),
+        ("actor_rollout_ref.model.path=mine", "model.path"),
+        # Above and below what mcpo sets.
+        (f"{ACTOR}.optim.betas.first=1", "train.betas"),
+        (f"+{ROLLOUT}.prompt_length=1", "train.max_prompt"),
+    ],
+)
+def test_a_key_that_a_setting_decides_is_refused_with_its_name(own: str, setting: str) -> None:
+    error = refused(own)
+    assert f"is decided by {setting}" in error.message
+    assert error.fix == f"{setting.split(maxsplit=1)[0]}=VALUE"
+
+
+@pytest.mark.parametrize("own", ["trainer.logger=[wandb]", f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim={{lr: 1}}"])
+def test_a_key_that_mcpo_sets_for_every_run_is_refused(own: str) -> None:
+    assert "mcpo itself sets" in refused(own).message
+
+
+def test_a_key_that_verl_lacks_is_refused_with_the_nearest() -> None:
+    assert "did you mean 'actor_rollout_ref.rollout.max_num_seqs'" in refused(f"{ROLLOUT}.max_nun_seqs=512").message
+    moved = refused(f"{ROLLOUT}.pad_to_length=true")
+    assert moved.fix == f"""cluster.verl='["{ACTOR}.pad_to_length=true"]'"""
+    opened = refused(f"{ROLLOUT}.engine_kwargs.vllm.swap_space=1")
+    assert opened.fix is not None
+    assert opened.fix.startswith(f"""cluster.verl='["+{ROLLOUT}.engine_kwargs.vllm.swap_space=1"]'""")
+
+
+@pytest.mark.parametrize("own", ["max_num_seqs", "~data.seed=1", "trainer=1", f"{ROLLOUT}.max_num_seqs="])
+def test_what_is_no_key_with_a_value_is_refused(own: str) -> None:
+    assert "is not KEY=VALUE" in refused(own).message
+
+
+def test_twice_the_same_key_is_refused() -> None:
+    assert "given twice" in refused(f"{ROLLOUT}.max_num_seqs=1", f"{ROLLOUT}.max_num_seqs=2").message
+
+
+def test_without_verl_its_keys_are_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert words(run("no.such_key=1"))[-1] == "no.such_key=1"
+
+
+def test_another_backend_refuses_them() -> None:
+    with pytest.raises(ConfigError, match="has no effect with backend=local"):
+        load(["cluster.verl=['a.b=1']"])

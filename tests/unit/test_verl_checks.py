@@ -129,7 +129,7 @@ def test_nothing_is_missing(place: Place) -> None:
 def test_verl_is_not_installed(place: Place) -> None:
     place.packages({})
     assert "needs verl ==0.9.1, which is not installed" in (message := place.complaint())
-    assert 'fix: pip install ".[verl]"' in message
+    assert "fix: make setup-gpu" in message
 
 
 @pytest.mark.parametrize(

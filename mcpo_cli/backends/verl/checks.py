@@ -87,7 +87,7 @@ def _versions(spec: RunSpec) -> None:
         wanted["vllm"] = pins.GPU["vllm"]
     if cluster.attention == "flash_attention_2":
         wanted["flash-attn"] = pins.GPU["flash-attn"]
-    fix = 'pip install ".[verl]"  (in a checkout, in a separate environment; mcpo doctor lists what is missing)'
+    fix = f"{pins.SETUP}; mcpo doctor lists what is missing"
     for package, versions in wanted.items():
         version = pins.installed(package)
         if version is None:

@@ -23,7 +23,7 @@ def resolved() -> str:
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", overrides=words)
     OmegaConf.resolve(config)
-    return OmegaConf.to_yaml(config, sort_keys=True)
+    return OmegaConf.to_yaml(config, sort_keys=True).replace(spec.run_id, "RUN_ID")
 
 
 def test_a_run_of_the_paper_uses_the_recorded_settings() -> None:

@@ -307,16 +307,19 @@ class RunSpec:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 
-    def identity(self) -> dict[str, Any]:
-        """All IDENTITY fields as nested plain data, with the names of method and task, and `base_seed` as a number."""
-        return {**self._plain(of_id=True), "base_seed": self.seed_of_base}
+    def identity(self, *, later_too: bool = False) -> dict[str, Any]:
+        """All IDENTITY fields as nested plain data, with the names of method and task, and `base_seed` as a number.
+
+        later_too: with settings that run ids leave out at their defaults, see `settings.later`.
+        """
+        return {**self._plain(runtime_too=False, later_too=later_too), "base_seed": self.seed_of_base}
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""
-        return self._plain(of_id=False)
+        return self._plain(runtime_too=True, later_too=True)
 
-    def _plain(self, *, of_id: bool) -> dict[str, Any]:
-        nested: dict[str, Any] = plain(self, runtime_too=not of_id, later_too=not of_id)
+    def _plain(self, **which: bool) -> dict[str, Any]:
+        nested: dict[str, Any] = plain(self, **which)
         for key, name in (("method", self.method.name), ("task", self.task.name)):
             nested[key] = {"name": name, **nested[key]}
         # Runs without plug-ins keep the ids that they had before plug-ins existed.

@@ -28,7 +28,7 @@ from mcpo_cli.runs.journal import (
     sync,
     write_json,
 )
-from mcpo_cli.settings import flat, plain
+from mcpo_cli.settings import flat
 
 RESERVE = ".reserve"
 RESERVE_BYTES = 1 << 16
@@ -142,9 +142,8 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     Raises:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
-    required = flat(json.loads(json.dumps(spec.identity())))
+    required, whole = (flat(json.loads(json.dumps(spec.identity(later_too=too)))) for too in (False, True))
     # Attempts that were made before a setting existed lack it; those that have it must agree.
-    whole = {**flat(json.loads(json.dumps(plain(spec, runtime_too=False)))), **required}
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")
         if stored.get("base_seed") is None:  # then it is the run's seed, as which the identity has it

@@ -285,8 +285,7 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
 def _with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """`composed` with all options of the chosen method and task: their defaults below what the presets set."""
     for group, kinds in KINDS.items():
-        given = [text.partition("=")[2] for text in overrides if key_of(text) == group]
-        name = given[0] if given else composed[group]["name"]
+        name = _given(group, overrides) or composed[group]["name"]
         composed[group] = dataclasses.asdict(kinds()[name]()) | composed[group] | {"name": name}
     # A preset may hold settings for each task; only those of the chosen task apply.
     composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
@@ -330,8 +329,12 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
     """The preset of `group` that `overrides` name, or else the default preset."""
-    given = (text.partition("=")[2] for text in overrides if key_of(text) == group)
-    return stem(next(given, "") or str(read_default(group)))
+    return stem(_given(group, overrides) or str(read_default(group)))
+
+
+def _given(group: str, overrides: Sequence[str]) -> str:
+    """The preset of `group` that `overrides` name; empty if they name none."""
+    return next((text.partition("=")[2] for text in overrides if key_of(text) == group), "")
 
 
 @functools.cache

@@ -44,24 +44,15 @@ def subject(model: str, revision: str) -> Subject:
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
             return Subject(facts)
-        _check(facts.folder)
+        folders.check_policy(facts.folder, "evaluated")
         spec = from_dict(read_json(spec_file))
         return Subject(replace(facts, name=spec.run_id), spec.task)
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
     if not policies:
         raise ConfigError(f"run {run.spec.run_id} is {run.state}: it has no final policy yet", fix="mcpo runs list")
-    _check(policies[-1])
+    folders.check_policy(policies[-1], "evaluated")
     return Subject(replace(resolve(str(policies[-1])), name=run.spec.run_id), run.spec.task)
-
-
-def _check(policy: Path) -> None:
-    """Checks a run's final policy against its stored checksums, if it has any."""
-    if (policy / folders.MANIFEST).exists() and (damage := folders.damage(policy)):
-        raise ConfigError(
-            f"{damage}: the policy changed after training and is not evaluated",
-            fix=f"rm -r {policy.parent.parent}  (then train the run again with the same command)",
-        )
 
 
 def known() -> list[str]:

@@ -108,6 +108,11 @@ class Signals:
         columns = {name: change(column) for name, column in self.columns.items()}
         return Signals(change(self.advantage), change(self.bears_PG), counts_PG, columns)
 
+    def with_columns(self, column_of: Mapping[str, Tensor]) -> Signals:
+        """With these columns too, each B or BT over the sequences of all groups (`Method.prepare`), in their order."""
+        shaped = {name: column.unflatten(0, self.bears_PG.shape) for name, column in column_of.items()}
+        return dataclasses.replace(self, columns={**self.columns, **shaped})
+
 
 @dataclass(frozen=True)
 class MiniBatch:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.errors import RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
 
@@ -38,6 +38,18 @@ def whole(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+def check_policy(policy: Path, purpose: str) -> None:
+    """Raise ConfigError if a run's final policy does not match its stored checksums, where it has any.
+
+    purpose: what it then is not, as in "evaluated".
+    """
+    if (policy / MANIFEST).exists() and (problem := damage(policy)):
+        raise ConfigError(
+            f"{problem}: the policy changed after training and is not {purpose}",
+            fix=f"rm -r {policy.parent.parent}  (then train the run again with the same command)",
+        )
 
 
 def damage(folder: Path) -> str | None:

@@ -54,8 +54,7 @@ class Local:
                 f"backend=local exports the policy after the last step, {spec.train.steps}, once the run is done",
                 fix=f"mcpo export {spec.run_id}",
             )
-        if damage := folders.damage(policy):
-            raise ConfigError(damage, fix=f"rm -r {run_dir}  (then train the run again with the same command)")
+        folders.check_policy(policy, "exported")
         for path in policy.iterdir():
             if path.name != folders.MANIFEST:
                 shutil.copyfile(path, target / path.name)

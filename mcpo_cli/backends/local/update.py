@@ -160,9 +160,7 @@ class Updater:
         found = [self.method.scores(part) for part in parts]
         scores = {name: torch.cat([score[name] for score in found]) for name in found[0]}
         columns = self.method.prepare(scores, _joined(parts), seed)
-        shaped = {name: column.unflatten(0, batch.correct_PG.shape) for name, column in columns.items()}
-        signals = dataclasses.replace(batch.signals, columns={**batch.signals.columns, **shaped})
-        return dataclasses.replace(batch, signals=signals)
+        return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
     @torch.no_grad()
     def _screen(self, batch: GradedBatch, chosen_M: Tensor, total: MiniBatch, at_rest: bool, sums: Sums) -> Tensor:

@@ -3,7 +3,6 @@
 Shape suffixes: P prompts, G rollouts of each, T tokens; B = P x G sequences.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 import torch
@@ -32,9 +31,7 @@ def tokens(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch) -> 
 def prepared(method: Method, step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch, seed: int) -> Signals:
     """`signals` of a batch of one mini-batch, with the columns of `Method.prepare`."""
     batch = tokens(step, signals, logp_PGT, total)
-    columns = method.prepare(method.scores(batch), batch, seed)
-    shaped = {name: column.unflatten(0, step.correct_PG.shape) for name, column in columns.items()}
-    return dataclasses.replace(signals, columns={**signals.columns, **shaped})
+    return signals.with_columns(method.prepare(method.scores(batch), batch, seed))
 
 
 def suspected(method: Method, signals: Signals, prompts: int) -> Tensor:

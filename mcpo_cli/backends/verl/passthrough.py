@@ -51,11 +51,12 @@ def given(spec: RunSpec) -> dict[str, str]:
 
 def _not_ours(spec: RunSpec, key: str, table: Callable[[RunSpec], Mapping[str, Any]]) -> None:
     """Refuses a key that mcpo sets, and one above or below such a key."""
-    ours = {row.lstrip("+"): row for row in table(spec)}
+    rows = table(spec)
+    ours = {row.lstrip("+"): row for row in rows}
     row = next((ours[name] for name in ours if _within(name, key) or _within(key, name)), None)
     if row is None:
         return
-    name, value = row.lstrip("+"), table(spec)[row]
+    name, value = row.lstrip("+"), rows[row]
     owners = [path for path, other in _variants(spec) if table(other).get(row) != value]
     if 0 < len(owners) <= NAMED:
         raise ConfigError(f"cluster.verl: {name} is decided by {' and '.join(owners)}", fix=f"{owners[0]}=VALUE")

@@ -26,6 +26,9 @@ def starved(step: int, drawn: int, train: Train) -> RunFailed:
 class Backend(Protocol):
     """Trains a run and writes its journal; does nothing else."""
 
+    preloads: str
+    """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
+
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""
         ...

@@ -207,10 +207,13 @@ def state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State
 
     journal: the run's, if the caller has one.
     """
+    return "running" if is_owned(run_dir) else recorded_state(run_dir, spec, journal)
+
+
+def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> State:
+    """The run's state from its records alone, for who holds its lock. See `state`."""
     journal = journal or Journal(run_dir)
     attempts = journal.attempts()
-    if is_owned(run_dir):
-        return "running"
     if not attempts:
         return "planned"
     try:

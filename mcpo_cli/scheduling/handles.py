@@ -12,7 +12,7 @@ class Worker(Protocol):
     """A process that trains one run, on any machine."""
 
     pid: int
-    """Its process id, known at the latest when it has ended."""
+    """Its process id, known at the latest when it has ended; 0 until then."""
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""

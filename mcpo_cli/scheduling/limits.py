@@ -9,6 +9,7 @@ import psutil
 
 from mcpo_cli.config.schema import Compute, RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.scheduling.handles import Worker
 from mcpo_cli.scheduling.progress import Progress
 
 EVERY_SECONDS = 1.0
@@ -24,10 +25,10 @@ def check(spec: RunSpec) -> None:
 
 
 class Watch:
-    """Checks the limits of `compute` for one worker, process `pid`, from now on."""
+    """Checks the limits of `compute` for one worker from now on."""
 
-    def __init__(self, compute: Compute, pid: int) -> None:
-        self._compute, self._pid = compute, pid
+    def __init__(self, compute: Compute, worker: Worker) -> None:
+        self._compute, self._worker = compute, worker
         self._began = self._changed = self._looked = time.monotonic()
         self._last: tuple[int, str] | None = None
 
@@ -43,9 +44,9 @@ class Watch:
                 f"no progress for compute.stall_limit={compute.stall_limit:g} minutes in phase: {progress.phase}",
                 "stall_limit",
             )
-        if compute.memory_limit and now - self._looked >= EVERY_SECONDS:
+        if compute.memory_limit and self._worker.pid and now - self._looked >= EVERY_SECONDS:
             self._looked = now
-            if (used := memory_gib(self._pid)) > compute.memory_limit:
+            if (used := memory_gib(self._worker.pid)) > compute.memory_limit:
                 what = f"it used {used:.2f} GiB of memory, more than compute.memory_limit={compute.memory_limit:g}"
                 return _said(what, "memory_limit")
         return None

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,12 +23,13 @@ from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import limits
 from mcpo_cli.scheduling.estimate import Estimator, makespan
 from mcpo_cli.scheduling.feed import feeding
+from mcpo_cli.scheduling.forks import ForkServers
 from mcpo_cli.scheduling.handles import LocalWorker, Worker
 from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
-"""-P keeps files in the user's folder from shadowing modules."""
+"""A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
 TICK_SECONDS = 0.25
 LITTLE_BYTES = 1 << 20
 """A disk with less free space is reported as full."""
@@ -94,8 +95,10 @@ class _Job:
         return not self.tried and self.state != "done"
 
 
-def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Outcome]:
+def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcome]:
     """Run every cell of `plan` that is not done.
+
+    worker: a command that takes a run's id and is started in place of mcpo's own worker.
 
     Raises:
         ConfigError: a requirement is missing or unreachable; nothing was started.
@@ -113,7 +116,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = WORKER) -> list[Ou
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with feeding(plan, display.note), _signals(scheduler.stop):
+    with feeding(plan, display.note), _signals(scheduler.stop), closing(scheduler.forks):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
@@ -135,8 +138,10 @@ class _Scheduler:
         self.home = folder
         self.stops = 0
         self.slots = slots(plan)
+        self.forks = ForkServers()
         self.began = time.monotonic()
         self.jobs = [self._job(cell) for cell in plan.cells]
+        self.estimator = Estimator(folder)
         self._estimate()
 
     def stop(self) -> None:
@@ -201,16 +206,19 @@ class _Scheduler:
         except RunFailed as error:
             job.state, job.error = "failed", _line(str(error))
             return
-        job.watch = limits.Watch(spec.compute, job.process.pid)
+        job.watch = limits.Watch(spec.compute, job.process)
         job.state = "running"
 
     def _worker(self, job: _Job) -> Worker:
         """A local process or a SLURM job."""
         spec = job.cell.spec
         threads = {name: str(spec.compute.threads) for name in THREAD_VARIABLES}
-        command, environment = [*self.worker, spec.run_id], {**threads, "MCPO_HOME": str(self.home)}
+        command = [*(self.worker or WORKER), spec.run_id]
+        environment, log = {**threads, "MCPO_HOME": str(self.home)}, job.folder / "worker.log"
         if spec.cluster.launcher == "local":
-            return LocalWorker(command, environment, job.folder / "worker.log")
+            if (module := backends.get(spec.backend).preloads) and not self.worker:
+                return self.forks.start(module, environment, spec.run_id, log)
+            return LocalWorker(command, environment, log)
         from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 
         worker = SlurmWorker(spec.run_id, spec.cluster, Task(command, environment, job.folder))
@@ -236,14 +244,16 @@ class _Scheduler:
     def _end(self, job: _Job, pid: int, code: int) -> None:
         """Record that the worker, process `pid`, exited with `code`."""
         job.process = None
-        if code == BUSY:
-            # Another scheduler's worker holds the run: wait for it.
+        state = attempts.state(job.folder, job.cell.spec)
+        if code == BUSY or (code == 0 and state == "running"):
+            # Another scheduler's worker holds the run, maybe one that this one has just finished: wait for it.
             job.tried, job.state = False, "running"
         elif code < 0 and job.broke:
             attempts.give_up(job.folder, pid, job.broke)
             job.state, job.error = "failed", _line(job.broke)
         else:
-            job.state, job.error = _ending(job, pid, code)
+            job.state, job.error = _ending(job, pid, code, state)
+            self.estimator.learn(job.folder, job.cell.spec)
         self._estimate()
 
     def _warn(self, job: _Job) -> None:
@@ -253,7 +263,7 @@ class _Scheduler:
             self.display.note(f"{job.cell.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
-        estimator = Estimator(self.home)
+        estimator = self.estimator.again()
         self.estimates = {
             job.cell.spec.run_id: estimator.seconds(job.cell.spec, job.progress.step or job.tracker.read().step)
             for job in self.jobs
@@ -304,9 +314,8 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ending(job: _Job, pid: int, code: int) -> tuple[State, str | None]:
-    """State and error line of a job whose worker, process `pid`, exited with `code`."""
-    state = attempts.state(job.folder, job.cell.spec)
+def _ending(job: _Job, pid: int, code: int, state: State) -> tuple[State, str | None]:
+    """State and error line of a job whose worker, process `pid`, exited with `code` and left the run in `state`."""
     if code == 0 and state == "done":
         return "done", None
     if code == 0:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import catalog, provenance
-from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, resume_step
+from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 
 BUSY = 75
 """Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
@@ -40,8 +41,8 @@ class StopRequest:
         self._asked = True
 
 
-def work(run_id: str) -> int:
-    """Train one run; returns the exit code."""
+def work(run_id: str, command: Sequence[str]) -> int:
+    """Train one run, which the user started with `command`; returns the exit code."""
     stop = StopRequest()
     try:
         folder = run_dir(run_id)
@@ -50,12 +51,12 @@ def work(run_id: str) -> int:
                 stack.enter_context(owned(folder))
             except Busy as error:
                 return _said(error, BUSY)
-            return _attempt(folder, stop)
+            return _attempt(folder, stop, command)
     except McpoError as error:
         return _said(error, error.exit_code)
 
 
-def _attempt(folder: Path, stop: StopRequest) -> int:
+def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
     if load.used_plugins(spec) != spec.plugins:
@@ -63,6 +64,9 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",
         )
+    # Another scheduler's worker may have finished it while this one waited for the lock.
+    if recorded_state(folder, spec) == "done":
+        return 0
     backend = backends.get(spec.backend)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     attempt = Attempt(folder, spec, start)
@@ -72,7 +76,7 @@ def _attempt(folder: Path, stop: StopRequest) -> int:
                 f"continues from {f'the checkpoint of step {start}' if start else 'the base policy'} and not from step "
                 f"{reached}: later checkpoints, or the rows up to them, are gone or damaged"
             )
-        provenance.write(attempt.folder, provenance.parent_command())
+        provenance.write(attempt.folder, command)
         for change in provenance.changes(folder):
             attempt.note(change)
         backend.run(spec, attempt, stop)
@@ -101,4 +105,4 @@ def _said(error: McpoError, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(work(sys.argv[1]))
+    sys.exit(work(sys.argv[1], provenance.parent_command()))

@@ -80,6 +80,7 @@ def main() -> None:
     report = {
         "help": help_ratio(),
         "worker_start_cpu_seconds": startup.worker_seconds(STARTS),
+        "forked_worker_seconds": startup.forked_worker_seconds(STARTS),
         "local_vs_trl": against_trl(),
         "local_vs_trl_at_step_15": steps.against_trl(),
         "steps": steps.of_runs(),

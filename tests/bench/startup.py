@@ -1,12 +1,17 @@
-"""How long `mcpo --help` takes beside that of the smallest useful typer app, and what a worker spends on imports."""
+"""How long `mcpo --help` takes beside that of the smallest useful typer app, and what it takes to start a worker."""
 
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 
+from mcpo_cli.scheduling.forks import ForkServer
+
+POLL_SECONDS = 0.02
 PLAIN_APP = '''\
 import typer
 
@@ -53,3 +58,22 @@ def worker_seconds(repeats: int) -> float:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         found.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return statistics.median(found)
+
+
+def forked_worker_seconds(repeats: int) -> float:
+    """Seconds from asking a fork server that has loaded the local engine for a worker to its birth; the median."""
+    found = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(ForkServer("mcpo_cli.backends.local.train", {"MCPO_HOME": folder})) as server,
+    ):
+        # The first waits for the server's imports.
+        for _ in range(repeats + 1):
+            start = time.perf_counter()
+            worker = server.start("none", Path(folder, "log"))
+            while not worker.pid:
+                server.follow()
+            found.append(time.perf_counter() - start)
+            while worker.poll() is None:
+                time.sleep(POLL_SECONDS)
+    return statistics.median(found[1:])

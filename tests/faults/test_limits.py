@@ -13,6 +13,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling import limits, scheduler
+from mcpo_cli.scheduling.handles import LocalWorker
 from mcpo_cli.scheduling.progress import Progress, View
 from tests.faults.conftest import Faults
 
@@ -88,11 +89,12 @@ def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
     assert outcome.state == "done"
 
 
-def test_a_phase_or_a_step_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first is when it begins to look.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
     monkeypatch.setattr(limits.time, "monotonic", lambda: next(clock))
-    watch = limits.Watch(make("compute.stall_limit=1").cells[0].spec.compute, 0)
+    (cell,) = make("compute.stall_limit=1").cells
+    watch = limits.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
     for progress in (Progress(1, "a"), Progress(2, "a"), Progress(2, "b"), Progress(2, "b")):
         assert watch.exceeded(progress) is None
     said = watch.exceeded(Progress(2, "b"))

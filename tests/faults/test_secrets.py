@@ -107,7 +107,7 @@ def run(spec, attempt, stop):
     raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])
 
 worker.backends.get = lambda name: SimpleNamespace(kept=lambda folder: [], run=run)
-sys.exit(worker.work(sys.argv[1]))
+sys.exit(worker.work(sys.argv[1], []))
 """
 
 

@@ -17,6 +17,8 @@ from mcpo_cli.tasks import closed
 class Local:
     """See `mcpo_cli.backends.base.Backend`. Heavy imports happen inside `run`."""
 
+    preloads = "mcpo_cli.backends.local.train"
+
     def check(self, spec: RunSpec) -> None:
         """torch and transformers can be found, and so can the device; task and model are ones it can train."""
         closed(spec.task)

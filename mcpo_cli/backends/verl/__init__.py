@@ -13,6 +13,8 @@ from mcpo_cli.runs.attempts import Attempt
 class Verl:
     """See `mcpo_cli.backends.base.Backend`."""
 
+    preloads = ""
+
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
         checks.check(spec)

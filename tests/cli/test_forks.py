@@ -1,0 +1,102 @@
+"""The fork server: real processes, of runs that do not exist but for the last test."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.scheduling.forks import ForkedWorker, ForkServer
+from tests.cli.conftest import MCPO, Cli
+
+PATIENCE = 120.0
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def steps(home: Path) -> list[Any]:
+    return [row for run in home.glob("runs/*") for row in Journal(run).steps()]
+
+
+def end(worker: ForkedWorker) -> int:
+    until(lambda: worker.poll() is not None)
+    assert worker.code is not None
+    return worker.code
+
+
+@pytest.fixture(params=["json"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ForkServer]:
+    with closing(ForkServer(request.param, {"MCPO_HOME": str(tmp_path)})) as server:
+        yield server
+
+
+def test_a_worker_has_a_process_an_exit_code_and_a_log_of_its_own(server: ForkServer, tmp_path: Path) -> None:
+    names = ("one", "two")
+    workers = [server.start(name, tmp_path / f"{name}.log") for name in names]
+    assert [end(worker) for worker in workers] == [1, 1]
+    assert len({worker.pid for worker in workers} | {os.getpid()}) == 3
+    for name in names:
+        assert str(tmp_path / "runs" / name) in (tmp_path / f"{name}.log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["no.such.module"], indirect=True)
+def test_a_module_that_cannot_be_loaded_is_for_the_worker_to_report(server: ForkServer, tmp_path: Path) -> None:
+    worker = server.start("one", tmp_path / "log")
+    assert end(worker) == 1
+    assert "no.such.module" not in (tmp_path / "log").read_text()
+
+
+def test_a_worker_that_is_not_born_yet_can_be_killed(server: ForkServer, tmp_path: Path) -> None:
+    worker = server.start("one", tmp_path / "log")
+    assert worker.pid == 0
+    worker.kill()
+    assert end(worker) in (-signal.SIGKILL, 1)
+
+
+@pytest.mark.slow
+def test_workers_of_a_server_that_was_killed_have_ended(server: ForkServer, tmp_path: Path) -> None:
+    (process,) = (one for one in psutil.Process().children() if "mcpo_cli.scheduling.forks" in one.cmdline())
+    process.kill()
+    until(lambda: process.status() == psutil.STATUS_ZOMBIE)
+    worker = server.start("one", tmp_path / "log")
+    assert end(worker) == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_a_run_whose_server_is_killed_writes_a_checkpoint_and_continues(cli: Cli, warm_home: Path) -> None:
+    command = (
+        "train",
+        "scale=smoke",
+        "train.steps=400",
+        "compute.checkpoint_every=400",
+        "compute.tracking_uri=offline",
+    )
+    process = subprocess.Popen([*MCPO, *command], env=cli.env, stderr=subprocess.PIPE, text=True)
+    until(lambda: len(steps(warm_home)) > 3)
+    (server,) = (one for one in psutil.Process(process.pid).children() if "mcpo_cli.scheduling.forks" in one.cmdline())
+    server.kill()
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 1
+    assert "killed by SIGKILL" in said
+    (run,) = (warm_home / "runs").iterdir()
+    until(lambda: read_json(run / "attempt_1" / "status.json")["state"] == "interrupted")
+    reached = len(steps(warm_home))
+    assert sorted(int(path.name.split("_")[1]) for path in (run / "attempt_1" / "checkpoints").iterdir()) == [
+        0,
+        reached,
+    ]
+    assert cli(*command).returncode == 0
+    assert [row["step"] for row in steps(warm_home)] == [*range(1, 401)]

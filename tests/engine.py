@@ -67,7 +67,7 @@ def _live(home: str, run_id: str, dies: tuple[Any, ...], largest: int) -> None:
     os.dup2(log, 2)
     if dies:
         killer.die_at(*dies)
-    sys.exit(worker.work(run_id))
+    sys.exit(worker.work(run_id, [__name__]))
 
 
 def end(process: ForkServerProcess) -> int:
@@ -87,7 +87,7 @@ def records(home: Path, spec: RunSpec) -> dict[str, Any]:
     folder = home / "runs" / spec.run_id
     journal = Journal(folder)
     assert not missing(folder, spec)
-    clocks = ("perf/", "cost/seconds")
+    clocks = ("perf/", "system/", "cost/seconds")
     steps = [
         (row["step"], {name: value for name, value in row["metrics"].items() if not name.startswith(clocks)})
         for row in journal.steps()

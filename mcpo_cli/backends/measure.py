@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import psutil
+
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, SampleRow
 from mcpo_cli.statistics import directions
@@ -245,6 +247,17 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
     total = sum(seconds.values())
     phases = {f"perf/seconds_{name}": value for name, value in seconds.items()}
     return {**phases, "perf/seconds": total, "perf/tokens_per_second": tokens / total}
+
+
+def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
+    """What this process took of the machine, by MLflow's prefix for system metrics: its page shows them on their own.
+
+    Args:
+        cpu_seconds: of the processor, all threads, during a global step.
+        seconds: how long that took; 100 % is one core.
+    """
+    usage = {"system/process_cpu_utilization_percentage": 100 * cpu_seconds / seconds}
+    return {**usage, "system/process_memory_usage_megabytes": psutil.Process().memory_info().rss / 1e6}
 
 
 def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:

@@ -30,9 +30,8 @@ def journal(home: Path) -> Journal:
 
 def reproducible(run: dict[str, Any]) -> dict[str, float]:
     """Final metrics without the clock's."""
-    return {
-        name: value for name, value in run["metrics"].items() if not name.startswith("perf/") and name != "cost/seconds"
-    }
+    clocks = ("perf/", "system/", "cost/seconds")
+    return {name: value for name, value in run["metrics"].items() if not name.startswith(clocks)}
 
 
 def start(cli: Cli, *arguments: str) -> "subprocess.Popen[str]":

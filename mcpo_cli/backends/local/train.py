@@ -94,6 +94,8 @@ class Clock:
     """Seconds by phase of one global step."""
 
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_before: float = field(default_factory=time.process_time)
+    """Seconds of the processor, all threads, that the process had used before the step."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -162,6 +164,7 @@ class Trainer:
             self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
         metrics |= self.spent.totals | measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
+        metrics |= measure.process(time.process_time() - clock.cpu_before, metrics["perf/seconds"])
         self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
 
     def look(self) -> None:

@@ -8,7 +8,6 @@ import torch
 
 from mcpo_cli.backends.local import policy, tokenizer, warmup
 from mcpo_cli.config.load import load
-from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
 from tests.bench import steps
@@ -27,8 +26,6 @@ def seconds_of_ten() -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
             attempt = Attempt(Path(folder), spec, 0)
             start = time.perf_counter()
-            try:
-                warmup._train(spec, fresh, words, attempt, lambda: False)
-            except RunFailed:
-                found[model] = time.perf_counter() - start
+            warmup._train(spec, fresh, words, attempt, lambda: False)
+            found[model] = time.perf_counter() - start
     return found

@@ -29,6 +29,7 @@ from mcpo_cli.home import home
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.disk import writing
+from mcpo_cli.runs.journal import read_json, write_json
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
 
@@ -52,22 +53,29 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     folder = home() / "cache" / "base" / spec.base_id
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
+    # The next run that shares it would train as long, to the same end.
+    missed = folder.with_suffix(".missed.json")
     # Runs that share the base policy wait here for the one that makes it.
     attempt.phase("waiting for the base policy")
     with FileLock(folder.with_suffix(".lock")):
         damage = folders.damage(folder)
         if damage and folder.exists():
             print(f"{damage}; the base policy is made again", file=sys.stderr)
+        if damage and missed.exists():
+            raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
         if damage:
-            _make(spec, folder, attempt, stop)
+            _make(spec, folder, missed, attempt, stop)
     return folder
 
 
-def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
+def _make(spec: RunSpec, folder: Path, missed: Path, attempt: Attempt, stop: Stop) -> None:
     tokenizer = tokenizers.build(spec.task.vocabulary)
     model = policies.build(spec.model, tokenizer, spec.seed_of_base).double()
     policy = Policy(model, device(spec.compute.device))
     steps, accuracy = _train(spec, policy, tokenizer, attempt, stop)
+    if accuracy < spec.warmup.target_accuracy:
+        write_json(missed, {"accuracy": accuracy})
+        raise _missed(spec, accuracy)
     model.float()
     with folders.whole(folder, {"steps": steps, "accuracy": accuracy}) as part:
         policy.save(part, tokenizer)
@@ -76,7 +84,7 @@ def _make(spec: RunSpec, folder: Path, attempt: Attempt, stop: Stop) -> None:
 def _train(
     spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast, attempt: Attempt, stop: Stop
 ) -> tuple[int, float]:
-    """Cross-entropy on gold answers until the probe reaches the target; returns steps and accuracy."""
+    """Cross-entropy on gold answers up to the target accuracy, or the last step; returns steps and accuracy."""
     settings, task = spec.warmup, closed(spec.task)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.lr, weight_decay=0.0, fused=True)
     accuracy = 0.0
@@ -94,9 +102,14 @@ def _train(
         loss.backward()
         torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
         optimizer.step()
-    raise RunFailed(
+    return settings.max_steps, accuracy
+
+
+def _missed(spec: RunSpec, accuracy: float, more: str = "") -> RunFailed:
+    settings = spec.warmup
+    return RunFailed(
         f"the warm-up reached accuracy {accuracy:.2f}, not warmup.target_accuracy={settings.target_accuracy}, "
-        f"in warmup.max_steps={settings.max_steps} steps",
+        f"in warmup.max_steps={settings.max_steps} steps{more}",
         fix=f"warmup.max_steps={2 * settings.max_steps}",
     )
 

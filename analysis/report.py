@@ -51,10 +51,15 @@ SETTINGS_NOTE = (
 
 
 def write(content: Content, folder: Path) -> list[Path]:
-    """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
+    """Write the report into `folder`, which also holds the artifact files that it links to; return its files.
+
+    The page is written a second time under a name of its content, which stays when a later report has other numbers.
+    """
     date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {"report.html": html(content, date), "report.md": markdown(content, date), "report.json": document}
+    if not (folder / content.permalink).exists():
+        files[content.permalink] = files["report.html"]
     for name, text in files.items():
         write_atomic(folder / name, text)
     return [folder / name for name in files]

@@ -97,6 +97,11 @@ class Content:
         """The artifacts that are not built."""
         return [piece for piece in self.pieces if piece.built is None]
 
+    @property
+    def permalink(self) -> str:
+        """The file that keeps this content, whatever `report.html` says later."""
+        return f"report-{self.facts['content']}.html"
+
     def to_json(self) -> dict[str, Any]:
         """Its provenance: runs, code, and artifacts with the hashes of their inputs."""
         built = [piece.built for piece in self.pieces if piece.built]

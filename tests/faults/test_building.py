@@ -1,6 +1,7 @@
 """`mcpo report` ended by signals while it draws: no process stays, and the same command makes the same files."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -35,9 +36,13 @@ def begin() -> "subprocess.Popen[bytes]":
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """The files of the artifacts; the report's own have the date."""
+    """The files of the artifacts and the report's permalink, without its date; the report's own have the date."""
     found = sorted(folder.glob("*.*"))
-    return {path.name: path.read_bytes() for path in found if path.stem != "report" and not path.name.startswith(".")}
+    return {
+        path.name: re.sub(rb'<p class="date">[^<]*</p>', b"", path.read_bytes())
+        for path in found
+        if path.stem != "report" and not path.name.startswith(".")
+    }
 
 
 def draws(process: "subprocess.Popen[bytes]", folder: Path) -> list[psutil.Process]:

@@ -103,6 +103,17 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
+def test_a_permalink_keeps_a_page_when_the_report_changes(page: Page, content: Content, folder: Path) -> None:
+    kept = folder / content.permalink
+    assert content.permalink in page.attributes["href"]
+    assert kept.read_bytes() == (folder / "report.html").read_bytes()
+    before = kept.read_bytes()
+    other = dataclasses.replace(content, facts={**content.facts, "content": "other"})
+    assert [path.name for path in report.write(other, folder)][3:] == ["report-other.html"]
+    assert [path.name for path in report.write(content, folder)] == ["report.html", "report.md", "report.json"]
+    assert kept.read_bytes() == before
+
+
 @pytest.mark.slow
 def test_every_artifact_stands_there_built_or_not(page: Page, content: Content, folder: Path) -> None:
     markdown = (folder / "report.md").read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
 """Arithmetic chains whose answer may be reasoned out or said at once: `#### v`, after as many running values as wished.
 
 Of `3 + 4 - 5 * 2 =`, `#### 4`, `7 #### 4` and `7 = 2 #### 4` are all right, and so is anything that ends in `#### 4`.
-The base policy learns from demonstrations that stop reasoning early: the more of a chain is left for the last step, the
-harder that step is.
+The base policy learns from demonstrations that either write every running value or answer at once, which is harder the
+longer the chain is.
 """
 
 import random
@@ -29,7 +29,7 @@ class Scratchpad(Chains):
     max_ops: int = identity(6, ge=2, le=LONGEST)
     """Most operators of a problem in training and warm-up."""
     warmup_reasoning: float = identity(0.6, ge=0, le=1)
-    """Probability that a demonstration writes the next running value rather than answers."""
+    """Share of the demonstrations that write every running value; the others answer at once."""
 
     @property
     def title(self) -> str:
@@ -49,12 +49,10 @@ class Scratchpad(Chains):
         return Problem(text, trace[-1])
 
     def draw_demonstration(self, rng: random.Random) -> Problem:
-        """See `RandomTask`; reasoning stops before each running value with the same probability."""
+        """See `RandomTask`."""
         text, trace = chain(rng, rng.randint(self.min_ops, self.max_ops))
-        written = 0
-        while written < len(trace) - 1 and rng.random() < self.warmup_reasoning:
-            written += 1
-        return Problem(text, f"{f' {EQUALS} '.join(trace[:written])} {MARKER} {trace[-1]}".strip())
+        written = trace[:-1] if rng.random() < self.warmup_reasoning else []
+        return Problem(text, f"{f' {EQUALS} '.join(written)} {MARKER} {trace[-1]}".strip())
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         """See `RandomTask`."""

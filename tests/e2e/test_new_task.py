@@ -74,7 +74,7 @@ from mcpo_cli.scheduling.worker import work
 settings = ["scale=smoke", "task=reversal", "task.length=3", "warmup.target_accuracy=0", "train.steps=2"]
 (spec,) = load([*settings, "compute.tracking_uri=offline"])
 write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-code = work(spec.run_id)
+code = work(spec.run_id, [])
 print(json.dumps([code, spec.run_id, spec.identity()["task"], state(run_dir(spec.run_id), spec)]))
 """
 

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mcpo_cli.analysis import measures, method_measures
+from mcpo_cli.analysis import map_measures, measures, method_measures
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import Numbers, Statistic
+from mcpo_cli.analysis.measures import WHOLE, Numbers, Statistic
 from mcpo_cli.config import json_schema, load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
@@ -29,7 +29,11 @@ from mcpo_cli.statistics.stats import Interval
 PATH = load.EXPERIMENTS / "claims.yaml"
 OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
 """Claims of other papers about the methods that the suites `methods-*` compare."""
-STATISTICS: Mapping[str, Statistic] = {**measures.STATISTICS, **method_measures.STATISTICS}
+STATISTICS: Mapping[str, Statistic] = {
+    **measures.STATISTICS,
+    **method_measures.STATISTICS,
+    **map_measures.STATISTICS,
+}
 Verdict = Literal["supported", "contradicted", "unresolved", "not testable", "by construction"]
 VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "unresolved", "not testable", "by construction")
 
@@ -58,6 +62,9 @@ class Claim:
     """The arm whose number at the same seed is subtracted."""
     beyond: tuple[str, ...] = ()
     """Two arms, whose difference at the same seed is subtracted from that of `arm` and `baseline`: an interaction."""
+    along: str = ""
+    """A statistic of the arm subtracted, or else of `arm`: the claim is about how the number and it go together, over
+    the points of a design, which is Spearman's rank correlation."""
     reference: float = 0.0
     """The number that it is compared with."""
     margin: float = 0.0
@@ -83,6 +90,8 @@ class Claim:
         arms = f"{self.arm} - {self.baseline}" if self.baseline else self.arm
         if self.beyond:
             arms = f"({arms}) - ({' - '.join(self.beyond)})"
+        if self.along:
+            arms = f"rank correlation of {arms} with {self.along}"
         sign = {"greater": ">", "less": "<", "within": "="}[self.relation]
         margin = f" ± {self.margin:g}" if self.relation == "within" else ""
         return f"{self.statistic}: {arms} {sign} {self.reference:g}{margin}"
@@ -161,7 +170,8 @@ def schema() -> dict[str, Any]:
     one, statistics = json_schema.of(Claim), sorted(STATISTICS)
     one["properties"]["suite"] |= {"anyOf": [{"enum": sorted(plan.suites())}, {"pattern": r"\.ya?ml$"}]}
     one["properties"]["statistic"] |= {"enum": statistics}
-    one["properties"]["beside"] |= {"enum": ["", *statistics]}
+    for optional in ("beside", "along"):
+        one["properties"][optional] |= {"enum": ["", *statistics]}
     entries = {"type": "array", "items": one}
     return json_schema.titled("Claims of mcpo", {**json_schema.of_keys({"claims": entries}), "required": ["claims"]})
 
@@ -181,6 +191,9 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
         raise ConfigError("outside and because must be given together")
     _known("statistic", claim.statistic, STATISTICS)
     _known("statistic", claim.beside or claim.statistic, STATISTICS)
+    _known("statistic", claim.along or claim.statistic, STATISTICS)
+    if claim.along and (claim.relation == "within" or claim.reference):
+        raise ConfigError("along: a correlation is claimed to be greater or less than 0", fix="relation: greater")
     return claim
 
 
@@ -211,28 +224,58 @@ def _judged(test: Outcome, p_holm: float) -> Outcome:
 def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
     by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
     beside = _numbers(claim.beside, runs, claim.arm) if claim.beside else {}
+    along = _numbers(claim.along, runs, claim.baseline or claim.arm) if claim.along else {}
     for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
-        seeds = [seed for seed in by_arm[claim.arm] if seed[:2] == (model, regime)]
+        pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
         values: dict[str, list[float]] = {}
-        for seed in seeds:
-            numbers = {arm: found.get(seed, {}) for arm, found in by_arm.items()}
+        places: list[float] = []
+        for pair in pairs:
+            numbers = {arm: found.get(pair, {}) for arm, found in by_arm.items()}
+            if claim.along and not along.get(pair):
+                continue
             for part in numbers[claim.arm]:
                 if all(part in own for own in numbers.values()):
                     contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
                     values.setdefault(part, []).append(contrast)
-        shown = [value for seed in seeds for value in beside.get(seed, {}).values()]
+                    places += along.get(pair, {}).values()
+        if claim.along:
+            yield correlated(claim, model, regime, values.get(WHOLE, []), places)
+            continue
+        shown = [value for pair in pairs for value in beside.get(pair, {}).values()]
         test = outcome(claim, model, regime, values)
         yield replace(test, beside=float(np.mean(shown))) if shown else test
 
 
-def _numbers(statistic: str, runs: Runs, arm: str) -> dict[tuple[str, str, int, int], Numbers]:
-    """The statistic of each run of one arm, by model, regime, base seed and seed."""
+Pair = tuple[str, str, int | None, int, int]
+"""Model, regime, point of a design, base seed, seed: what the runs of different arms share."""
+
+
+def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:
+    """The statistic of each run of one arm."""
     return {
-        (spec.model.name, spec.regime, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(runs, cell)
+        (spec.model.name, spec.regime, cell.point, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(
+            runs, cell
+        )
         for cell in runs.cells
         for spec in (cell.spec,)
         if cell.arm == arm
     }
+
+
+def correlated(claim: Claim, model: str, regime: str, values: Sequence[float], places: Sequence[float]) -> Outcome:
+    """The test of a claim about a rank correlation, not yet adjusted for the others.
+
+    Args:
+        values: the claim's number at each point.
+        places: what it is claimed to go along with, at the same points.
+    """
+    if len(values) < stats.LEAST:
+        why = f"{len(values)} points"
+        return Outcome(claim, model, regime, "", Interval(math.nan, math.nan, 0), math.nan, False, math.nan, why=why)
+    effect, p_above = stats.rank_correlation(values, places)
+    p_for = {"greater": p_above, "less": 1 - p_above}[claim.relation]
+    p = min(1.0, 2 * min(p_for, 1 - p_for))
+    return Outcome(claim, model, regime, "", effect, math.nan, p_for < 0.5, p, {"": effect})
 
 
 def outcome(claim: Claim, model: str, regime: str, values: Mapping[str, Sequence[float]]) -> Outcome:

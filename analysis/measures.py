@@ -73,7 +73,8 @@ def _of(probe: str, number: Callable[[Finding], float]) -> Callable[[Runs, Cell]
     return measure
 
 
-def _value(probe: str, name: str) -> Callable[[Runs, Cell], Numbers]:
+def of_probe(probe: str, name: str) -> Callable[[Runs, Cell], Numbers]:
+    """One of a probe's values; left out as by `_of`."""
     return _of(probe, lambda finding: finding.values.get(name, math.nan))
 
 
@@ -186,10 +187,10 @@ STATISTICS: Mapping[str, Statistic] = {
     ),
     "all-wrong share by third": Statistic("share of sampled prompts with p = 0", _thirds("all_wrong")),
     "next-step accuracy": Statistic(
-        "accuracy of mastered prompts rolled again under the next step's policy", _value("mastery", "accuracy_lag_1")
+        "accuracy of mastered prompts rolled again under the next step's policy", of_probe("mastery", "accuracy_lag_1")
     ),
     "same-policy accuracy": Statistic(
-        "accuracy of mastered prompts rolled again under the same policy", _value("mastery", "same_policy")
+        "accuracy of mastered prompts rolled again under the same policy", of_probe("mastery", "same_policy")
     ),
     "next-step gap": Statistic(
         "same-policy minus next-step accuracy of mastered prompts, mean over their steps; each step counts once",

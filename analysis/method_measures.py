@@ -123,6 +123,13 @@ STATISTICS: Mapping[str, Statistic] = {
         "by clipping, mean over steps",
         _of(np.mean, *CLIPPED),
     ),
+    "rise of length": Statistic(
+        "mean length of responses, tokens, in the last fifth of the steps minus that in the first",
+        _of(_rise, "train/response_length"),
+    ),
+    "length in the end": Statistic(
+        "mean length of responses, tokens, mean over the last fifth of the steps", _of(_end, "train/response_length")
+    ),
     "rise of wrong answers' length": Statistic(
         "mean length of wrong responses, tokens, in the last fifth of the steps minus that in the first",
         _of(_rise, "train/wrong_length"),

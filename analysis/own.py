@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import plugins
+from mcpo_cli.analysis.figures.response_map import response_map
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.base import comparison
 from mcpo_cli.analysis.tables.claims import claims_table
@@ -22,11 +23,14 @@ def suites() -> list[str]:
 
 
 def artifacts() -> dict[str, Artifact]:
-    """By name, of all suites and claims of plug-ins; a suite that sweeps more than models and seeds has no table."""
+    """By name, of all suites and claims of plug-ins; a suite that sweeps more than models and seeds has no table.
+
+    A suite with a design is left out, and is built by name alone.
+    """
     found: dict[str, Artifact] = {}
     for name, path in [*((name, plan.suites()[name]) for name in suites()), *load.files("claims/*.yaml").items()]:
         try:
-            if path.parent.name == "claims" or plan.read(name).sweep.keys() <= SWEPT:
+            if path.parent.name == "claims" or _has_table(plan.read(name)):
                 if name in found:
                     raise plugins.taken(f"artifact '{name}'", found[name].source or "", path)
                 found[name] = of(name if path.parent.name == "suites" else str(path))
@@ -35,12 +39,16 @@ def artifacts() -> dict[str, Artifact]:
     return found
 
 
+def _has_table(suite: plan.Suite) -> bool:
+    return suite.sweep.keys() <= SWEPT and not suite.design
+
+
 def of(name: str) -> Artifact:
-    """The table of the suite `name`, or of the file of a suite or of claims that `name` is the path of.
+    """The table of the suite `name`, or its map if it has a design; or that of a file of a suite or of claims.
 
     Raises:
         ConfigError: it cannot be read.
     """
     if load.is_file(name) and "claims" in read_yaml(Path(name).expanduser()):
         return claims_table(Path(name).expanduser())
-    return comparison(name)
+    return response_map(name) if plan.read(name).design else comparison(name)

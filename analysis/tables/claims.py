@@ -36,6 +36,8 @@ NOTES = (
     f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
     f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
     "is shown for both ends of the 80% interval of their standard deviation.",
+    "In a suite with a design the points of the design take the place of seeds. A claim along a quantity is about "
+    "Spearman's rank correlation over the points, which is its value.",
     "Claims with a margin (±) test both bounds (two one-sided tests), so a wide interval cannot support them.",
 )
 

@@ -14,18 +14,21 @@ from mcpo_cli.analysis.tables import base
 from mcpo_cli.commands import build_artifacts
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, location
 from mcpo_cli.runs import catalog
 
 
 def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
-    """Build and publish the comparison of the suite's arms, one for each regime.
+    """Build and publish the comparison of the suite's arms, one for each regime; of a design, its map.
 
     Raises:
         ConfigError: no such suite, arm, metric or axis, or bad overrides.
         MissingCells: a run is not done.
     """
     whole = plan.from_suite(name, overrides, f"mcpo ablate {shlex.quote(name)}")
+    if plan.read(name).design:
+        return [_map(name, whole, overrides, choice)]
     parts, built = by_regime(whole), []
     for regime, part in parts.items():
         asked = [*overrides, f"regime={regime}"] if len(parts) > 1 else list(overrides)
@@ -33,6 +36,24 @@ def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
         built.append(_make(artifact, part, asked, [name, *asked], choice))
     build_artifacts.publish_suite(whole, built)
     return built
+
+
+def _map(name: str, whole: Plan, overrides: Sequence[str], choice: Choice) -> Built:
+    if choice != Choice():
+        refuse_design(name)
+    made = Workshop({name: whole}, home() / "reports", whole.cells[0].spec.scale, overrides)
+    built = made.build(name)
+    build_artifacts.publish_suite(whole, [built])
+    return built
+
+
+def refuse_design(name: str) -> None:
+    """Raise ConfigError if the suite has a design: seeds at one place of its space are no pairs to compare."""
+    if plan.read(name).design:
+        raise ConfigError(
+            f"{name} has a design: its arms are compared over a space of settings, with the suite's own baseline",
+            fix=f"mcpo compare {shlex.quote(name)}",
+        )
 
 
 def by_regime(whole: Plan) -> dict[str, Plan]:

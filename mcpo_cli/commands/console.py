@@ -1,6 +1,7 @@
 """Terminal output: data on stdout, messages and progress on stderr."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mcpo_cli.commands.standard_files import visible
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
@@ -74,6 +76,18 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
     Console(highlight=False, width=width()).print(table)
+
+
+def seconds(option: str, text: str) -> float:
+    """The seconds that `90s`, `45m`, `2h` or `1.5h` stand for.
+
+    Raises:
+        ConfigError: `text` is none of these; the message names `option`.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    if not found or not float(found[1]):
+        raise ConfigError(f"{option} {text}: must be a time such as 90s, 45m or 2h", fix=f"{option} 2h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 def duration(seconds: float) -> str:

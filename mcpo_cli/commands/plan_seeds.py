@@ -32,6 +32,7 @@ def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool)
         raise ConfigError(
             f"--plan is about the seeds of a suite, and {suite} is none", fix="mcpo compare table1 --plan"
         )
+    compare_runs.refuse_design(suite)
     about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
     choice = replace(compare_runs.chosen(suite, choice), at=choice.at or ("steps",))
     found = [

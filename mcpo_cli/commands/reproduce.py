@@ -14,11 +14,20 @@ Artifact = Annotated[
         autocompletion=complete_artifacts,
     ),
 ]
+Budget = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="Only the first runs that are expected to end within it, such as 90m or 2h: the first seeds, or points.",
+        show_default=False,
+    ),
+]
 
 
 def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
+    budget: Budget = "",
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -27,10 +36,12 @@ def reproduce(
     """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.commands.start_runs import run_plan, show_dry_run
+    from mcpo_cli.commands.start_runs import run_plan, show_dry_run, within
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")
+    if budget:
+        plans = within(plans, budget)
     if dry_run:
         show_dry_run(build_artifacts.merged(plans), as_json=as_json, verbose=verbose)
         return

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -47,6 +48,21 @@ def print_runs(document: Mapping[str, Any]) -> None:
 def run_plan(plan: Plan) -> dict[str, Any]:
     """Run `plan` with a progress display; returns the document that `--json` prints."""
     return scheduler.document(plan, finish(plan))
+
+
+def within(plans: Mapping[str, Plan], budget: str) -> dict[str, Plan]:
+    """The first runs of each plan that fit into an equal share of `budget`, such as `2h`; says how many these are.
+
+    Raises:
+        ConfigError: `budget` is no time, or the first runs of a plan do not fit.
+    """
+    share = console.seconds("--budget", budget) / len(plans)
+    parts = {}
+    for name, plan in plans.items():
+        part = estimate.within(plan, share, location(), scheduler.slots(plan))
+        console.talk(f"{name}: the first {len(part.cells)} of {len(plan.cells)} runs fit into the budget")
+        parts[name] = replace(part, command=f"{plan.command} --budget {budget}")
+    return parts
 
 
 def finish(plan: Plan) -> list[scheduler.Outcome]:

@@ -53,11 +53,12 @@ def train(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str,
         The document for `--json`: the last stage's runs, the decisions, what was spent. And the overrides of all seeds.
 
     Raises:
-        ConfigError: the overrides set the seeds, which the stages do.
+        ConfigError: the overrides set the seeds, which the stages do, or the suite has a design.
         RunFailed: a run failed.
     """
     if "seed" in {key_of(word) for word in overrides}:
         raise ConfigError("--until decided chooses the seeds itself", fix="leave seed=... out, or --until")
+    compare_runs.refuse_design(suite)
     decided: dict[tuple[str, str, str], Decision] = {}
     for stage, seeds in enumerate(sequential.STAGES):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]

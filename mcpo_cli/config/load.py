@@ -138,6 +138,19 @@ def keys() -> list[str]:
     return sorted(options | flat(_base_node()).keys())
 
 
+def applies(key: str, overrides: Sequence[str]) -> bool:
+    """Whether `key` is a setting of the runs that `overrides` choose, and none that these set themselves.
+
+    An option such as `method.delta` is one where the chosen method has it.
+    """
+    group, _, option = key.partition(".")
+    if group in KINDS and option:
+        name = _given(group, overrides) or _composed(_presets(overrides))[group]["name"]
+        if option not in _options(KINDS[group]()[name]):
+            return False
+    return key not in map(key_of, overrides)
+
+
 def _options(kind: type) -> set[str]:
     """The options of a method or a task."""
     return {field.name for field in dataclasses.fields(kind)}
@@ -244,8 +257,7 @@ def _load_one(overrides: list[str]) -> RunSpec:
     options = groups()
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        presets = tuple(text for text in overrides if key_of(text) in options and key_of(text) not in KINDS)
-        data: Any = _with_options(copy.deepcopy(_composed(presets)), overrides)
+        data: Any = _with_options(copy.deepcopy(_composed(_presets(overrides))), overrides)
         _check_options(overrides, data)
         for text in overrides:
             if (key := key_of(text)) not in options:
@@ -262,6 +274,11 @@ def _load_one(overrides: list[str]) -> RunSpec:
         for setting in listed:
             refuse_secrets(setting)
     return from_dict(composed)
+
+
+def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Those of `overrides` that choose a preset."""
+    return tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in KINDS)
 
 
 @functools.cache

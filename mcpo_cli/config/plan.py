@@ -8,6 +8,7 @@ from typing import Any
 
 from mcpo_cli import plugins
 from mcpo_cli.config import load
+from mcpo_cli.config.design import Design
 from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.config.yaml_files import read_yaml
@@ -24,6 +25,8 @@ class Cell:
 
     arm: str
     spec: RunSpec
+    point: int | None = None
+    """The point of the suite's design that it belongs to; None without a design."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Suite:
     """The values to sweep, by key."""
     sweep_at_scale: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     """Sweeps that replace those of `sweep` at a scale, by the scale's name."""
+    design: Design | None = None
+    """Points of a space of settings, at each of which all arms are trained."""
 
 
 def from_overrides(overrides: Sequence[str]) -> Plan:
@@ -87,12 +92,24 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
         raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
-    swept = {**suite.sweep, **suite.sweep_at_scale.get(load.chosen("scale", overrides), {})}
+    scale = load.chosen("scale", overrides)
+    if suite.design:
+        suite.design.check_scale(name, scale)
+    swept = {**suite.sweep, **suite.sweep_at_scale.get(scale, {})}
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
+    points = enumerate(suite.design.settings()) if suite.design else [(None, {})]
     cells = [
-        Cell(arm, spec) for arm, settings in suite.arms.items() for spec in load.load([*settings, *sweep, *overrides])
+        Cell(arm, spec, point)
+        for point, values in points
+        for arm, settings in suite.arms.items()
+        for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
     ]
     return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
+
+
+def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
+    """The settings of a design's point that concern the runs of `overrides`, and that these leave open."""
+    return [f"{key}={value}" for key, value in values.items() if load.applies(key, overrides)]
 
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -140,9 +157,20 @@ def read(name: str) -> Suite:
         suite = convert(Suite, read_yaml(path), "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
+        if suite.design:
+            suite.design.check()
+            _check_keys([*suite.design.factors, *suite.design.blocks])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
     return suite
+
+
+def _check_keys(keys: Sequence[str]) -> None:
+    """Raise ConfigError for a key of a design that is no setting."""
+    known = [*load.keys(), *load.groups()]
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"design: unknown setting '{key}': {nearest(key, known)}", fix="mcpo help")
 
 
 def about(suite: str) -> tuple[str, str]:

@@ -1,16 +1,19 @@
 """Estimates how long runs take: a cost model, scaled by measured times of completed runs in this home."""
 
+import copy
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends import cost
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import RunFailed
-from mcpo_cli.runs import catalog
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.attempts import eval_problems
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
 
@@ -28,32 +31,45 @@ WARMUP_PASSES = 3.5
 """Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
 
 
+Kind = tuple[str, str]
+"""Scale and model: runs of one kind err alike."""
+
+
 class Estimator:
     """Estimates the seconds that runs take. `basis` names the source of the estimates."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
         self._paid: set[str] = set()
-        seconds: dict[tuple[str, str], float] = defaultdict(float)
-        modelled: dict[tuple[str, str], float] = defaultdict(float)
-        counted: dict[tuple[str, str], int] = defaultdict(int)
+        self._seconds: dict[Kind, float] = defaultdict(float)
+        self._modelled: dict[Kind, float] = defaultdict(float)
+        self._counted: dict[Kind, int] = defaultdict(int)
         for run in catalog.runs(home):
-            for first, last in _timed(run.folder):
-                # System clocks are sometimes set back.
-                if (taken := last["time"] - first["time"]) > 0:
-                    share = (last["step"] - first["step"]) / run.spec.train.steps
-                    seconds[_kind(run.spec)] += taken
-                    modelled[_kind(run.spec)] += share * training_seconds(run.spec)
-                    counted[_kind(run.spec)] += 1
-        self._counted = counted
-        self._factor = {kind: seconds[kind] / modelled[kind] for kind in seconds}
+            self.learn(run.folder, run.spec)
+
+    def learn(self, run_dir: Path, spec: RunSpec) -> None:
+        """Take into account how long a run took, if it is done."""
+        for first, last in _timed(run_dir):
+            # System clocks are sometimes set back.
+            if (taken := last["time"] - first["time"]) > 0:
+                share = (last["step"] - first["step"]) / spec.train.steps
+                self._seconds[_kind(spec)] += taken
+                self._modelled[_kind(spec)] += share * training_seconds(spec)
+                self._counted[_kind(spec)] += 1
+
+    def again(self) -> "Estimator":
+        """The same, for other estimates: no base policy is counted yet."""
+        other = copy.copy(self)
+        other._paid = set()
+        return other
 
     def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
         """Expected seconds until the run ends.
 
         A base policy that is not in the cache is counted once, for the first estimated run that needs it.
         """
-        factor = self._factor.get(_kind(spec), 1.0)
+        kind = _kind(spec)
+        factor = self._seconds[kind] / self._modelled[kind] if kind in self._counted else 1.0
         training = training_seconds(spec) * (1 - done_steps / spec.train.steps)
         cached = (self._home / "cache" / "base" / spec.base_id / "manifest.json").exists()
         warmup = 0.0 if cached or spec.base_id in self._paid else warmup_seconds(spec)
@@ -63,7 +79,7 @@ class Estimator:
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimates of `specs`, in words."""
         kinds = {_kind(spec) for spec in specs}
-        measured = kinds & self._factor.keys()
+        measured = kinds & self._counted.keys()
         if not measured:
             return "from the cost model"
         basis = f"from {sum(self._counted[kind] for kind in measured)} done run(s) here"
@@ -118,5 +134,37 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
     return max(workers)
 
 
-def _kind(spec: RunSpec) -> tuple[str, str]:
+def within(plan: Plan, seconds: float, home: Path, parallel: int) -> Plan:
+    """The first runs of `plan` that are expected to end within `seconds`, those that are done included.
+
+    Runs of all arms that share model, regime, seeds and point of a design are taken together: without one of them the
+    others compare nothing. In a design, the first points are spread as evenly as all are.
+
+    Raises:
+        ConfigError: the first of these do not fit.
+    """
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in plan.cells:
+        spec = cell.spec
+        key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
+        groups.setdefault(key, []).append(cell)
+    estimator, taken, left = Estimator(home), list[Cell](), list[float]()
+    for group in groups.values():
+        more = [_left(cell.spec, home, estimator) for cell in group]
+        if (needed := makespan([*left, *more], parallel)) > seconds:
+            if not taken:
+                raise ConfigError(
+                    f"the first {len(group)} runs take about {needed:.0f} s", fix=f"--budget {needed:.0f}s"
+                )
+            break
+        taken, left = [*taken, *group], [*left, *more]
+    return replace(plan, cells=tuple(taken))
+
+
+def _left(spec: RunSpec, home: Path, estimator: Estimator) -> float:
+    folder = home / "runs" / spec.run_id
+    return 0.0 if attempts.state(folder, spec) == "done" else estimator.seconds(spec)
+
+
+def _kind(spec: RunSpec) -> Kind:
     return spec.scale, spec.model.name

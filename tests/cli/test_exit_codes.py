@@ -62,6 +62,11 @@ def test_run_failed(cli: Cli) -> None:
     result = cli("train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "--json")
     ends(result, "RunFailed", "warmup.target_accuracy=1.0")
     assert json.loads(result.stdout)["error"]["type"] == "RunFailed"
+    # Another run of that base policy does not train it again.
+    again = cli(
+        "train", "scale=smoke", "warmup.target_accuracy=1", "warmup.max_steps=1", OFFLINE, "base_seed=0", "seed=1"
+    )
+    ends(again, "RunFailed", "it was tried before, as ")
 
 
 @pytest.mark.slow

@@ -16,13 +16,14 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorial.md"
 def test_the_tutorial_does_what_it_says(tmp_path: Path, base_policies: Path) -> None:
     (tmp_path / "cache").symlink_to(base_policies)
     text = PAGE.read_text(encoding="utf-8")
-    (suite,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    (tmp_path / "hinge.yaml").write_text(suite)
+    suites = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    for name, suite in zip(("hinge.yaml", "where.yaml"), suites, strict=True):
+        (tmp_path / name).write_text(suite)
     lines = "\n".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL)).splitlines()
     commands = [line.partition("#")[0] for line in lines if line.strip()]
     # Twelve seeds take minutes; tests/cli/test_compare.py has that command.
     commands = [command for command in commands if "--until" not in command]
-    assert len(commands) == 7
+    assert len(commands) == 9
     env = {**os.environ, "MCPO_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": "offline"}
     shown = {}
     for command in commands:
@@ -32,4 +33,5 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path, base_policies: Path) -> 
         shown[" ".join(command.split()[:2])] = done.stdout
     assert "minus reweight only" in shown["mcpo compare"]
     assert "MCPO" in shown["mcpo probe"]
+    assert "0 of 64 runs done" in shown["mcpo reproduce"]
     assert list((tmp_path / "reports" / "smoke").glob("hinge*.csv"))

@@ -83,3 +83,26 @@ def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:
         p = [row["p"] for row in journal.groups() if row["step"] == number]
         assert metrics["train/accuracy"] == pytest.approx(sum(p) / len(p))
         assert metrics["mastery/mastered"] == p.count(1.0) / len(p)
+
+
+def with_shares(home: Path, *overrides: str) -> tuple[dict[str, torch.Tensor], list[float]]:
+    """The trained weights of a run, and at each step with mastered prompts the share of tokens the hinge acted on."""
+    (spec,) = load([*overrides, *QUICK, *PROBES, "train.prompts=16", "train.rollouts=2"])
+    folder = home / "runs" / spec.run_id
+    attempt = Attempt(folder, spec, 0)
+    BACKEND.run(spec, attempt, lambda: False)
+    attempt.end("done")
+    metrics = [row["metrics"] for row in Journal(folder).steps()]
+    shares = [values["hinge/tokens_active"] for values in metrics if "hinge/tokens_active" in values]
+    return load_file(folder / "attempt_1" / "policy" / "model.safetensors"), shares
+
+
+@pytest.mark.parametrize(("mini_batch", "acts"), [(16, False), (4, True)])
+def test_with_one_mini_batch_the_hinge_changes_no_bit(mini_batch: int, acts: bool, home: Path) -> None:
+    """M0 of `preregistration.yaml`: nothing has drifted when the only gradient of a global step is taken."""
+    size = f"train.mini_batch={mini_batch}"
+    hinge, shares = with_shares(home, "method=mcpo", "method.beta=10", "method.delta=1e-6", size)
+    none, _ = with_shares(home, "method=mcpo", "method.hinge=false", size)
+    assert shares
+    assert any(shares) == acts
+    assert all(torch.equal(hinge[key], none[key]) for key in none) != acts

@@ -148,7 +148,7 @@ def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
     assert load.from_dict(spec.to_dict()) == spec
 
 
-@pytest.mark.parametrize("name", sorted(plan.suites()))
+@pytest.mark.parametrize("name", sorted(name for name in plan.suites() if not plan.read(name).design))
 @pytest.mark.parametrize(
     "scale", [pytest.param(name, marks=[pytest.mark.slow] * (name != "toy")) for name in load.groups()["scale"]]
 )
@@ -161,6 +161,15 @@ def test_every_suite_composes(name: str, scale: str) -> None:
     sweep = itertools.product(*swept.values())
     assert len(cells) == len(suite["arms"]) * len(list(sweep))
     assert {cell.arm for cell in cells} == set(suite["arms"])
+
+
+def test_the_map_has_every_arm_at_every_point_and_one_scale() -> None:
+    suite = plan.read("map")
+    assert suite.design is not None
+    cells = plan.from_suite("map", [], "mcpo").cells
+    assert [(cell.point, cell.arm) for cell in cells] == list(itertools.product(range(suite.design.points), suite.arms))
+    with pytest.raises(ConfigError, match="meant for scale toy, not paper"):
+        plan.from_suite("map", ["scale=paper"], "mcpo")
 
 
 def test_a_sweep_is_a_product_in_order() -> None:

@@ -1,0 +1,92 @@
+"""Designs of suites: points spread over a space of settings."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli.config import plan
+from mcpo_cli.config.design import Design, Factor
+from mcpo_cli.errors import ConfigError
+
+LEVELS = Factor(levels=(64, 32, 16, 8))
+RATIOS = Factor(low=2e-4, high=2e-3, log=True)
+
+
+def suite(folder: Path, **design: object) -> str:
+    """A suite of two arms with this design."""
+    arms = {"base": ["scale=smoke", "method=grpo"], "hinge": ["scale=smoke", "method=mcpo", "train.lr=1e-3"]}
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"arms": arms, "design": design}))
+    return str(path)
+
+
+def test_a_range_is_crossed_by_ratios_or_by_differences() -> None:
+    assert [RATIOS.at(share) for share in (0, 0.5, 1)] == [2e-4, 6.32e-4, 2e-3]
+    assert [Factor(low=0, high=10).at(share) for share in (0, 0.25, 1)] == [0, 2.5, 10]
+
+
+@given(st.floats(0, 1))
+def test_place_is_where_a_value_was_drawn(share: float) -> None:
+    assert RATIOS.place(RATIOS.at(share)) == pytest.approx(share, abs=0.003)
+    assert LEVELS.place(LEVELS.at(share)) == pytest.approx(share, abs=0.25)
+
+
+def test_levels_are_drawn_equally_often_in_each_part_that_is_a_power_of_two() -> None:
+    drawn = [point["train.mini_batch"] for point in Design(64, {"train.mini_batch": LEVELS, "lr": RATIOS}).settings()]
+    for points in (4, 16, 64):
+        assert {level: drawn[:points].count(level) for level in LEVELS.levels} == dict.fromkeys(
+            LEVELS.levels, points // 4
+        )
+
+
+def test_more_points_are_the_same_points_and_others() -> None:
+    few, many = (Design(points, {"lr": RATIOS, "mb": LEVELS}, {"seed": (0, 1, 2)}).settings() for points in (5, 16))
+    assert many[:5] == few
+    assert [point["seed"] for point in few] == [0, 1, 2, 0, 1]
+    assert Design(5, {"lr": RATIOS, "mb": LEVELS}, seed=1).settings() != few
+
+
+def test_every_arm_is_trained_at_every_point_with_the_settings_that_concern_it(tmp_path: Path) -> None:
+    factors = {
+        "train.lr": {"low": 1e-4, "high": 1e-3},
+        "method.delta": {"levels": [0.01, 0.02]},
+        "train.steps": {"levels": [1, 2]},
+    }
+    name = suite(tmp_path, points=4, factors=factors, blocks={"seed": [0, 1]})
+    cells = plan.from_suite(name, [], "mcpo ablate").cells
+    assert [(cell.point, cell.arm) for cell in cells] == [(i, arm) for i in range(4) for arm in ("base", "hinge")]
+    pairs = list(zip(cells[::2], cells[1::2], strict=True))
+    assert all(base.spec.seed == hinge.spec.seed == base.point % 2 for base, hinge in pairs)
+    assert all(base.spec.train.steps == hinge.spec.train.steps for base, hinge in pairs)
+    # What an arm sets itself stays; an option goes to the arms whose method has it.
+    assert {hinge.spec.train.lr for _, hinge in pairs} == {1e-3}
+    assert len({base.spec.train.lr for base, _ in pairs}) == 4
+    assert {hinge.spec.method.delta for _, hinge in pairs} == {0.01, 0.02}  # type: ignore[attr-defined]
+
+
+def test_what_the_command_line_sets_is_no_factor_any_more(tmp_path: Path) -> None:
+    name = suite(tmp_path, points=2, factors={"train.steps": {"levels": [1, 2]}, "seed": {"levels": [0, 1]}})
+    cells = plan.from_suite(name, ["train.steps=3"], "mcpo ablate").cells
+    assert {cell.spec.train.steps for cell in cells} == {3}
+
+
+@pytest.mark.parametrize(
+    ("design", "message"),
+    [
+        ({"points": 0, "factors": {"seed": {"levels": [1]}}}, "design.points"),
+        ({"points": 2, "factors": {}}, "at least one"),
+        ({"points": 2, "factors": {"train.lrr": {"levels": [1]}}}, "train.lrr"),
+        ({"points": 2, "factors": {"train.lr": {"low": 1.0}}}, "needs levels"),
+        ({"points": 2, "factors": {"train.lr": {"low": 1.0, "high": 0.5}}}, "needs levels"),
+        ({"points": 2, "factors": {"train.lr": {"low": 0.0, "high": 0.5, "log": True}}}, "needs levels"),
+        ({"points": 2, "factors": {"train.lr": {"low": 0.1, "high": 0.5, "levels": [0.1]}}}, "needs levels"),
+        ({"points": 2, "factors": {"train.lr": {"levels": [0.1]}}, "blocks": {"sed": [1]}}, "sed"),
+    ],
+)
+def test_a_design_that_is_none_is_one_message(tmp_path: Path, design: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        plan.from_suite(suite(tmp_path, **design), [], "mcpo ablate")
+    assert caught.value.fix

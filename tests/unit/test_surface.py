@@ -1,0 +1,108 @@
+"""Response surfaces: planted responses are found, noise is not, and held-out points say how well."""
+
+import numpy as np
+import pytest
+from scipy import stats as scipy_stats
+from scipy.stats import qmc
+
+from mcpo_cli.statistics import stats
+from mcpo_cli.statistics.stats import Floats
+from mcpo_cli.statistics.surface import Surface, calibration, sensitivity
+
+N, F, NOISE = 128, 4, 0.02
+
+
+@pytest.fixture(scope="module")
+def places() -> Floats:
+    return np.asarray(qmc.Sobol(F, rng=3).random(N))
+
+
+def response(place_NF: Floats) -> Floats:
+    """It depends on the first two settings alone, with an interaction."""
+    return 0.2 * (place_NF[:, 0] - 0.5) + 0.2 * (place_NF[:, 0] - 0.5) * (place_NF[:, 1] - 0.5)
+
+
+@pytest.fixture(scope="module")
+def fitted(places: Floats) -> Surface:
+    return Surface(places, response(places) + np.random.default_rng(0).normal(0, NOISE, N))
+
+
+def test_a_planted_response_is_found(fitted: Surface) -> None:
+    elsewhere = np.asarray(qmc.Sobol(F, rng=9).random(64))
+    mean_M, sd_M = fitted.at(elsewhere)
+    error_M = mean_M - response(elsewhere)
+    assert np.sqrt(np.mean(error_M**2)) < NOISE / 2
+    assert np.mean(np.abs(error_M) < 2 * sd_M) > 0.85
+    assert fitted.noise == pytest.approx(NOISE, rel=0.3)
+
+
+def test_probability_above_0_is_sure_far_from_0(fitted: Surface) -> None:
+    ends = np.array([[0.05, 0.5, 0.5, 0.5], [0.95, 0.5, 0.5, 0.5]])
+    low, high = fitted.above(ends)
+    assert low < 0.01
+    assert high > 0.99
+
+
+def test_a_mean_over_the_other_settings_is_that_of_the_response(fitted: Surface, places: Floats) -> None:
+    mean_M, above_M = fitted.over([0], np.array([[0.1], [0.9]]), places)
+    assert mean_M == pytest.approx([-0.08, 0.08], abs=0.02)
+    assert above_M == pytest.approx([0, 1], abs=0.05)
+
+
+def test_sensitivity_is_that_of_the_closed_form(fitted: Surface) -> None:
+    # Variances of the terms: .04 / 12, and .04 / 144.
+    found = sensitivity(fitted)
+    main, interaction = 0.04 / 12, 0.04 / 144
+    assert found.first_F[0] == pytest.approx(main / (main + interaction), abs=0.05)
+    assert found.total_F == pytest.approx([1, interaction / (main + interaction), 0, 0], abs=0.06)
+
+
+def test_held_out_points_are_within_their_intervals_as_often_as_these_say(places: Floats, fitted: Surface) -> None:
+    seen = response(places) + np.random.default_rng(0).normal(0, NOISE, N)
+    found = calibration(places, seen)
+    best = 1 - NOISE**2 / seen.var()
+    assert best - 0.15 < found.explained < 1
+    assert 0.35 < found.coverage(0.5) < 0.65
+    assert found.coverage(0.95) > 0.87
+
+
+def test_noise_alone_predicts_nothing(places: Floats) -> None:
+    covered, explained = [], []
+    for seed in range(4):
+        noise = np.random.default_rng(seed).normal(0, NOISE, N)
+        found = calibration(places, noise)
+        covered.append(found.coverage(0.95))
+        explained.append(found.explained)
+    assert np.mean(covered) > 0.88
+    assert max(explained) < 0.15
+
+
+def test_noise_alone_is_seldom_surely_above_or_below_0(places: Floats) -> None:
+    sure = []
+    for seed in range(12):
+        above_M = Surface(places[:48], np.random.default_rng(seed).normal(0, NOISE, 48)).above(places)
+        sure.append(np.mean((above_M >= 0.95) | (above_M <= 0.05)))
+    # 10 % if the kernel were known.
+    assert np.mean(sure) < 0.3
+
+
+def test_the_same_points_give_the_same_digits(places: Floats) -> None:
+    first, second = (Surface(places, response(places)).at(places)[0] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rank_correlation_is_spearmans_and_its_interval_is_the_tests(seed: int) -> None:
+    x, y = np.random.default_rng(seed).normal(size=(2, 20)).round(1)
+    y = y + 0.5 * x
+    found, p_above = stats.rank_correlation(x, y)
+    expected = scipy_stats.spearmanr(x, y, alternative="greater")
+    assert found.mean == pytest.approx(expected.statistic)
+    assert p_above == pytest.approx(expected.pvalue)
+    two_sided = 2 * min(p_above, 1 - p_above)
+    assert (found.low > 0 or found.high < 0) == (two_sided < 0.05)
+
+
+def test_a_rank_correlation_with_what_does_not_vary_is_none() -> None:
+    found, p_above = stats.rank_correlation([1, 1, 1, 1], [1, 2, 3, 4])
+    assert (found.mean, p_above) == (0, 0.5)

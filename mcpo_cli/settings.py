@@ -5,6 +5,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import typing
@@ -86,12 +87,17 @@ def options(kind: type) -> list[Option]:
 
 def _meanings(kind: type) -> Mapping[str, str]:
     """The text literal under each field, of the class itself or else of the nearest it derives from."""
+    bases = [base for base in reversed(kind.__mro__) if dataclasses.is_dataclass(base)]
+    return {name: meaning for base in bases for name, meaning in _own_meanings(base).items()}
+
+
+@functools.cache
+def _own_meanings(kind: type) -> Mapping[str, str]:
+    """The text literal under each field that the class itself declares; finding its source parses its whole file."""
+    (body,) = (node.body for node in ast.parse(inspect.getsource(kind)).body if isinstance(node, ast.ClassDef))
     found: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        if dataclasses.is_dataclass(base):
-            (body,) = (node.body for node in ast.parse(inspect.getsource(base)).body if isinstance(node, ast.ClassDef))
-            for declared, below in itertools.pairwise(body):
-                match declared, below:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
-                        found[name] = " ".join(meaning.split())
+    for declared, below in itertools.pairwise(body):
+        match declared, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
+                found[name] = " ".join(meaning.split())
     return found

@@ -1,5 +1,6 @@
 """Writes the gallery docs/methods.md with its two figures from the methods themselves: `python -m tests.gallery`."""
 
+import functools
 import hashlib
 import json
 import textwrap
@@ -57,6 +58,7 @@ def weights() -> Curves:
     return {name: curve for name, curve in found.items() if curve}
 
 
+@functools.cache
 def clipping(A: float) -> Curves:
     """Minus the gradient of the loss of one token with advantage `A`, by its ratio."""
     return {

@@ -1,5 +1,6 @@
 """Reads single overrides, in Hydra's grammar; what their keys mean is none of this module's business."""
 
+import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,19 +36,31 @@ def parse(text: str) -> tuple[str, list[str]]:
 
 def read(text: str) -> Any:
     """One override that sets a key, parsed by Hydra."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
     refuse_secrets(text)
     with reading(text):
         if (depth := _nesting(text)) > MAX_NESTING:
             raise ValueError(f"{depth} brackets within brackets; at most {MAX_NESTING}")
         if len(text) > MAX_LENGTH:
             raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH}")
-        override = OverridesParser.create().parse_override(text)
+        override = _parsed(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
         fix = f"{override.key_or_group}=VALUE"
         raise ConfigError(f"'{short(text)}': settings can be changed, not added, moved or removed", fix=fix)
     return override
+
+
+@functools.lru_cache(maxsize=10_000)
+def _parsed(text: str) -> Any:
+    """What Hydra's parser makes of one override; the runs of a suite have most of theirs in common."""
+    return _parser().parse_override(text)
+
+
+@functools.cache
+def _parser() -> Any:
+    """Hydra's parser, which inspects the functions of its grammar whenever one is made."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    return OverridesParser.create()
 
 
 def refuse_secrets(setting: str) -> None:

@@ -12,12 +12,13 @@ from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
 POINTS = 16
+QUICK = ("scale=smoke", "compute.tracking_uri=offline")
 SUITE = {
     "title": "Where does the hinge pay?",
     "baseline": "plain",
     "arms": {
-        "hinged": ["scale=smoke", "method=mcpo"],
-        "plain": ["scale=smoke", "method=dapo", "method.dynamic_sampling=false"],
+        "hinged": [*QUICK, "method=mcpo"],
+        "plain": [*QUICK, "method=dapo", "method.dynamic_sampling=false"],
     },
     "design": {
         "points": POINTS,

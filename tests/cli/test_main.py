@@ -39,7 +39,7 @@ def test_without_arguments_it_says_how_to_begin(cli: Cli) -> None:
 
 @pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"]])
 def test_help_needs_nothing_heavy(cli: Cli, arguments: list[str]) -> None:
-    assert not imported(cli, *arguments) & (HEAVY | {"hydra", "yaml"})
+    assert not imported(cli, *arguments) & (HEAVY | {"hydra", "matplotlib", "scipy", "yaml"})
 
 
 @pytest.mark.parametrize("arguments", [["plan", "table1"], ["train", "seed=0,1", "--dry-run"], ["runs", "list"]])

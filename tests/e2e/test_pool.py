@@ -293,13 +293,13 @@ def ordinary(count: int) -> list[tuple[str, str, str]]:
 
 @pytest.mark.slow
 def test_ten_thousand_gradings_lose_nothing() -> None:
-    """5 % of them hostile; the memory that the pool's processes share out among them stays under its cap."""
+    """Every hostile answer twice among them; the memory that the pool's processes share out stays under its cap."""
     cap, count = 512, 2
-    good = ordinary(9_500)
-    bad = hostile.items(500, seed=1)
+    bad = hostile.items(2 * len(hostile.ANSWERS), seed=1)
+    good = ordinary(10_000 - len(bad))
     mixed = [(gold, response, status) for gold, response, status in good]
     for i, (gold, response) in enumerate(bad):
-        mixed.insert(i * 20, (gold, response, "hostile"))
+        mixed.insert(i * 50, (gold, response, "hostile"))
     most, stop, others = 0.0, threading.Event(), workers()
 
     def watch() -> None:

@@ -1,0 +1,28 @@
+"""How cost grows with the amount of work: commands timed at several sizes, and the line through their times."""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+
+def timed(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
+    """Seconds of an `mcpo` command on the clock, and of the processor: on a busy machine only those can be compared."""
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "mcpo_cli.main", *words]
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def fitted(seconds: Mapping[int, float]) -> dict[str, float]:
+    """The least-squares line through `seconds`, number of runs -> seconds, at two sizes or more.
+
+    `curvature`: seconds a run between the two largest sizes over those between the two smallest; 1 for a line.
+    """
+    (a, b), (y, z) = sorted(seconds)[:2], sorted(seconds)[-2:]
+    slope, intercept = statistics.linear_regression(list(seconds), list(seconds.values()))
+    steeper = ((seconds[z] - seconds[y]) / (z - y)) / ((seconds[b] - seconds[a]) / (b - a))
+    return {"seconds_per_run": slope, "seconds_without_runs": intercept, "curvature": steeper}

@@ -1,6 +1,5 @@
 """Tidy data frames with fixed dtypes, read from the journals. A plan with unfinished runs raises an error."""
 
-import gc
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import probes
+from mcpo_cli.collector import lasting
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
@@ -102,12 +102,8 @@ class LoadedJournal(Journal):
 
 def _to_stay(make: Callable[[], Made]) -> Made:
     """The result of `make`, frozen out of garbage collection: it lives until the process exits."""
-    gc.disable()
-    try:
+    with lasting():
         return make()
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 class Runs:

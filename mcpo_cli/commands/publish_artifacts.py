@@ -6,6 +6,7 @@ from typing import Any
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.artifacts import Built
+from mcpo_cli.collector import lasting
 from mcpo_cli.commands import console
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan
@@ -22,7 +23,8 @@ def publish(built: Sequence[tuple[Plan, Sequence[Built]]], report: Sequence[Path
     if uri is None or not built:
         return
     # Imported here because it takes seconds.
-    from mcpo_cli.store.reports import Reports
+    with lasting():
+        from mcpo_cli.store.reports import Reports
 
     try:
         store = Reports(uri)

@@ -219,10 +219,10 @@ def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None)
     try:
         check_own(run_dir, spec)
         last: Status = read_json(attempts[-1] / "status.json")
+        if last["state"] == "done":
+            return "failed" if any(_missing(journal, spec)) else "done"
     except RunFailed:
         return "failed"
-    if last["state"] == "done":
-        return "done" if not missing(run_dir, spec, journal) else "failed"
     # The status is "running" but no process holds the lock: the run was killed.
     return "interrupted" if last["state"] == "running" else last["state"]
 

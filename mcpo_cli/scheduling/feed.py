@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from mcpo_cli.collector import lasting
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.store.address import resolve
 
@@ -30,7 +31,8 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
         yield
         return
     # Imported here because importing mlflow takes seconds.
-    from mcpo_cli.store.mlflow import Store
+    with lasting():
+        from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
     store.check()

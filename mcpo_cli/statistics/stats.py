@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
-from scipy.stats import rankdata
 
 Floats = NDArray[np.float64]
 LEAST = 3
@@ -240,6 +239,9 @@ def rank_correlation(x_N: Sequence[float] | Floats, y_N: Sequence[float] | Float
         x_N: at least LEAST numbers.
         y_N: as many.
     """
+    # Imported here because it takes most of a second, and the other functions do without.
+    from scipy.stats import rankdata
+
     rank_N, other_N = (rankdata(values) - (len(values) + 1) / 2 for values in (x_N, y_N))
     scale = math.sqrt(float(rank_N @ rank_N) * float(other_N @ other_N))
     rho = float(rank_N @ other_N) / scale if scale > ROUNDING else 0.0

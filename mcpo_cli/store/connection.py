@@ -40,6 +40,8 @@ RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
 """The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
 SUITE = "suite"
 """The tag with the suite that an MLflow run stands under."""
+SUITES = "suites"
+"""The tag with all suites that use a run."""
 PAGE = 1000
 """Runs per page of a search."""
 NOTE = "mlflow.note.content"
@@ -255,9 +257,8 @@ class Connection:
 
     def _describe_run(self, mlflow_id: str, note: str) -> None:
         """Set the description of a run, unless a person wrote or changed the one that it has."""
-        there = self._client().get_run(mlflow_id).data.tags
-        if NOTE not in there or there.get(NOTED) == digest(there[NOTE]):
-            self._log(mlflow_id, [], {NOTE: note, NOTED: digest(note)})
+        if tags := described(note, self._client().get_run(mlflow_id).data.tags):
+            self._log(mlflow_id, [], tags)
 
     def _list(self, experiment: str) -> None:
         """Read all runs of an experiment at once, for the look-ups that follow."""
@@ -282,21 +283,22 @@ class Connection:
     def _search(self, experiment: str, tag: str, value: str) -> Any:
         return self._only(self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'"))
 
-    def _copies(self, run_id: str) -> Sequence[Any]:
-        """The MLflow runs of a run: one in the experiment of each suite that uses it."""
-        experiments = [experiment.experiment_id for experiment in self._client().search_experiments()]
-        found: Sequence[Any] = self._client().search_runs(experiments, f"tags.`{RUN_ID}` = '{run_id}'")
-        return found
+    def _copies(self, run_id: str, besides: str = "") -> Sequence[Any]:
+        """The MLflow runs of a run: one in the experiment of each suite that uses it, but for the experiment `besides`.
 
-    def _name_suites(self, run_id: str) -> None:
-        """Tag each copy of a run with all suites that use it.
-
-        There is more than one copy because the UI nests a run only below a parent of the same experiment.
+        There is more than one because the UI nests a run only below a parent of the same experiment.
         """
-        copies = self._copies(run_id)
-        suites = sorted({copy.data.tags[SUITE] for copy in copies if SUITE in copy.data.tags})
-        for copy in copies:
-            self._client().set_tag(copy.info.run_id, "suites", ", ".join(suites))
+        found = [experiment.experiment_id for experiment in self._client().search_experiments()]
+        others = [experiment for experiment in found if experiment != besides]
+        # Without an experiment MLflow would search its default one.
+        return self._client().search_runs(others, f"tags.`{RUN_ID}` = '{run_id}'") if others else []
+
+    def _name_suites(self, made: Any, run_id: str, suite: str) -> None:
+        """Tag a run that was just made for `suite`, and its copies, with all suites that use it."""
+        copies = self._copies(run_id, besides=made.info.experiment_id)
+        suites = sorted({suite} | {copy.data.tags[SUITE] for copy in copies if SUITE in copy.data.tags})
+        for run in (made, *copies) if copies else ():
+            self._client().set_tag(run.info.run_id, SUITES, ", ".join(suites))
 
     def _only(self, runs: Sequence[Any]) -> Any:
         """One of several runs for the same thing; the others are deleted."""
@@ -313,6 +315,12 @@ class Connection:
             self._listed[experiment].ids.add(run.info.run_id)
         # A server may have been asked twice for it.
         return self._search(experiment, *next(iter(tags.items()))) if self.is_server else run
+
+    def _has(self, mlflow_id: str, artifacts: str, name: str) -> bool:
+        """Whether a run whose artifacts are at the address `artifacts` has the one called `name`, in no folder."""
+        if artifacts.startswith("file:"):
+            return (Path(local_file_uri_to_path(artifacts)) / name).exists()
+        return name in {file.path for file in self._client().list_artifacts(mlflow_id)}
 
     def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
         """The content of an artifact; None if it does not exist."""
@@ -350,6 +358,12 @@ def _prepare(connection: Any, _record: object) -> None:
     """
     for statement in ("busy_timeout = 20000", "journal_mode = WAL", "synchronous = NORMAL"):
         connection.execute(f"PRAGMA {statement}")
+
+
+def described(note: str, there: Mapping[str, str]) -> dict[str, str]:
+    """The tags that describe a run which has the tags `there`; none if a person wrote or changed the description."""
+    is_ours = NOTE not in there or there.get(NOTED) == digest(there[NOTE])
+    return {NOTE: note, NOTED: digest(note)} if is_ours else {}
 
 
 def run_tags(tags: Mapping[str, Any]) -> list[RunTag]:

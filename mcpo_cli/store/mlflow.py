@@ -18,7 +18,6 @@ from typing import Any
 from mlflow.entities import Param
 from mlflow.exceptions import MlflowException
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-from mlflow.utils.file_utils import local_file_uri_to_path
 
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
@@ -38,8 +37,10 @@ from mcpo_cli.store.connection import (
     RUN_ID,
     STATUS,
     SUITE,
+    SUITES,
     SYNC,
     Connection,
+    described,
     reason,
     run_tags,
 )
@@ -72,6 +73,8 @@ class _Child:
     state: State
     settled: str
     """The ending (see `_update`) that is completely in the store; empty for none."""
+    is_new: bool
+    """Whether it was made a moment ago, so that nobody can have described it."""
 
 
 @dataclass
@@ -293,10 +296,10 @@ class Store(Connection):
             name = f"{series} {cell.spec.seeds}"
             shown = {pages.SERIES: series, SUITE: plan.suite}
             run = self._find(experiment, RUN_ID, run_id)
-            if run is None:
-                tags = {RUN_ID: run_id, PARENT: self._parent(plan), **shown}
+            if is_new := run is None:
+                tags = {RUN_ID: run_id, PARENT: self._parent(plan), **shown, SUITES: plan.suite}
                 run = self._create(experiment, name, _status(journal.attempts()[0])["started"], tags)
-                self._name_suites(run_id)
+                self._name_suites(run, run_id, plan.suite)
             elif origin := self._other_origin(run, journal):
                 self.elsewhere[run_id] = origin
             else:
@@ -313,6 +316,7 @@ class Store(Connection):
                 attempt=tags.get("attempt", ""),
                 state=tags.get("state", "planned"),
                 settled=settled,
+                is_new=is_new,
             )
         return self._children[experiment, run_id]
 
@@ -338,9 +342,10 @@ class Store(Connection):
         updated = _status(attempt)["updated"]
         ending = f"{attempt.name} {updated} {CONTENT}"
         if child.settled == ending:
-            if repair and not self._has_archive(child):
+            if repair and not self._has(child.mlflow_id, child.artifacts, archive.NAME):
                 self._log(child.mlflow_id, [], contents.send_files(journal, child.artifacts, self.uri))
             return 0
+        is_new, child.is_new = child.is_new, False
         # Read the state before the rows: if it says that the run has ended, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
@@ -349,17 +354,12 @@ class Store(Connection):
         points = self._send(child, journal)
         self._set_status(child.mlflow_id, STATUS[child.state], updated)
         if has_ended:
-            shown = contents.send_files(journal, child.artifacts, self.uri)
-            self._describe_run(child.mlflow_id, contents.note(cell, journal))
-            ended = {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
-            self._log(child.mlflow_id, [], shown | ended)
+            tags = contents.send_files(journal, child.artifacts, self.uri)
+            tags |= {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
+            there = {} if is_new else self._client().get_run(child.mlflow_id).data.tags
+            self._log(child.mlflow_id, [], tags | described(contents.note(cell, journal), there))
             child.settled = ending
         return points
-
-    def _has_archive(self, child: _Child) -> bool:
-        if child.artifacts.startswith("file:"):
-            return (Path(local_file_uri_to_path(child.artifacts)) / archive.NAME).exists()
-        return archive.NAME in {file.path for file in self._client().list_artifacts(child.mlflow_id)}
 
     def _send(self, child: _Child, journal: Journal) -> int:
         """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""

@@ -3,6 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from mcpo_cli.records import StepRow
@@ -46,13 +47,18 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     from mcpo_cli.statistics import stats
 
     k = min(MOST, *(row["n"] for row in rows))
-    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in _by_tier(rows).values()]
-    means = {
-        "pass_at_1": [stats.pass_at_k(n, c, 1).mean() for n, c in counts],
-        f"pass_at_{k}": [stats.pass_at_k(n, c, k).mean() for n, c in counts],
-        f"best_at_{k}": [stats.best_at_k(n, c, k).mean() for n, c in counts],
+    tiers = list(_by_tier(rows).values())
+    n, c = ([row[name] for problems in tiers for row in problems] for name in ("n", "c"))
+    # All problems in one call, as a call takes longer than what it computes.
+    values: dict[str, Any] = {
+        "pass_at_1": stats.pass_at_k(n, c, 1),
+        f"pass_at_{k}": stats.pass_at_k(n, c, k),
+        f"best_at_{k}": stats.best_at_k(n, c, k),
     }
-    return {f"{AVERAGE}/{name}": float(math.fsum(values)) / len(values) for name, values in means.items()}
+    ends = list(accumulate(map(len, tiers)))
+    places = [slice(end - len(problems), end) for problems, end in zip(tiers, ends, strict=True)]
+    means = {name: [of_all[place].mean() for place in places] for name, of_all in values.items()}
+    return {f"{AVERAGE}/{name}": float(math.fsum(of_tiers)) / len(tiers) for name, of_tiers in means.items()}
 
 
 def _by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:

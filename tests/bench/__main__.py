@@ -17,7 +17,7 @@ import torch
 
 from mcpo_cli.home import home
 from mcpo_cli.runs.journal import write_atomic
-from tests.bench import engine, flops, grading, growth, opponent, reporting, startup, steps, syncing, warmup, workload
+from tests.bench import engine, flops, grading, opponent, reporting, scaling, startup, steps, syncing, warmup, workload
 
 STEPS = 5
 HELPS, STARTS = 11, 3
@@ -86,10 +86,10 @@ def main() -> None:
         "steps": steps.of_runs(),
         "warmup": warmup.seconds_of_ten(),
         "mcpo_overhead": mcpo_overhead(),
-        "step_as_work_grows": growth.measure(),
+        "step_as_work_grows": scaling.measure(),
         "grading": grading.against_serial(),
         "report_of_long_runs": reporting.measure(),
-        "sync_of_runs": syncing.measure([21]),
+        "sync_of_runs": syncing.measure(syncing.SIZES),
         "load_average": {"before": load_before, "after": os.getloadavg()[0]},
         "machine": machine(),
     }

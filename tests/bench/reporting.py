@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,14 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
+from tests.bench import growth
 
 STEPS = 1000
 METRICS = 60
 ROW_STEPS = 20
 """Steps with rows of prompts: as many as a run of the toy scale has. A metric stands at every step."""
-SEEDS = (3, 29)
-"""Seeds of each of seven arms: 21 runs, as the tables have, and 203."""
+SEEDS = (3, 10, 29)
+"""Seeds of each arm: three as the tables have, and enough to see how cost grows."""
 KINDS = ("groups", "rerolls", "mini_batches", "gradients")
 
 
@@ -41,8 +41,8 @@ def plans(seeds: int) -> dict[str, Plan]:
 
 
 def measure() -> dict[str, Any]:
-    """By number of runs, over generated journals: seconds of `mcpo report`, first and again."""
-    found = {}
+    """By number of runs, over generated journals: seconds of `mcpo report`, first and again; and how they grow."""
+    found, of_processor = dict[str, Any](), dict[int, float]()
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"MCPO_HOME": folder}
         template = _template(environment)
@@ -52,18 +52,19 @@ def measure() -> dict[str, Any]:
                 if not (run_dir := Path(folder) / "runs" / run_id).exists():
                     _write(run_dir, spec, template)
             report = ("report", *overrides(seeds), "compute.tracking_uri=offline")
-            times = {"seconds": _timed(environment, *report), "again_seconds": _timed(environment, *report)}
+            first, again = (growth.timed(environment, *report) for _ in range(2))
+            times = {"seconds": first[0], "processor_seconds": first[1]}
+            times |= {"again_seconds": again[0], "again_processor_seconds": again[1]}
+            of_processor[len(specs)] = first[1]
             size = sum(path.stat().st_size for path in Path(folder).glob("runs/*/attempt_1/**/*.jsonl"))
             found[f"{len(specs)} runs"] = {**times, "bytes": size}
-    return {**found, "steps": STEPS, "metrics": METRICS, "steps_with_rows": ROW_STEPS}
-
-
-def _timed(environment: dict[str, str], *words: str) -> float:
-    """Seconds of an `mcpo` command."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "mcpo_cli.main", *words]
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    return time.perf_counter() - start
+    return {
+        **found,
+        "growth": growth.fitted(of_processor),
+        "steps": STEPS,
+        "metrics": METRICS,
+        "steps_with_rows": ROW_STEPS,
+    }
 
 
 def _template(environment: dict[str, str]) -> Journal:

@@ -1,16 +1,14 @@
 """How long `mcpo runs sync` takes to bring runs to a new SQLite store: once, and again when nothing is new.
 
-`python -m tests.bench.syncing 21 1000` prints the seconds of each number of runs.
+`python -m tests.bench.syncing 20 100 300` prints the seconds of these numbers of runs, and how they grow.
 """
 
 import json
 import os
 import random
-import resource
-import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import write_json
 from tests import store_runs
+from tests.bench import growth
 
 STEPS = 20
 """Global steps of a run, as many as the toy scale has."""
@@ -27,20 +26,26 @@ METRICS = 60
 SUITE_RUNS = 12
 """Runs that share a command: the runs of Table 1."""
 PROMPTS = 64
+SIZES = (21, 50, 100)
+"""Numbers of runs: what a suite has, and enough to see how cost grows."""
 
 
-def measure(numbers: list[int]) -> dict[str, dict[str, float]]:
-    """Number of runs -> seconds of `mcpo runs sync`, for the first time and again, and of the processor."""
+def measure(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
+    """Number of runs -> seconds of `mcpo runs sync`, for the first time and again; and the growth of processor seconds.
+
+    numbers: at least two, which differ.
+    """
     found = {}
     for number in numbers:
         with tempfile.TemporaryDirectory() as folder:
             environment = os.environ | {"MCPO_HOME": folder}
             environment.pop("MLFLOW_TRACKING_URI", None)
             write_runs(Path(folder), number)
-            first, again = _sync(environment), _sync(environment)
+            first, again = (growth.timed(environment, "runs", "sync") for _ in range(2))
             seconds = {"seconds": first[0], "processor_seconds": first[1]}
             found[str(number)] = {**seconds, "again_seconds": again[0], "again_processor_seconds": again[1]}
-    return found
+    of_processor = {number: found[str(number)]["processor_seconds"] for number in numbers}
+    return found | {"growth": growth.fitted(of_processor)}
 
 
 def write_runs(home: Path, number: int) -> None:
@@ -62,15 +67,6 @@ def write_runs(home: Path, number: int) -> None:
         write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
         origin: dict[str, Any] = {"suite": plan.suite, "arm": plan.cells[0].arm, "command": command}
         write_json(run_dir(spec.run_id) / "origin.json", origin)
-
-
-def _sync(environment: dict[str, str]) -> tuple[float, float]:
-    """Seconds on the clock, and of the processor: on a busy machine only those can be compared."""
-    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "mcpo_cli.main", "runs", "sync"]
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from mcpo_cli.commands.publish_artifacts import publish
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Train
+from mcpo_cli.runs.attempts import owned
 from mcpo_cli.scheduling.feed import feeding
 from mcpo_cli.store import pages
 from mcpo_cli.store.connection import NOTE, MlflowClient
@@ -206,6 +207,21 @@ def test_a_run_says_how_it_scored_and_where_its_policy_is(store: Store, home: Pa
     assert "pass@1 **0.500**, pass@2 **0.833**, best@2 **0.667** after 4 global steps" in note
     assert f"`runs/{spec().run_id}/attempt_1/policy`" in note
     assert f"`mcpo evaluate {spec().run_id}`" in note
+
+
+def test_a_description_written_while_a_run_goes_on_stays(store: Store) -> None:
+    attempt = begin(spec())
+    train(attempt, range(1, 5))
+    with owned(attempt.folder.parent):
+        store.ingest(plan(spec()))
+    child = runs(store)[spec().run_id]
+    assert NOTE not in child.data.tags
+    MlflowClient(store.uri).set_tag(child.info.run_id, NOTE, "mine")
+    evaluate(attempt, 0, 2, 4)
+    attempt.end("done")
+    store.ingest(plan(spec()))
+    tags = runs(store)[spec().run_id].data.tags
+    assert (tags["state"], tags[NOTE]) == ("done", "mine")
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:{port}", "offline"])

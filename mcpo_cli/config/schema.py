@@ -299,10 +299,11 @@ class RunSpec:
         base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
         return f"{base}seed {self.seed}"
 
-    @property
+    @functools.cached_property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}
+        identity = self.identity()
+        parts = {key: identity[key] for key in ("model", "task", "warmup", "base_seed")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"

@@ -1,11 +1,11 @@
 """Converts journal rows to metric points."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.records import StepRow
+from mcpo_cli.runs.tiers import by_tier, evaluated
 
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""
@@ -23,20 +23,6 @@ def step_points(row: StepRow) -> list[Point]:
     return [(key, value, milliseconds(row["time"]), row["step"]) for key, value in finite.items()]
 
 
-def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The metrics of one evaluation, from its `EvalRow`s.
-
-    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems.
-    `eval/<tier>/infra_errors`: the share of samples that could not be graded; absent if all were graded.
-    """
-    metrics = {}
-    for tier, problems in _by_tier(rows).items():
-        metrics[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in problems) / len(problems)
-        if ungraded := sum(row.get("ungraded", 0) for row in problems):
-            metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
-    return metrics
-
-
 def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Means over the tiers of one evaluation: `eval/average/pass_at_1`, `.../pass_at_<k>` and `.../best_at_<k>`.
 
@@ -46,20 +32,13 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     from mcpo_cli.statistics import stats
 
     k = min(MOST, *(row["n"] for row in rows))
-    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in _by_tier(rows).values()]
+    counts = [([row["n"] for row in here], [row["c"] for row in here]) for here in by_tier(rows).values()]
     means = {
         "pass_at_1": [stats.pass_at_k(n, c, 1).mean() for n, c in counts],
         f"pass_at_{k}": [stats.pass_at_k(n, c, k).mean() for n, c in counts],
         f"best_at_{k}": [stats.best_at_k(n, c, k).mean() for n, c in counts],
     }
     return {f"{AVERAGE}/{name}": float(math.fsum(values)) / len(values) for name, values in means.items()}
-
-
-def _by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        tiers[row["tier"]].append(row)
-    return tiers
 
 
 def eval_points(step: int, seconds: float, rows: Sequence[Mapping[str, Any]]) -> list[Point]:

@@ -2,11 +2,13 @@
 
 Nothing here was measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al., arXiv
 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an H100's
-peak throughput times the utilisations below.
+peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
+
+`mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
@@ -15,8 +17,11 @@ from mcpo_cli.runs.attempts import eval_problems, eval_steps
 
 PEAK = 989e12
 """Dense bfloat16 operations per second of one H100 or H200 SXM (NVIDIA's data sheet)."""
-SAMPLING_UTILISATION = 0.10
-"""Share of PEAK that sampling reaches: it is bound by memory bandwidth."""
+SLOW_SAMPLING, FAST_SAMPLING = 0.042, 0.068
+"""Least and largest share of PEAK that sampling is expected to reach: it is bound by memory bandwidth.
+
+At the paper's shape these are 2,500 and 4,000 tokens per second and GPU of Qwen3-8B.
+"""
 TRAINING_UTILISATION = 0.35
 """Share of PEAK that training reaches."""
 SAMPLING_ROUNDS = 3
@@ -36,13 +41,26 @@ BYTES_SAMPLED = 2
 class Cost:
     """Estimated cost of one run."""
 
-    gpu_seconds: float
+    least: float
+    """GPU-seconds, if sampling reaches FAST_SAMPLING."""
+    most: float
+    """GPU-seconds, if sampling reaches SLOW_SAMPLING."""
     sampled: float
     """Tokens sampled."""
     trained: float
     """Tokens trained on."""
     checkpoint: int
     """Bytes of one checkpoint."""
+
+    @property
+    def gpu_seconds(self) -> float:
+        """The middle of the range."""
+        return (self.least + self.most) / 2
+
+    def corrected(self, factor: float) -> "Cost":
+        """The cost where training was measured to take `factor` times `gpu_seconds`: no range is left."""
+        measured = factor * self.gpu_seconds
+        return replace(self, least=measured, most=measured)
 
     @property
     def disk(self) -> int:
@@ -53,6 +71,8 @@ class Cost:
         """The fields that `mcpo plan --json` prints."""
         return {
             "gpu_hours": round(self.gpu_seconds / 3600, 1),
+            "gpu_hours_low": round(self.least / 3600, 1),
+            "gpu_hours_high": round(self.most / 3600, 1),
             "tokens_sampled": round(self.sampled),
             "tokens_trained": round(self.trained),
             "checkpoint_bytes": self.checkpoint,
@@ -60,34 +80,46 @@ class Cost:
         }
 
 
-def basis(spec: RunSpec) -> str:
-    """How the cost of `spec` was estimated, in words."""
-    _, response = spec.task.expected_tokens(spec.train.max_response)
+def basis(spec: RunSpec, mean_response: float | None = None) -> tuple[str, str]:
+    """How the cost of `spec` was estimated, in words: what most runs share, and how fast its model samples."""
+    response = lengths(spec, mean_response)[1]
+    source = "assumed; mcpo plan --mean-length sets it" if mean_response is None else "--mean-length"
+    slow, fast = (share * PEAK / operations(spec, 1, 0, mean_response) for share in (SLOW_SAMPLING, FAST_SAMPLING))
     return (
-        f"estimated, not measured: responses of {response:,.0f} tokens on average; "
+        f"estimated, not measured: responses of {response:,.0f} tokens on average ({source}); "
         f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {rerolled(spec):,} prompts "
         "sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 to "
         f"sample, {2 * TRAINING_PASSES} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
-        f"{SAMPLING_UTILISATION:.0%} while sampling and {TRAINING_UTILISATION:.0%} while training"
+        f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
+        f"{SLOW_SAMPLING:.1%} (most) while sampling",
+        f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
     )
 
 
-def of(spec: RunSpec) -> Cost:
+def of(spec: RunSpec, mean_response: float | None = None) -> Cost:
     """The cost of all global steps, rerolls and evaluations of `spec`."""
     train = spec.train
-    prompt, response = spec.task.expected_tokens(train.max_response)
+    prompt, response = lengths(spec, mean_response)
     batch = train.steps * train.prompts * train.rollouts
     evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples
     probed = rerolled(spec) * train.rollouts
     sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
-    seconds = operations(spec, sampled, 0) / SAMPLING_UTILISATION + operations(spec, 0, trained) / TRAINING_UTILISATION
-    return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec))
+    sampling = operations(spec, sampled, 0, mean_response) / PEAK
+    training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
+    least, most = (sampling / share + training for share in (FAST_SAMPLING, SLOW_SAMPLING))
+    return Cost(least, most, sampled, trained, BYTES_SAVED * parameters(spec))
 
 
-def operations(spec: RunSpec, sampled: float, trained: float) -> float:
+def operations(spec: RunSpec, sampled: float, trained: float, mean_response: float | None = None) -> float:
     """Floating-point operations of sampling and of training on that many tokens, each at the expected context."""
-    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    prompt, response = lengths(spec, mean_response)
     return _operations(spec, context=prompt + response / 2) * (sampled + TRAINING_PASSES * trained)
+
+
+def lengths(spec: RunSpec, mean_response: float | None) -> tuple[float, float]:
+    """Mean tokens of a prompt and of a response."""
+    prompt, response = spec.task.expected_tokens(spec.train.max_response)
+    return prompt, response if mean_response is None else mean_response
 
 
 def rounds(spec: RunSpec) -> int:

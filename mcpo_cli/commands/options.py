@@ -24,6 +24,8 @@ EXAMPLES = {
     "plan": """\
   mcpo plan table1                       its runs, their states and their time
   mcpo plan table1 scale=paper           what the same suite costs on GPUs
+  mcpo plan table1 scale=paper --mean-length 4000
+                                         the same, if responses have 4000 tokens on average
   mcpo plan method=gspo seed=0,1 --json  the runs of a sweep, for a script""",
     "probe": """\
   mcpo probe                             the probes that there are

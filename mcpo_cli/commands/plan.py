@@ -1,9 +1,25 @@
 """`mcpo plan`: show the runs of a suite or train command."""
 
+from typing import Annotated
+
+import typer
+
 from mcpo_cli.commands.options import Debug, Json, SuiteOverrides
 
+MeanLength = Annotated[
+    float | None,
+    typer.Option(
+        "--mean-length",
+        metavar="TOKENS",
+        help="Mean length of a response that estimates are made for; without it, what the task assumes.",
+        show_default=False,
+    ),
+]
 
-def plan(overrides: SuiteOverrides = None, as_json: Json = False, debug: Debug = False) -> None:
+
+def plan(
+    overrides: SuiteOverrides = None, mean_length: MeanLength = None, as_json: Json = False, debug: Debug = False
+) -> None:
     """Show the runs of a suite, or of a train command: ids, states, estimated time. Starts no run."""
     from mcpo_cli.commands.start_runs import show_plan
     from mcpo_cli.config import plan as plans
@@ -11,6 +27,6 @@ def plan(overrides: SuiteOverrides = None, as_json: Json = False, debug: Debug =
     suite, rest = plans.split_suite(overrides or [])
     if suite:
         verb = "reproduce" if plans.read(suite).table else "ablate"
-        show_plan(plans.from_suite(suite, rest, f"mcpo {verb} {suite}"), as_json=as_json)
+        show_plan(plans.from_suite(suite, rest, f"mcpo {verb} {suite}"), as_json=as_json, mean_response=mean_length)
     else:
-        show_plan(plans.from_overrides(rest), as_json=as_json)
+        show_plan(plans.from_overrides(rest), as_json=as_json, mean_response=mean_length)

@@ -1,5 +1,6 @@
 """Start the runs of a plan, or show them; shared by the commands that train."""
 
+import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.backends import cost
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import local_folder
@@ -89,13 +90,25 @@ def show_dry_run(plan: Plan, *, verbose: bool, as_json: bool) -> None:
         console.print_text(f"\n{more}")
 
 
-def show_plan(plan: Plan, *, as_json: bool, previews: Mapping[str, Any] = MappingProxyType({})) -> None:
+def show_plan(
+    plan: Plan,
+    *,
+    as_json: bool,
+    previews: Mapping[str, Any] = MappingProxyType({}),
+    mean_response: float | None = None,
+) -> None:
     """Print the runs of `plan` with ids, states and estimated times. Writes nothing, imports no torch.
 
-    previews: run id -> what the JSON document says of the process that would be started.
+    previews: run id -> what the JSON document says of the process that would be started. mean_response: the mean length
+    of a response in tokens; None means what each task assumes.
+
+    Raises:
+        ConfigError: a run's longest response is shorter than `mean_response`.
     """
+    if mean_response is not None:
+        _check_length(plan, mean_response)
     home = location()
-    estimator = estimate.Estimator(home)
+    estimator = estimate.Estimator(home, mean_response)
     runs = [_planned(cell, home, estimator) for cell in plan.cells]
     for run in runs:
         if run["run_id"] in previews:
@@ -114,23 +127,33 @@ def show_plan(plan: Plan, *, as_json: bool, previews: Mapping[str, Any] = Mappin
     done = sum(run["state"] == "done" for run in runs)
     rest = f"about {console.duration(total)} left, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
-    _show_costs(plan)
+    _show_costs(plan, estimator)
 
 
-def _show_costs(plan: Plan) -> None:
+def _check_length(plan: Plan, mean_response: float) -> None:
+    limit = min(cell.spec.train.max_response for cell in plan.cells)
+    if not 1 <= mean_response <= limit:
+        raise ConfigError(
+            f"--mean-length {mean_response:g}: responses have 1 to train.max_response={limit} tokens",
+            fix=f"--mean-length {limit // 4 or 1}, or train.max_response={max(2, math.ceil(mean_response))}",
+        )
+
+
+def _show_costs(plan: Plan, estimator: estimate.Estimator) -> None:
     """Print the estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
     specs = [cell.spec for cell in plan.cells if estimate.on_gpus(cell.spec)]
     if not specs:
         return
     rows = []
     for spec in specs:
-        about = cost.of(spec)
+        about = estimator.cost(spec)
         tokens = [f"{count / 1e9:.2f} G" for count in (about.sampled, about.trained)]
         sizes = [f"{size / 2**30:.0f} GiB" for size in (about.checkpoint, about.disk)]
-        rows.append([spec.run_id, f"{about.gpu_seconds / 3600:,.0f}", *tokens, *sizes])
+        least, most = (f"{seconds / 3600:,.0f}" for seconds in (about.least, about.most))
+        rows.append([spec.run_id, least if least == most else f"{least} to {most}", *tokens, *sizes])
     console.print_text("")
     console.print_table(["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk at most"], rows)
-    console.print_text("\n" + "\n".join(dict.fromkeys(cost.basis(spec) for spec in specs)))
+    console.print_text("\n" + "\n".join(dict.fromkeys(line for spec in specs for line in estimator.cost_basis(spec))))
 
 
 def previews_text(previews: Mapping[str, Mapping[str, Any]]) -> str:
@@ -166,9 +189,13 @@ def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str,
         **spec.about,
         "state": state,
         "seconds_left": round(seconds, 1),
-        **({"cost": cost.of(spec).to_json()} if estimate.on_gpus(spec) else {}),
+        **({"cost": _cost(spec, estimator)} if estimate.on_gpus(spec) else {}),
         "spec": spec.to_dict(),
     }
+
+
+def _cost(spec: RunSpec, estimator: estimate.Estimator) -> dict[str, Any]:
+    return {**estimator.cost(spec).to_json(), "basis": "; ".join(estimator.cost_basis(spec))}
 
 
 def _shown(metrics: dict[str, float]) -> list[str]:

@@ -1,10 +1,12 @@
 """Settings that are valid alone but contradict each other, each with the override that fixes it."""
 
+import difflib
 import math
 import re
 from collections.abc import Iterator
 
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import LOGGERS, RunSpec
+from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.settings import plain
 
 
@@ -87,6 +89,7 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"cluster.tensor_parallel={math.gcd(cluster.tensor_parallel, cluster.gpus)}",
         )
     yield from _sequence_parallel(spec)
+    yield from _loggers(spec)
     longest, sharing = train.max_prompt + train.max_response, cluster.sequence_parallel
     if cluster.max_tokens_per_gpu * sharing < longest:
         share = f" on the {sharing} GPUs that share it (cluster.sequence_parallel)" if sharing > 1 else ""
@@ -103,6 +106,13 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"{ranks} {among} (cluster.nodes x cluster.gpus)",
             f"cluster.nodes=1 cluster.gpus={sharing * max(n for n in range(1, ranks + 1) if sequences % n == 0)}",
         )
+
+
+def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    given = spec.cluster.loggers
+    if unknown := [name for name in given if name not in LOGGERS]:
+        meant = [like for name in given for like in difflib.get_close_matches(name, LOGGERS, n=1, cutoff=SIMILAR)]
+        yield f"cluster.loggers: '{unknown[0]}': {nearest(unknown[0], LOGGERS)}", f"cluster.loggers=[{','.join(meant)}]"
 
 
 def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -129,6 +139,7 @@ def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Settings of verl that would change the id of a run of another backend, and nothing else."""
-    for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
+    """Settings of verl that would change the id of a run of another backend, or leave its user waiting for metrics."""
+    loggers = {"loggers": list(spec.cluster.loggers)} if spec.cluster.loggers else {}
+    for name, value in {**plain(spec.cluster, runtime_too=False, later_too=False), **loggers}.items():
         yield f"cluster.{name}={value} has no effect with backend={spec.backend}", "backend=verl"

@@ -17,6 +17,8 @@ from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 3
 """Raise it when the same fields give another result, so that old records are not taken for new ones."""
+LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
+"""What `cluster.loggers` takes: names of packages and of verl's loggers. MLflow and a file of rows every run has."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,11 @@ class Cluster:
     A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a group of
     verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
     """
+    loggers: tuple[str, ...] = runtime(())
+    """Loggers of verl's that get all metrics beside MLflow: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.
+
+    Each has its account from its own environment variables, such as WANDB_API_KEY. Files stand in the attempt's folder.
+    """
     launcher: Literal["local", "slurm"] = runtime("local")
     """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""
     partition: str = runtime("")
@@ -299,10 +306,11 @@ class RunSpec:
         base = "" if self.seed_of_base == self.seed else f"base seed {self.seed_of_base}, "
         return f"{base}seed {self.seed}"
 
-    @property
+    @functools.cached_property
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
-        parts = {key: self.identity()[key] for key in ("model", "task", "warmup", "base_seed")}
+        identity = self.identity()
+        parts = {key: identity[key] for key in ("model", "task", "warmup", "base_seed")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"

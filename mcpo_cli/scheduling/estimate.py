@@ -1,11 +1,14 @@
-"""Estimates how long runs take: a cost model, scaled by measured times of completed runs in this home."""
+"""Estimates how long runs take: a cost model, corrected by how long the steps that are done in this home have taken.
+
+`mean_response` is the mean length of a response in tokens; None means what the task assumes.
+"""
 
 import copy
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.attempts import eval_problems
-from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json
+from mcpo_cli.runs.journal import Journal, last_row, lines_from
+from mcpo_cli.scheduling.progress import Tracker
 
 SECONDS_A_TOKEN = 9.7e-6
 SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
@@ -35,27 +39,39 @@ Kind = tuple[str, str]
 """Scale and model: runs of one kind err alike."""
 
 
-class Estimator:
-    """Estimates the seconds that runs take. `basis` names the source of the estimates."""
+@dataclass(frozen=True)
+class Measured:
+    """The seconds that the steps of one run have taken, and those that the cost model gives them."""
 
-    def __init__(self, home: Path) -> None:
+    taken: float
+    modelled: float
+
+
+class Estimator:
+    """Estimates the time and the cost of runs. `basis` names the source of the estimates."""
+
+    def __init__(self, home: Path, mean_response: float | None = None) -> None:
         self._home = home
+        self._mean_response = mean_response
         self._paid: set[str] = set()
-        self._seconds: dict[Kind, float] = defaultdict(float)
-        self._modelled: dict[Kind, float] = defaultdict(float)
-        self._counted: dict[Kind, int] = defaultdict(int)
+        self._measured: dict[Kind, dict[str, Measured]] = defaultdict(dict)
         for run in catalog.runs(home):
             self.learn(run.folder, run.spec)
 
     def learn(self, run_dir: Path, spec: RunSpec) -> None:
-        """Take into account how long a run took, if it is done."""
+        """Take into account how long the steps of a run have taken that are done so far, whether it goes on or not.
+
+        To be called again when it has done more.
+        """
+        taken, steps = 0.0, 0
         for first, last in _timed(run_dir):
             # System clocks are sometimes set back.
-            if (taken := last["time"] - first["time"]) > 0:
-                share = (last["step"] - first["step"]) / spec.train.steps
-                self._seconds[_kind(spec)] += taken
-                self._modelled[_kind(spec)] += share * training_seconds(spec)
-                self._counted[_kind(spec)] += 1
+            if last["time"] > first["time"]:
+                taken += last["time"] - first["time"]
+                steps += last["step"] - first["step"]
+        if steps:
+            modelled = steps / spec.train.steps * training_seconds(spec, self._mean_response)
+            self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
 
     def again(self) -> "Estimator":
         """The same, for other estimates: no base policy is counted yet."""
@@ -68,40 +84,57 @@ class Estimator:
 
         A base policy that is not in the cache is counted once, for the first estimated run that needs it.
         """
-        kind = _kind(spec)
-        factor = self._seconds[kind] / self._modelled[kind] if kind in self._counted else 1.0
-        training = training_seconds(spec) * (1 - done_steps / spec.train.steps)
+        training = training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
         cached = (self._home / "cache" / "base" / spec.base_id / "manifest.json").exists()
         warmup = 0.0 if cached or spec.base_id in self._paid else warmup_seconds(spec)
         self._paid.add(spec.base_id)
-        return START_SECONDS + factor * (training + warmup)
+        return START_SECONDS + (self._factor(spec) or 1.0) * (training + warmup)
+
+    def cost(self, spec: RunSpec) -> cost.Cost:
+        """The cost of the whole run on GPUs, as measured where steps of its kind are done here."""
+        modelled, factor = cost.of(spec, self._mean_response), self._factor(spec)
+        return modelled.corrected(factor) if factor else modelled
+
+    def cost_basis(self, spec: RunSpec) -> list[str]:
+        """The source of `cost`, in sentences of which several runs may share one."""
+        basis, factor = [*cost.basis(spec, self._mean_response)], self._factor(spec)
+        if factor:
+            middle = f"{factor:.2f} times the middle of that range"
+            basis.append(f"GPU-hours of {spec.run_id}: {middle}, {self.basis([spec])}")
+        return basis
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
-        """The source of the estimates of `specs`, in words."""
+        """The source of the estimated seconds of `specs`, in words."""
         kinds = {_kind(spec) for spec in specs}
-        measured = kinds & self._counted.keys()
+        measured = kinds & self._measured.keys()
         if not measured:
             return "from the cost model"
-        basis = f"from {sum(self._counted[kind] for kind in measured)} done run(s) here"
+        basis = f"from the steps that {sum(len(self._measured[kind]) for kind in measured)} run(s) have done here"
         return basis if measured == kinds else f"{basis}, and from the cost model for other models"
+
+    def _factor(self, spec: RunSpec) -> float | None:
+        """How many times the modelled seconds the run takes: by its own steps, or else by those of its kind."""
+        kind = self._measured.get(_kind(spec), {})
+        measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
+        modelled = sum(one.modelled for one in measured)
+        return sum(one.taken for one in measured) / modelled if modelled else None
 
 
 def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """First and last row of each attempt whose status is done, up to the first damaged one."""
-    # The status file is enough for an estimate; verifying it would read every record.
+    """First and last row of each attempt that has several, up to the first damaged one."""
     with suppress(RunFailed):
         for attempt in Journal(run_dir).attempts():
             path = attempt / "metrics.jsonl"
             first, last = next((row for row, _ in lines_from(path, 0)), None), last_row(path)
-            if first and last and first != last and read_json(attempt / "status.json")["state"] == "done":
+            if first and last and first != last:
                 yield first, last
 
 
-def training_seconds(spec: RunSpec) -> float:
+def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float:
     """Modelled seconds of all global steps, rerolls and evaluations: on GPUs from `cost`, else from the token count."""
     if on_gpus(spec):
-        return cost.of(spec).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    _, length = spec.task.expected_tokens(spec.train.max_response)
+        return cost.of(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
+    _, length = cost.lengths(spec, mean_response)
     batch = spec.train.prompts * spec.train.rollouts * length
     evaluation = cost.evaluations(spec) * eval_problems(spec) * spec.eval.samples * length
     rerolls = cost.rerolled(spec) * spec.train.rollouts * length
@@ -163,7 +196,7 @@ def within(plan: Plan, seconds: float, home: Path, parallel: int) -> Plan:
 
 def _left(spec: RunSpec, home: Path, estimator: Estimator) -> float:
     folder = home / "runs" / spec.run_id
-    return 0.0 if attempts.state(folder, spec) == "done" else estimator.seconds(spec)
+    return 0.0 if attempts.state(folder, spec) == "done" else estimator.seconds(spec, Tracker(folder, spec).read().step)
 
 
 def _kind(spec: RunSpec) -> Kind:

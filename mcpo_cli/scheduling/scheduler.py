@@ -31,6 +31,8 @@ from mcpo_cli.scheduling.worker import BUSY
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
 TICK_SECONDS = 0.25
+ESTIMATE_SECONDS = 10.0
+"""Time between two corrections of the estimates by the steps that running runs have done."""
 LITTLE_BYTES = 1 << 20
 """A disk with less free space is reported as full."""
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -155,6 +157,8 @@ class _Scheduler:
                 self._follow(job)
             while not self.stops and (job_to_start := self._next()):
                 self._start(job_to_start)
+            if time.monotonic() - self.estimated >= ESTIMATE_SECONDS:
+                self._estimate()
             self.display.update(self._view())
             if not any(job.process for job in self.jobs) and (self.stops or not any(job.waits for job in self.jobs)):
                 return
@@ -253,7 +257,7 @@ class _Scheduler:
             job.state, job.error = "failed", _line(job.broke)
         else:
             job.state, job.error = _ending(job, pid, code, state)
-            self.estimator.learn(job.folder, job.cell.spec)
+        self.estimator.learn(job.folder, job.cell.spec)
         self._estimate()
 
     def _warn(self, job: _Job) -> None:
@@ -263,6 +267,11 @@ class _Scheduler:
             self.display.note(f"{job.cell.spec.run_id}: {note}")
 
     def _estimate(self) -> None:
+        """Estimate the time of what is not done, from all steps that were done here so far."""
+        self.estimated = time.monotonic()
+        for job in self.jobs:
+            if job.process or job.state == "running":
+                self.estimator.learn(job.folder, job.cell.spec)
         estimator = self.estimator.again()
         self.estimates = {
             job.cell.spec.run_id: estimator.seconds(job.cell.spec, job.progress.step or job.tracker.read().step)

@@ -1,12 +1,12 @@
 """Converts journal rows to metric points."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from mcpo_cli.records import StepRow
+from mcpo_cli.runs.tiers import by_tier, evaluated
 
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""
@@ -24,20 +24,6 @@ def step_points(row: StepRow) -> list[Point]:
     return [(key, value, milliseconds(row["time"]), row["step"]) for key, value in finite.items()]
 
 
-def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """The metrics of one evaluation, from its `EvalRow`s.
-
-    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems.
-    `eval/<tier>/infra_errors`: the share of samples that could not be graded; absent if all were graded.
-    """
-    metrics = {}
-    for tier, problems in _by_tier(rows).items():
-        metrics[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in problems) / len(problems)
-        if ungraded := sum(row.get("ungraded", 0) for row in problems):
-            metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
-    return metrics
-
-
 def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Means over the tiers of one evaluation: `eval/average/pass_at_1`, `.../pass_at_<k>` and `.../best_at_<k>`.
 
@@ -47,7 +33,7 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     from mcpo_cli.statistics import stats
 
     k = min(MOST, *(row["n"] for row in rows))
-    tiers = list(_by_tier(rows).values())
+    tiers = list(by_tier(rows).values())
     n, c = ([row[name] for problems in tiers for row in problems] for name in ("n", "c"))
     # All problems in one call, as a call takes longer than what it computes.
     values: dict[str, Any] = {
@@ -59,13 +45,6 @@ def averages(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     places = [slice(end - len(problems), end) for problems, end in zip(tiers, ends, strict=True)]
     means = {name: [of_all[place].mean() for place in places] for name, of_all in values.items()}
     return {f"{AVERAGE}/{name}": float(math.fsum(of_tiers)) / len(tiers) for name, of_tiers in means.items()}
-
-
-def _by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in rows:
-        tiers[row["tier"]].append(row)
-    return tiers
 
 
 def eval_points(step: int, seconds: float, rows: Sequence[Mapping[str, Any]]) -> list[Point]:

@@ -257,4 +257,17 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     assert alone - estimate.START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
     later = estimator.seconds(specs[1], done_steps=1) - estimate.START_SECONDS
     assert later == pytest.approx((alone - estimate.START_SECONDS) * 2 / 3)
-    assert estimator.basis(specs) == "from 1 done run(s) here"
+    assert estimator.basis(specs) == "from the steps that 1 run(s) have done here"
+
+
+def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "0.1")
+    monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)
+    one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
+    plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=20"])
+    waiting = estimate.START_SECONDS + 20 * 0.1
+    assert estimate.Estimator(home).seconds(plan.cells[1].spec) < waiting
+    _, recorder = run(plan)
+    late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 10]
+    assert late
+    assert all(view.seconds_left > waiting for view in late)

@@ -63,11 +63,32 @@ def test_a_plan_says_what_gpus_disk_and_tokens_it_needs(here: InProcess) -> None
     assert document["estimate"]["parallel"] == 1
     for run in document["runs"]:
         (spec,) = load(["scale=paper", f"method={run['method']}", f"model={run['model']}"])
-        assert run["cost"] == cost.of(spec).to_json()
+        assert run["cost"] == {**cost.of(spec).to_json(), "basis": "; ".join(cost.basis(spec))}
+        assert run["cost"]["gpu_hours_low"] < run["cost"]["gpu_hours"] < run["cost"]["gpu_hours_high"]
         assert "preview" not in run
-    text = here("plan", "table1", "scale=paper").stdout
-    assert "GPU-hours" in text
-    assert "estimated, not measured" in text
+    for text in (
+        here("plan", "table1", "scale=paper").stdout,
+        here("ablate", "table1", "scale=paper", "--dry-run").stdout,
+    ):
+        assert "457 to 604" in text
+        assert text.count("estimated, not measured") == 1
+        assert "qwen3-14b then samples 2,224 or 1,374 tokens per second and GPU" in text
+    assert here.untouched()
+
+
+def test_a_plan_is_made_for_another_mean_length_of_responses(here: InProcess) -> None:
+    plan = ("plan", "scale=paper", "method=mcpo", "model=qwen3-8b")
+    (assumed,), (given,) = (here.json(*plan, *more)["runs"] for more in ((), ("--mean-length", "2560")))
+    assert given["run_id"] == assumed["run_id"]
+    assert given["cost"]["tokens_sampled"] == assumed["cost"]["tokens_sampled"] / 2
+    assert given["seconds_left"] < assumed["seconds_left"]
+    assert "responses of 2,560 tokens on average (--mean-length)" in given["cost"]["basis"]
+    (small,), (large,) = (here.json("plan", "scale=toy", "--mean-length", n)["runs"] for n in ("2", "20"))
+    assert small["seconds_left"] < large["seconds_left"]
+    for wrong in ("0", "20481"):
+        refused = here(*plan, "--mean-length", wrong)
+        assert refused.returncode == 2
+        assert f"--mean-length {wrong}: responses have 1 to train.max_response=20480 tokens" in refused.stderr
     assert here.untouched()
 
 

@@ -43,6 +43,9 @@ def table(spec: RunSpec) -> overrides.Table:
             "cluster.nodes=1 cluster.gpus=8",
         ),
         ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "no effect", "backend=verl"),
+        ("backend=local task=arithmetic model=toy-s cluster.loggers=[wandb]", "no effect", "backend=verl"),
+        ("cluster.loggers=[wandb,tensorbord]", "did you mean 'tensorboard'", "cluster.loggers=[wandb,tensorboard]"),
+        ("cluster.loggers=[mlflow]", "'mlflow': one of: clearml, swanlab, tensorboard", "cluster.loggers=[]"),
     ],
 )
 def test_contradictions(words: str, said: str, fix: str) -> None:
@@ -73,6 +76,7 @@ def test_fused_kernels_store_no_logits() -> None:
 def test_what_changes_results_names_another_run_and_nothing_else_does() -> None:
     plain = paper()
     assert paper("cluster.sequence_parallel=2").run_id == plain.run_id
+    assert paper("cluster.loggers=[wandb,tensorboard]").run_id == plain.run_id
     assert paper("cluster.fused_kernels=true").run_id != plain.run_id
     # Runs that were recorded before the setting existed keep their ids.
     assert "cluster" not in plain.identity()

@@ -35,11 +35,39 @@ def test_tokens_and_operations_by_hand() -> None:
     assert about.sampled == (batch + 2 * 30 * 8) * 5120
     weights = cost.parameters(run) - 4096 * 151936
     operations = 2 * weights + 4 * 36 * 4096 * (200 + 2560)
-    sampling = about.sampled * operations / (989e12 * 0.10)
     training = about.trained * operations * 5 / (989e12 * 0.35)
-    assert about.gpu_seconds == pytest.approx(sampling + training)
+    assert about.least == pytest.approx(about.sampled * operations / (989e12 * 0.068) + training)
+    assert about.most == pytest.approx(about.sampled * operations / (989e12 * 0.042) + training)
+    assert about.gpu_seconds == pytest.approx((about.least + about.most) / 2)
     assert about.checkpoint == 12 * cost.parameters(run)
     assert about.disk == 3 * about.checkpoint
+
+
+def test_the_ends_of_the_range_are_what_a_gpu_samples_of_8b_at_the_papers_lengths() -> None:
+    run = spec("model=qwen3-8b")
+    about = cost.of(run)
+    more = cost.of(spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0"))
+    # Evaluations alone differ in what they sample without being trained on.
+    evaluated = cost.of(
+        spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0", "eval.samples=16")
+    )
+    sampled = evaluated.sampled - more.sampled
+    assert sampled / (evaluated.least - more.least) == pytest.approx(4000, rel=0.02)
+    assert sampled / (evaluated.most - more.most) == pytest.approx(2500, rel=0.02)
+    assert "qwen3-8b then samples 4,012 or 2,478 tokens per second and GPU" in cost.basis(run)[1]
+    assert about.least < about.gpu_seconds < about.most
+
+
+def test_the_mean_length_of_responses_can_be_given() -> None:
+    run = spec()
+    assert cost.of(run, 5120.0) == cost.of(run)
+    half = cost.of(run, 2560.0)
+    assert half.sampled == cost.of(run).sampled / 2
+    assert half.trained == run.train.steps * 128 * 16 * (200 + 2560)
+    # Shorter responses also attend to less.
+    assert half.least < cost.of(run).least * (200 + 2560) / (200 + 5120)
+    assert "responses of 2,560 tokens on average (--mean-length)" in cost.basis(run, 2560.0)[0]
+    assert "responses of 5,120 tokens on average (assumed; mcpo plan --mean-length sets it)" in cost.basis(run)[0]
 
 
 def test_dynamic_sampling_samples_more_and_trains_the_same() -> None:

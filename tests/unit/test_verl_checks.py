@@ -126,6 +126,14 @@ def test_nothing_is_missing(place: Place) -> None:
     assert complaints(place.spec()) == []
 
 
+def test_a_loggers_package_is_not_installed(place: Place) -> None:
+    place.packages({**INSTALLED, "wandb": "0.31.0"})
+    assert complaints(place.spec("cluster.loggers=[wandb]")) == []
+    message = place.complaint("cluster.loggers=[wandb,trackio]")
+    assert "cluster.loggers=trackio: that package is not installed" in message
+    assert "fix: pip install trackio, or cluster.loggers=[wandb]" in message
+
+
 def test_verl_is_not_installed(place: Place) -> None:
     place.packages({})
     assert "needs verl ==0.9.1, which is not installed" in (message := place.complaint())

@@ -2,9 +2,12 @@
 
 import dataclasses
 import math
+import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -28,10 +31,9 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import attempts
+from mcpo_cli.runs import attempts, tiers
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json
-from mcpo_cli.store import points
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.fakes import write_run, write_runs
 from tests.models import untrained
@@ -97,6 +99,37 @@ def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: Ru
     assert (kept["duplicates"], row["metrics"]["sanity/duplicates_expected"]) == (1.0, pytest.approx(math.exp(-1)))
 
 
+def test_loggers_get_what_the_journal_gets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (spec,) = load(["scale=verl-cpu", "cluster.loggers=[wandb,tensorboard]"])
+    told: list[object] = []
+
+    class Tracking:
+        """verl's, as it is called."""
+
+        def __init__(self, project_name: str, experiment_name: str, default_backend: list[str], config: object) -> None:
+            folders = [os.environ[name] for name in ("TENSORBOARD_DIR", "WANDB_DIR")]
+            told.extend([project_name, experiment_name, default_backend, *folders])
+            assert config == {**spec.identity(), "trainer": {}}
+
+        def log(self, data: dict[str, float], step: int) -> None:
+            told.append((step, data))
+
+        def finish(self) -> None:
+            told.append("finished")
+
+    monkeypatch.setitem(sys.modules, "verl.utils.tracking", SimpleNamespace(Tracking=Tracking))
+    for name in ("TENSORBOARD_DIR", "WANDB_DIR", "SWANLAB_LOG_DIR"):
+        monkeypatch.setenv(name, "somewhere else")
+    records = Records(spec, tmp_path)
+    assert told == ["mcpo", spec.run_id, ["wandb", "tensorboard"], str(tmp_path / "tensorboard"), str(tmp_path)]
+    del told[:]
+    records.evaluation(0, [group(0, "correct", "wrong")])
+    records.step(1, [group(0, "wrong", "correct")], [], {}, spent(spec, tmp_path), {}, {"step": 1.0}, TOKENIZER)
+    records.close()
+    (row,) = read_lines(tmp_path / "metrics.jsonl")
+    assert told == [(0, {"eval/k2-3/pass_at_1": 0.5}), (1, row["metrics"]), "finished"]
+
+
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
     kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
@@ -116,8 +149,8 @@ def test_in_evaluation_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec,
     records.evaluation(0, [group(0, "correct", LOST, "wrong", LOST), group(1, "wrong", "timeout", "correct", "wrong")])
     found = rows(tmp_path, "eval", 0)
     assert [(row["n"], row["c"], row.get("ungraded")) for row in found] == [(2, 1, 2), (4, 1, None)]
-    assert points.evaluated(found) == {"eval/k2-3/pass_at_1": (1 / 2 + 1 / 4) / 2, "eval/k2-3/infra_errors": 2 / 8}
-    assert points.evaluated(found[1:]) == {"eval/k2-3/pass_at_1": 1 / 4}
+    assert tiers.evaluated(found) == {"eval/k2-3/pass_at_1": (1 / 2 + 1 / 4) / 2, "eval/k2-3/infra_errors": 2 / 8}
+    assert tiers.evaluated(found[1:]) == {"eval/k2-3/pass_at_1": 1 / 4}
 
 
 def test_a_problem_without_any_verdict_has_no_accuracy(spec: RunSpec, tmp_path: Path) -> None:

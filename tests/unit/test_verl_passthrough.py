@@ -65,6 +65,7 @@ def test_they_are_part_of_what_names_a_run() -> None:
         ("data.seed=4", "seed"),
         ("data.gen_batch_size=4", "method.dynamic_sampling and train.prompts"),
         (f"{ACTOR}.fsdp_config.param_offload=true", "cluster.offload"),
+        ("trainer.logger=[wandb]", "cluster.loggers"),
         ("actor_rollout_ref.model.path=mine", "model.path"),
         # Above and below what mcpo sets.
         (f"{ACTOR}.optim.betas.first=1", "train.betas"),
@@ -77,7 +78,7 @@ def test_a_key_that_a_setting_decides_is_refused_with_its_name(own: str, setting
     assert error.fix == f"{setting.split(maxsplit=1)[0]}=VALUE"
 
 
-@pytest.mark.parametrize("own", ["trainer.logger=[wandb]", f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim={{lr: 1}}"])
+@pytest.mark.parametrize("own", ["trainer.project_name=x", f"{ACTOR}.optim.optimizer=SGD", f"{ACTOR}.optim={{lr: 1}}"])
 def test_a_key_that_mcpo_sets_for_every_run_is_refused(own: str) -> None:
     assert "mcpo itself sets" in refused(own).message
 

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 
 from mcpo_cli.backends.verl import overrides, passthrough, pins
 from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import LOGGERS
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.settings import flat
@@ -85,6 +86,15 @@ def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
     # The choice of an engine, which is no key of a group.
     assert set(flat(there)) - set(flat(listed)) == {"model_engine"}
     assert set(flat(listed)) <= set(flat(there))
+
+
+def test_verl_knows_the_loggers_that_can_be_asked_for() -> None:
+    from verl.utils.tracking import Tracking
+
+    assert {*LOGGERS} <= {*Tracking.supported_backend}
+    (spec,) = load(["scale=paper", "cluster.loggers=[tensorboard]"])
+    config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
+    assert config.trainer.logger == ["console", "tensorboard"]
 
 
 def test_the_versions_are_those_of_verls_metadata() -> None:

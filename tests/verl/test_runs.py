@@ -6,9 +6,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mcpo_cli.backends.verl import checkpoint, processes
 from mcpo_cli.runs.journal import Journal
+from mcpo_cli.runs.tiers import evaluated
 from tests.verl.conftest import PATIENCE, TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
@@ -16,7 +18,7 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: Runs) -> None:
     settings = (*TOY, "method=spo", "train.steps=30", "compute.checkpoint_every=30")
-    first = runs.start("train", *settings)
+    first = runs.start("train", *settings, "cluster.loggers=[tensorboard]")
     folder = runs.begun("spo", first)
     wait(lambda: "step 2 of" in phase(folder), first)
     addresses = listening(folder)
@@ -30,6 +32,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     # This method remembers prompts: what it knows of them goes on, too.
     assert checkpoint.method_state(folder / "checkpoints", stopped["durable_step"])
     assert nobody_is_left(folder)
+    tensorboard_has(Journal(folder), folder / "attempt_1" / "tensorboard")
 
     second = runs.start("train", *settings)
     wait(lambda: f"step {stopped['durable_step'] + 1} of" in phase(folder), second)
@@ -42,6 +45,16 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
     assert str(folder / "attempt_2" / "verl.log") in said
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
+
+
+def tensorboard_has(journal: Journal, folder: Path) -> None:
+    """All metrics of all steps, and the scores of all evaluations."""
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
+    found = {(name, one.step): one.value for name in events.Tags()["scalars"] for one in events.Scalars(name)}
+    wanted = {(name, row["step"]): value for row in journal.steps() for name, value in row["metrics"].items()}
+    for step, path in journal.files("eval").items():
+        wanted |= {(name, step): value for name, value in evaluated(journal.read(path)).items()}
+    assert found == pytest.approx(wanted, nan_ok=True)
 
 
 def listening(folder: Path) -> set[str]:

@@ -96,6 +96,13 @@ def _versions(spec: RunSpec) -> None:
             raise ConfigError(f"backend=verl needs {package} {versions}, which is not installed", fix=fix + hint)
         if not pins.fits(version, versions):
             raise ConfigError(f"backend=verl needs {package} {versions}; {package} {version} is installed", fix=fix)
+    for package in cluster.loggers:
+        if pins.installed(package) is None:
+            rest = ",".join(name for name in cluster.loggers if name != package)
+            raise ConfigError(
+                f"cluster.loggers={package}: that package is not installed",
+                fix=f"pip install {package}, or cluster.loggers=[{rest}]",
+            )
 
 
 def _device(spec: RunSpec) -> None:

@@ -317,8 +317,8 @@ def _trainer(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.actor.checkpoint.save_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.load_contents": ["model", "optimizer", "extra"],
         "actor_rollout_ref.actor.checkpoint.async_save": False,
-        # Our trainer writes the journal, from which MLflow is fed; verl itself logs to the console only.
-        "trainer.logger": ["console"],
+        # Our trainer writes the journal, from which MLflow is fed, and hands the same to these (`loggers.py`).
+        "trainer.logger": ["console", *spec.cluster.loggers],
         "trainer.project_name": "mcpo",
         "trainer.experiment_name": spec.run_id,
         "trainer.log_val_generations": 0,

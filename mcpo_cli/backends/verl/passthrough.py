@@ -88,7 +88,7 @@ def _other(value: Any) -> Any:
         case str():
             return f"{value}x"
         case tuple():
-            return (*value, *value[:1])
+            return (*value, *(value[:1] or ("x",)))
     return value
 
 

@@ -11,10 +11,12 @@ from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import groups
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group
+from mcpo_cli.backends.verl.loggers import Loggers
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow, StepRow
 from mcpo_cli.runs.journal import JournalWriter, Kind
+from mcpo_cli.runs.tiers import evaluated
 
 PHASES = {
     "gen": "sample",
@@ -28,11 +30,12 @@ PHASES = {
 
 
 class Records:
-    """The journal of one attempt, written by verl's trainer."""
+    """The journal of one attempt, written by verl's trainer, and the loggers beside it."""
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
         self._journal = JournalWriter(attempt_dir)
+        self._loggers = Loggers(spec, attempt_dir)
         self._channel = Channel(attempt_dir)
         self._durable: int | None = None
         self._phase = "starting"
@@ -88,14 +91,17 @@ class Records:
             **measure.speed(seconds(timing), float(graded.length_PG.sum())),
         }
         self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
+        self._loggers.log(step, row)
 
-    def evaluation(self, step: int, evaluated: Sequence[Group]) -> None:
+    def evaluation(self, step: int, answered: Sequence[Group]) -> None:
         """Write one row per held-out problem.
 
         Raises:
             RunFailed: no answer to a problem could be graded.
         """
-        self._journal.rows("eval", step, [_eval_row(step, group) for group in evaluated])
+        rows = [_eval_row(step, group) for group in answered]
+        self._journal.rows("eval", step, rows)
+        self._loggers.log(step, evaluated(rows))
 
     def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write optional rows of a step; call it before `step`, which completes the step."""
@@ -107,8 +113,9 @@ class Records:
         self._journal.sync()
 
     def close(self) -> None:
-        """Flush the journal to the disk and close it."""
+        """Flush the journal to the disk and close it, and the loggers."""
         self._journal.close()
+        self._loggers.close()
 
 
 def _eval_row(step: int, group: Group) -> EvalRow:

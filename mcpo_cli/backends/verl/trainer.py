@@ -7,6 +7,7 @@ and the checkpoints are verl's.
 import operator
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -117,21 +118,21 @@ class Trainer(PPOTrainerSync):
         SkipManager.init(self.config)
         if self.spec.cluster.rollout == "vllm":
             self.engine = {"vllm_v2_model_runner": float(watch.uses_v2_runner(self))}
-        if self.global_steps == 0:
-            self.evaluate()
-        while self.global_steps < steps:
-            if self.records.asked_to_stop():
-                if self.global_steps:
-                    self.save()
-                raise Interrupted(f"stopped after step {self.global_steps} of {steps}")
-            self.global_steps += 1
-            self.records.phase(f"step {self.global_steps} of {steps}")
-            self.global_step()
-            if self.spent.evaluation_due:
+        with closing(self.records):
+            if self.global_steps == 0:
                 self.evaluate()
-            if self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps:
-                self.save()
-        self.records.close()
+            while self.global_steps < steps:
+                if self.records.asked_to_stop():
+                    if self.global_steps:
+                        self.save()
+                    raise Interrupted(f"stopped after step {self.global_steps} of {steps}")
+                self.global_steps += 1
+                self.records.phase(f"step {self.global_steps} of {steps}")
+                self.global_step()
+                if self.spent.evaluation_due:
+                    self.evaluate()
+                if self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps:
+                    self.save()
 
     def global_step(self) -> None:
         """Sample one batch, take its gradient steps and record them."""

@@ -1,0 +1,111 @@
+"""Estimates that are corrected by the steps of runs that have not ended: journals with times made by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.backends import cost
+from mcpo_cli.config import plan as plans
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.attempts import Attempt, owned
+from mcpo_cli.runs.journal import write_json
+from mcpo_cli.scheduling.estimate import START_SECONDS, Estimator, training_seconds, within
+
+WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
+
+
+def recorded(spec: RunSpec, times: dict[int, float], start: int = 0) -> Attempt:
+    """An open attempt whose steps were recorded at these times in seconds."""
+    folder = run_dir(spec.run_id)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "spec.json", spec.to_dict())
+    attempt = Attempt(folder, spec, start)
+    for step, time in times.items():
+        attempt.journal.step({"step": step, "time": time, "metrics": {}})
+    return attempt
+
+
+def left(home: Path, spec: RunSpec, done: int = 0) -> float:
+    """Estimated seconds without the start-up of the worker."""
+    return Estimator(home).seconds(spec, done) - START_SECONDS
+
+
+def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_kind(home: Path) -> None:
+    running, waiting, other = (load([*WARM, *more])[0] for more in ((), ("seed=1",), ("model=toy-m",)))
+    modelled = left(home, other)
+    attempt = recorded(running, {1: 100.0, 2: 107.0, 3: 114.0})
+    with owned(run_dir(running.run_id)):
+        # Seven seconds a step: 70 for the whole run, 49 for what is left of it.
+        assert left(home, waiting) == pytest.approx(70)
+        assert left(home, running, done=3) == pytest.approx(49)
+        assert left(home, other) == pytest.approx(modelled)
+        specs = [running, waiting]
+        assert Estimator(home).basis(specs) == "from the steps that 1 run(s) have done here"
+        assert Estimator(home).basis([*specs, other]).endswith("and from the cost model for other models")
+        estimator = Estimator(home)
+        attempt.journal.step({"step": 4, "time": 127.0, "metrics": {}})
+        for _ in range(2):  # a run that has done more is learned again, not counted twice
+            estimator.learn(run_dir(running.run_id), running)
+        assert estimator.seconds(waiting) - START_SECONDS == pytest.approx(90)
+
+
+def test_all_attempts_count_however_they_ended(home: Path) -> None:
+    (spec,) = load([*WARM])
+    recorded(spec, {1: 0.0, 2: 4.0, 3: 8.0}).end("failed", "out of memory")
+    recorded(spec, {2: 500.0}, start=1).end("interrupted")
+    recorded(spec, {2: 1000.0, 3: 1010.0}, start=1)
+    # Three timed steps took 4 + 4 + 10 seconds; nothing is known of the time between attempts.
+    assert left(home, spec) == pytest.approx(10 * 18 / 3)
+
+
+def test_a_run_is_estimated_by_its_own_steps_others_by_all_of_their_kind(home: Path) -> None:
+    quick, slow, waiting = (load([*WARM, f"seed={seed}"])[0] for seed in range(3))
+    recorded(quick, {1: 0.0, 2: 2.0})
+    recorded(slow, {1: 0.0, 2: 6.0})
+    assert left(home, quick) == pytest.approx(20)
+    assert left(home, slow) == pytest.approx(60)
+    assert left(home, waiting) == pytest.approx(40)
+
+
+def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
+    plan = plans.from_overrides([*WARM, "seed=0,1,2"])
+    recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
+    # Ten seconds a step: 20 are left of the first run and 100 of each other; each worker takes its start-up.
+    needed = 120 + 2 * START_SECONDS
+    assert within(plan, needed + 0.1, home, parallel=1).cells == plan.cells[:2]
+    assert within(plan, needed - 0.1, home, parallel=1).cells == plan.cells[:1]
+    with pytest.raises(ConfigError, match=r"the first 1 runs take about 25 s"):
+        within(plan, 24, home, parallel=1)
+
+
+def test_measured_steps_replace_the_range_of_gpu_hours(home: Path) -> None:
+    running, waiting = (
+        load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)
+    )
+    assert Estimator(home).cost(running) == cost.of(running)
+    # A step in 1.5 times the modelled time.
+    modelled = training_seconds(running) / 100
+    recorded(running, {1: 0.0, 3: 3.0 * modelled})
+    estimator = Estimator(home)
+    for spec in (running, waiting):
+        about = estimator.cost(spec)
+        assert about.least == about.most == pytest.approx(1.5 * cost.of(spec).gpu_seconds)
+        assert about.sampled == cost.of(spec).sampled
+        assert estimator.cost_basis(spec)[-1] == (
+            f"GPU-hours of {spec.run_id}: 1.50 times the middle of that range, "
+            "from the steps that 1 run(s) have done here"
+        )
+
+
+def test_a_mean_length_changes_what_is_modelled_not_what_was_measured(home: Path) -> None:
+    running, other = (
+        load(["scale=paper", "train.steps=100", f"model={name}"])[0] for name in ("qwen3-8b", "qwen3-14b")
+    )
+    recorded(running, {1: 0.0, 11: 1000.0})
+    for length in (None, 2000.0):
+        estimator = Estimator(home, length)
+        assert estimator.seconds(running) - START_SECONDS == pytest.approx(10_000)
+        assert estimator.cost(other) == cost.of(other, length)

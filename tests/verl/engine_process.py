@@ -21,8 +21,8 @@ from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 from verl.workers.utils.padding import response_from_nested
 
-from mcpo_cli.backends.verl import batches
-from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
+from mcpo_cli.backends.verl import batches, passes
+from mcpo_cli.backends.verl.loss import FACTS, loss, merged
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
 from tests.verl.cpu import flash
@@ -79,8 +79,8 @@ def measure(
 ) -> Any:
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = rows(batch, chosen)
-    tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, use_fused_kernels=False, **split)
-    tu.assign_non_tensor(data, calculate_entropy=with_entropy(method))
+    told = passes.update(method, len(batch["responses"]))
+    tu.assign_non_tensor(data, use_remove_padding=True, use_fused_kernels=False, **split, **told)
     with built.train_mode():
         built.optimizer_zero_grad()
         output = built.forward_backward_batch(data, partial(loss, method))
@@ -100,13 +100,13 @@ def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) ->
     found = {}
     for packing, split in {"alike": update, "otherwise": batch["splits"]["all"]}.items():
         data = rows(batch, chosen)
-        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=True, **split)
+        tu.assign_non_tensor(data, use_remove_padding=True, **split, **passes.log_probs(entropy=True))
         with built.eval_mode():
             before = built.infer_batch(data)["model_output"]["log_probs"]
         old = response_from_nested(before, data["response_mask"]).unbind()
         known = dict(zip(chosen, old, strict=True))
         data = rows(batch | {"old_log_probs": known}, chosen)
-        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=False, **update)
+        tu.assign_non_tensor(data, use_remove_padding=True, **update, **passes.update(method, len(old)))
         with built.train_mode():
             reports = built.forward_backward_batch(data, partial(loss, method))["metrics"]["mcpo"]
         found[packing] = max(report["drift"] for report in reports)

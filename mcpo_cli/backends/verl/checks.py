@@ -57,7 +57,7 @@ def _task(spec: RunSpec) -> None:
 
 
 def _method(spec: RunSpec) -> None:
-    """Reject what verl cannot do: it keeps no previous-step policy and trains at the sampling temperature."""
+    """Reject what verl cannot do: it keeps no previous-step policy."""
     method, train = spec.method, spec.train
     if "previous_policy" in method.needs:
         raise ConfigError(
@@ -70,12 +70,6 @@ def _method(spec: RunSpec) -> None:
             f"method={method.name} evaluates each mini-batch under the current policy before its gradient; "
             f"backend=verl cannot do that between the {train.prompts // train.mini_batch} mini-batches of a step",
             fix=f"train.mini_batch={train.prompts}, or backend=local",
-        )
-    if spec.train.temperature != 1:
-        raise ConfigError(
-            f"train.temperature={spec.train.temperature:g}: verl trains the policy at the sampling temperature, the "
-            "local engine at 1; the two agree only at 1",
-            fix="train.temperature=1",
         )
 
 

@@ -235,7 +235,8 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.val_kwargs.top_k": -1,
         "actor_rollout_ref.rollout.val_kwargs.do_sample": True,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
-        "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+        # At temperature 1, as the trainer's; processed ones are at the temperature that the token was drawn at.
+        "actor_rollout_ref.rollout.logprobs_mode": "raw_logprobs",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
         "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
         # The engine gets the trainer's weights before it samples anything.

@@ -28,6 +28,8 @@ BYTES_TRAINED = 16
 """Bytes per weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
 """Bytes per weight in a checkpoint: weight and two moments, in float32."""
+BYTES_PREVIOUS = 4
+"""More where the method needs the previous policy, too."""
 BYTES_SAMPLED = 2
 """Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
 
@@ -81,7 +83,8 @@ def of(spec: RunSpec) -> Cost:
     probed = rerolled(spec) * train.rollouts
     sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
     seconds = operations(spec, sampled, 0) / SAMPLING_UTILISATION + operations(spec, 0, trained) / TRAINING_UTILISATION
-    return Cost(seconds / PEAK, sampled, trained, BYTES_SAVED * parameters(spec))
+    saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
+    return Cost(seconds / PEAK, sampled, trained, saved * parameters(spec))
 
 
 def operations(spec: RunSpec, sampled: float, trained: float) -> float:

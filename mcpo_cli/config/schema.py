@@ -95,7 +95,7 @@ class Train:
     grad_clip: float = identity(1.0, gt=0)
     """Largest norm of the gradient of a mini-batch; a larger one is scaled down to it."""
     temperature: float = identity(1.0, ge=0.01, le=100)
-    """At which rollouts are drawn; they are trained on at temperature 1."""
+    """At which rollouts are drawn; they are trained on at temperature 1, log-probabilities and entropies too."""
     max_prompt: int = identity(32, ge=1)
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)

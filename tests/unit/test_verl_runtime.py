@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from mcpo_cli.backends import cost
 from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, pins, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
 from mcpo_cli.backends.verl.groups import Group, Prompt, graded
@@ -23,6 +24,8 @@ from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from tests.methods import Centred
+
+ANCHORS = ("rollout", "previous_step")
 
 
 def write_checkpoint(root: Path, step: int) -> Path:
@@ -181,11 +184,10 @@ def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) 
     assert (evaluated["score"], evaluated["status"]) == (1.0, "correct")
 
 
-def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:
-    (spec,) = load(["scale=verl-cpu", "method=mcpo", "method.anchor=previous_step"])
-    with pytest.raises(ConfigError, match="previous_step") as error:
-        checks.check(spec)
-    assert error.value.fix == "method.anchor=rollout, or backend=local"
+def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> None:
+    plain, anchored = (load(["scale=verl-cpu", "method=mcpo", f"method.anchor={anchor}"])[0] for anchor in ANCHORS)
+    assert cost.of(plain).checkpoint == 12 * cost.parameters(plain)
+    assert cost.of(anchored).checkpoint == 16 * cost.parameters(plain)
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.5])

@@ -57,13 +57,13 @@ def _task(spec: RunSpec) -> None:
 
 
 def _method(spec: RunSpec) -> None:
-    """Reject what verl cannot do: it keeps no previous-step policy."""
+    """Reject what verl cannot do: a pass of all of a mini-batch before its gradient, but for the first of a step."""
     method, train = spec.method, spec.train
-    if "previous_policy" in method.needs:
+    if method.prepares and "previous_policy" in method.needs:
         raise ConfigError(
-            f"method={method.name} with these options needs the policy before the last gradient step "
-            "(method.anchor=previous_step); backend=verl keeps only the current one",
-            fix="method.anchor=rollout, or backend=local",
+            f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "
+            "one there, too (`previous_policy`); backend=verl has it during the gradient only",
+            fix="backend=local",
         )
     if method.prepares and train.mini_batch < train.prompts:
         raise ConfigError(
@@ -178,7 +178,7 @@ def _slots(spec: RunSpec) -> None:
 
 def _memory(spec: RunSpec) -> None:
     """Check that offloaded weights and moments fit into main memory."""
-    needed = cost.BYTES_SAVED * cost.parameters(spec) / spec.cluster.nodes
+    needed = cost.of(spec).checkpoint / spec.cluster.nodes
     total = psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         raise ConfigError(

@@ -17,6 +17,8 @@ from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
+PREVIOUS = "previous_log_probs"
+"""The queue field with each token's log-probability under the policy before the last gradient step."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, the pairs and prompts of `Sums`, and the
 largest drift of a token."""
@@ -57,7 +59,8 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
     with_entropy = "current_entropy" in method.needs
     entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
-    fields = [column_field(name) for name in method.token_columns]
+    previous = "previous_policy" in method.needs
+    fields = [column_field(name) for name in method.token_columns] + [PREVIOUS] * previous
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
     # The queue may return FACTS as a ragged tensor.
@@ -74,6 +77,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
         columns=dict(zip(method.columns, values_CB, strict=True))
         | {name: padded[column_field(name)] for name in method.token_columns},
+        logp_previous_BT=padded[PREVIOUS].where(mask_BT, 0.0) if previous else None,
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
 

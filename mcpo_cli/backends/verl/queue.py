@@ -11,7 +11,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from mcpo_cli.backends.verl.groups import Group, Prompt, place_of, uid_of
-from mcpo_cli.backends.verl.loss import FACTS, column_field, facts
+from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, column_field, facts
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, MiniBatch, Signals
 
@@ -49,6 +49,15 @@ def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_
     rows = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=[field])[field].unbind()
     padded_BT = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     return padded_BT.view(*length_PG.shape, -1)
+
+
+def keep_as_previous(keys: Sequence[str]) -> None:
+    """Take the newest log-probabilities of the trajectories `keys` for those under the previous policy."""
+    from verl.workers.utils.padding import response_from_nested
+
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
+    field = {PREVIOUS: response_from_nested(data["log_probs"], data["response_mask"])}
+    tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
 
 
 def fields(

@@ -33,6 +33,7 @@ from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, l
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.overrides import TRAINER
+from mcpo_cli.backends.verl.previous import Previous
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
@@ -102,6 +103,13 @@ class Trainer(PPOTrainerSync):
             watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         root = Path(self.config.trainer.default_local_dir)
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
+        self.previous = None
+        if "previous_policy" in self.spec.method.needs:
+            self.previous = Previous(self.actor_rollout_wg, self.log_probs)
+            if self.global_steps:
+                self.previous.load(checkpoint.folder(root, self.global_steps))
+            else:
+                self.previous.remember()
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
@@ -228,6 +236,8 @@ class Trainer(PPOTrainerSync):
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(root, step, self.method_state)
+            if self.previous:
+                self.previous.save(checkpoint.folder(root, step))
             checkpoint.seal(root, step)
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
@@ -363,6 +373,9 @@ class Trainer(PPOTrainerSync):
             self.trained_tokens += sum(tokens[i] for i in passing)
             chosen = batch.select_keys([batch.keys[i] for i in batches.shared([passing], tokens, ranks)])
             chosen.extra_info = batch.extra_info | passes.update(self.spec.method, len(passing))
+            if self.previous:
+                self.previous.log_probs(chosen)
+                self.previous.remember()
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         reports = output.pop(METRIC)

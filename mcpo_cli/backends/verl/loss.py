@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.verl.correction import WEIGHTS, corrected
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 
@@ -43,6 +44,8 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
     tokens = token_batch(method, model_output, data)
     token_loss = method.token_loss(tokens)
+    if data.get(WEIGHTS, None) is not None:
+        token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))

@@ -276,7 +276,7 @@ def _reward(spec: RunSpec) -> Table:
 
 def _algorithm(spec: RunSpec) -> Table:
     """Our trainer computes the advantages; `grpo` only tells verl that there is no critic."""
-    method = spec.method
+    method, cap = spec.method, spec.cluster.rollout_correction
     return {
         "algorithm.adv_estimator": "grpo",
         "algorithm.norm_adv_by_std_in_grpo": True,
@@ -289,7 +289,10 @@ def _algorithm(spec: RunSpec) -> Table:
         "algorithm.filter_groups.metric": "acc",
         "algorithm.filter_groups.max_num_gen_batches": 1 + spec.train.max_refills if method.dynamic_sampling else 0,
         "algorithm.filter_groups.max_inflight_gen_batches": 1,
-        "algorithm.rollout_correction.rollout_is": None,
+        # Ours computes them with verl's function (`correction.py`).
+        "algorithm.rollout_correction.rollout_is": None if cap is None else "token",
+        "algorithm.rollout_correction.rollout_is_threshold": cap,
+        "algorithm.rollout_correction.rollout_is_batch_normalize": False,
         "algorithm.rollout_correction.rollout_rs": None,
         "algorithm.rollout_correction.bypass_mode": False,
         "critic.enable": False,

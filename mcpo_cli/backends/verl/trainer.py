@@ -30,6 +30,7 @@ from mcpo_cli.backends.measure import Graded, Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, passes, queue, watch
+from mcpo_cli.backends.verl.correction import WEIGHTS
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.overrides import TRAINER
@@ -333,6 +334,9 @@ class Trainer(PPOTrainerSync):
             signals = at_rest.prepared(method, step, signals, logp_PGT(), total, seed)
         self.bears_PG, self.at_rest = at_rest.screened(method, step, signals, logp_PGT, self.totals[0])
         fields = queue.fields(method, signals, step.length_PG, self.totals, self._places(batch.keys))
+        if cap := self.spec.cluster.rollout_correction:
+            fields[WEIGHTS], measured = queue.weights(batch.keys, cap)
+            metrics.update(measured)
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:

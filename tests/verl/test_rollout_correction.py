@@ -92,7 +92,7 @@ def test_a_run_is_corrected_and_trained_at_temperature_1(runs: Runs) -> None:
         # Nothing knows how probable a response was at the temperature it was drawn at.
         assert "sanity/duplicates_expected" not in metrics
         # The two engines round otherwise; what is above the cap of 1 is cut.
-        assert 1 - 1e-4 < metrics["verl/rollout_corr/rollout_is_mean"] < 1
+        assert 1 - 1e-4 < metrics["verl/rollout_corr/rollout_is_mean"] <= 1
         assert metrics["verl/rollout_corr/rollout_is_max"] == 1
         assert 0 < metrics["verl/rollout_corr/rollout_is_ratio_fraction_high"] < 1
     # Mastered prompts of the first mini-batch stay out of its update, and are reported all the same.

@@ -33,6 +33,8 @@ BYTES_TRAINED = 16
 """Bytes per weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
 """Bytes per weight in a checkpoint: weight and two moments, in float32."""
+BYTES_PREVIOUS = 4
+"""More where the method needs the previous policy, too."""
 BYTES_SAMPLED = 2
 """Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
 
@@ -107,7 +109,8 @@ def of(spec: RunSpec, mean_response: float | None = None) -> Cost:
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
     least, most = (sampling / share + training for share in (FAST_SAMPLING, SLOW_SAMPLING))
-    return Cost(least, most, sampled, trained, BYTES_SAVED * parameters(spec))
+    saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
+    return Cost(least, most, sampled, trained, saved * parameters(spec))
 
 
 def operations(spec: RunSpec, sampled: float, trained: float, mean_response: float | None = None) -> float:

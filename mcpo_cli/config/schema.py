@@ -97,7 +97,7 @@ class Train:
     grad_clip: float = identity(1.0, gt=0)
     """Largest norm of the gradient of a mini-batch; a larger one is scaled down to it."""
     temperature: float = identity(1.0, ge=0.01, le=100)
-    """Of the rollouts that are trained on."""
+    """At which rollouts are drawn; they are trained on at temperature 1."""
     max_prompt: int = identity(32, ge=1)
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
@@ -220,6 +220,12 @@ class Cluster:
     Otherwise logits are bfloat16, whose steps between 16 and 32 are 0.125: with `method.delta` far below that, part of
     the drift that the hinge sees is rounding. So this setting is of the kind identity. verl's other backend, `torch`,
     saves memory only: it rounds logits as well.
+    """
+    rollout_correction: float | None = later(None, gt=0)
+    """Cap of truncated importance sampling between the rollout engine and the trainer; null corrects nothing.
+
+    The policy loss of each token, not the hinge, is multiplied by the ratio of its probabilities under the trainer's
+    policy and under the engine's, at most this. Both are those before the update, at temperature 1.
     """
     offload: bool = runtime(False)
     """Whether weights and optimizer move to CPU memory while the other engine works."""

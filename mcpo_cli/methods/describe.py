@@ -13,9 +13,9 @@ def text(method: type[Method]) -> str:
 
 
 def backends(method: Method) -> dict[str, str]:
-    """Each backend with what it asks of this method; a backend that cannot train it is not there."""
+    """Each backend with what it asks of this method."""
     whole = "one mini-batch a step (train.mini_batch=train.prompts)" if method.prepares else ""
-    return {"local": ""} | ({} if "previous_policy" in method.needs else {"verl": whole})
+    return {"local": "", "verl": whole}
 
 
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:

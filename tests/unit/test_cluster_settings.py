@@ -46,6 +46,7 @@ def table(spec: RunSpec) -> overrides.Table:
         ("backend=local task=arithmetic model=toy-s cluster.loggers=[wandb]", "no effect", "backend=verl"),
         ("cluster.loggers=[wandb,tensorbord]", "did you mean 'tensorboard'", "cluster.loggers=[wandb,tensorboard]"),
         ("cluster.loggers=[mlflow]", "'mlflow': one of: clearml, swanlab, tensorboard", "cluster.loggers=[]"),
+        ("backend=local task=arithmetic model=toy-s cluster.rollout_correction=2", "no effect", "backend=verl"),
     ],
 )
 def test_contradictions(words: str, said: str, fix: str) -> None:
@@ -81,6 +82,8 @@ def test_what_changes_results_names_another_run_and_nothing_else_does() -> None:
     # Runs that were recorded before the setting existed keep their ids.
     assert "cluster" not in plain.identity()
     assert paper("cluster.fused_kernels=true").identity()["cluster"] == {"fused_kernels": True}
+    assert paper("cluster.rollout_correction=2").identity()["cluster"] == {"rollout_correction": 2.0}
+    assert paper("cluster.rollout_correction=null").run_id == plain.run_id
 
 
 def test_an_attempt_with_other_numerics_is_no_attempt_at_this_run(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ def test_a_hinge_bears_nothing_before_the_first_gradient_step_and_is_reported() 
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]
+    # The policy before the last gradient step is another one than that which sampled.
+    anchored = get("mcpo", anchor="previous_step")
+    bears_PG, reported = at_rest.screened(anchored, step, signals, _unasked, first)
+    assert torch.equal(bears_PG, signals.bears_PG)
+    assert not reported.pairs
     # DAPO has nothing to screen: no log-probabilities are asked for.
     plain = get("dapo", dynamic_sampling=False)
     signals, _ = plain.signals(step, plain.initial_state())

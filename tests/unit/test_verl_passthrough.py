@@ -66,6 +66,7 @@ def test_they_are_part_of_what_names_a_run() -> None:
         ("data.gen_batch_size=4", "method.dynamic_sampling and train.prompts"),
         (f"{ACTOR}.fsdp_config.param_offload=true", "cluster.offload"),
         ("trainer.logger=[wandb]", "cluster.loggers"),
+        ("algorithm.rollout_correction.rollout_is_threshold=2", "cluster.rollout_correction"),
         ("actor_rollout_ref.model.path=mine", "model.path"),
         # Above and below what mcpo sets.
         (f"{ACTOR}.optim.betas.first=1", "train.betas"),

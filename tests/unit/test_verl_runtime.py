@@ -13,14 +13,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, processes, reward
+from mcpo_cli.backends import cost
+from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, pins, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl.groups import Group, Prompt, graded
 from mcpo_cli.backends.verl.loss import merged, noise_floor
 from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from tests.methods import Centred
+
+ANCHORS = ("rollout", "previous_step")
 
 
 def write_checkpoint(root: Path, step: int) -> Path:
@@ -179,18 +184,19 @@ def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) 
     assert (evaluated["score"], evaluated["status"]) == (1.0, "correct")
 
 
-def test_an_anchor_that_verl_does_not_have_is_refused_before_anything_starts() -> None:
-    (spec,) = load(["scale=verl-cpu", "method=mcpo", "method.anchor=previous_step"])
-    with pytest.raises(ConfigError, match="previous_step") as error:
-        checks.check(spec)
-    assert error.value.fix == "method.anchor=rollout, or backend=local"
+def test_checkpoints_hold_the_previous_policy_where_the_method_needs_it() -> None:
+    plain, anchored = (load(["scale=verl-cpu", "method=mcpo", f"method.anchor={anchor}"])[0] for anchor in ANCHORS)
+    assert cost.of(plain).checkpoint == 12 * cost.parameters(plain)
+    assert cost.of(anchored).checkpoint == 16 * cost.parameters(plain)
 
 
-def test_a_temperature_at_which_backends_differ_is_refused_before_anything_starts() -> None:
-    (spec,) = load(["scale=verl-cpu", "train.temperature=0.9"])
-    with pytest.raises(ConfigError, match=r"train\.temperature=0\.9") as error:
-        checks.check(spec)
-    assert error.value.fix == "train.temperature=1"
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_the_probability_of_a_response_is_known_at_temperature_1(temperature: float) -> None:
+    """As with the local engine, whose log-probabilities are those at temperature 1, too."""
+    prompt, right = Prompt(0, Problem("1 + 2 _ =", "3"), "k2-3"), Verdict("correct", "3")
+    group = Group(prompt, [torch.tensor([4, 9])] * 2, [1.0, 1.0], [right, right], [-0.5, -0.5], [0.1, 0.1])
+    logp_PG = graded([group], 9, temperature).logp_PG
+    assert logp_PG is None if temperature != 1 else torch.equal(logp_PG, torch.full((1, 2), -0.5).double())
 
 
 def test_the_state_of_a_method_is_under_the_seal_of_its_step(tmp_path: Path) -> None:
@@ -217,15 +223,16 @@ def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("method*"))
 
 
-def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several() -> None:
-    (spec,) = load(["scale=verl-cpu", "train.temperature=0.9"])
+def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins, "installed", lambda _: None)
+    (spec,) = load(["scale=verl-cpu"])
     several = dataclasses.replace(spec, method=Centred())
     with pytest.raises(ConfigError, match=r"method=centred .* between the 2 mini-batches of a step") as error:
         checks.check(several)
     assert error.value.fix == f"train.mini_batch={spec.train.prompts}, or backend=local"
     one = dataclasses.replace(several, train=dataclasses.replace(spec.train, mini_batch=spec.train.prompts))
     # The next thing that is checked.
-    with pytest.raises(ConfigError, match=r"train\.temperature"):
+    with pytest.raises(ConfigError, match="needs verl"):
         checks.check(one)
 
 

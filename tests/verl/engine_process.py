@@ -21,8 +21,8 @@ from verl.utils.distributed import initialize_global_process_group_ray
 from verl.workers.engine import EngineRegistry
 from verl.workers.utils.padding import response_from_nested
 
-from mcpo_cli.backends.verl import batches
-from mcpo_cli.backends.verl.loss import FACTS, loss, merged, with_entropy
+from mcpo_cli.backends.verl import batches, passes, previous
+from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, loss, merged
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.load import load
 from tests.verl.cpu import flash
@@ -79,8 +79,12 @@ def measure(
 ) -> Any:
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = rows(batch, chosen)
-    tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, use_fused_kernels=False, **split)
-    tu.assign_non_tensor(data, calculate_entropy=with_entropy(method))
+    if "previous_policy" in method.needs:
+        previous.swap(built)
+        data[PREVIOUS] = log_probs(built, batch, split, chosen)
+        previous.swap(built)
+    told = passes.update(method, len(batch["responses"]))
+    tu.assign_non_tensor(data, use_remove_padding=True, use_fused_kernels=False, **split, **told)
     with built.train_mode():
         built.optimizer_zero_grad()
         output = built.forward_backward_batch(data, partial(loss, method))
@@ -94,19 +98,24 @@ def measure(
     return float(total) / len(reports), gradient, sums
 
 
+def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: list[int]) -> torch.Tensor:
+    """Those of the response tokens, ragged, by a pass without gradients."""
+    data = rows(batch, chosen)
+    tu.assign_non_tensor(data, use_remove_padding=True, use_fused_kernels=False, **split)
+    tu.assign_non_tensor(data, **passes.log_probs(entropy=True))
+    with built.eval_mode():
+        output = built.infer_batch(data)["model_output"]
+    return response_from_nested(output["log_probs"], data["response_mask"])
+
+
 def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) -> dict[str, float]:
     """The largest change of a log-probability under the same weights, if the pass before packed alike or otherwise."""
     update = batch["splits"]["dynamic"]
     found = {}
     for packing, split in {"alike": update, "otherwise": batch["splits"]["all"]}.items():
-        data = rows(batch, chosen)
-        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=True, **split)
-        with built.eval_mode():
-            before = built.infer_batch(data)["model_output"]["log_probs"]
-        old = response_from_nested(before, data["response_mask"]).unbind()
-        known = dict(zip(chosen, old, strict=True))
+        known = dict(zip(chosen, log_probs(built, batch, split, chosen).unbind(), strict=True))
         data = rows(batch | {"old_log_probs": known}, chosen)
-        tu.assign_non_tensor(data, temperature=1.0, use_remove_padding=True, calculate_entropy=False, **update)
+        tu.assign_non_tensor(data, use_remove_padding=True, **update, **passes.update(method, len(known)))
         with built.train_mode():
             reports = built.forward_backward_batch(data, partial(loss, method))["metrics"]["mcpo"]
         found[packing] = max(report["drift"] for report in reports)
@@ -120,6 +129,10 @@ def main(folder: Path, sharing: int) -> None:
     batch = torch.load(folder / "batch.pt", weights_only=False)
     shared = shares(sharing) if sharing > 1 else ()
     built, groups = engine(folder, *shared), ranks // sharing
+    earlier = engine(folder, f"actor_rollout_ref.model.path={folder / 'previous'}", *shared)
+    previous.remember(earlier)
+    previous.save(folder, earlier)
+    previous.load(folder, built)
     everything, group = list(range(len(batch["responses"]))), rank // sharing
     tokens = [len(response) for response in batch["responses"]]
     found: dict[Any, Any] = {"sharing": sharing}

@@ -48,6 +48,7 @@ METHODS = {
     "mcpo, other options": get(
         "mcpo", clip_low=0.01, clip_high=0.01, aggregation="token-mean", normalize="all", beta=0.5, degenerate="shaped"
     ),
+    "mcpo, anchored on the step before": get("mcpo", anchor="previous_step"),
     # Advantages of tokens, a column of rollouts and one of tokens.
     "remembering": Remembering(),
     "rl_zvp with entropies of now": get("rl_zvp", entropy="current"),
@@ -62,6 +63,8 @@ SPLITS: dict[str, dict[str, Any]] = {
 }
 ACCURACY = (0, 1, 2, 3, 4, 4)
 """Right rollouts of each prompt: every kind there is, mastered twice."""
+PREVIOUS = 0.015
+"""The noise of the policy before the last gradient step."""
 TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 
 
@@ -98,6 +101,8 @@ def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
     """The mini-batch with all its columns, under the policy that has moved on."""
     batch = graded(rollouts, method)
     updater = Updater(policy(0.02), method, SPEC.train, SPEC.compute, SPEC.seed)
+    if updater.previous is not None:
+        updater.previous = policy(PREVIOUS)
     return updater, updater.prepared(batch, batch.total(LIMIT), 0, at_rest=False) if method.prepares else batch
 
 
@@ -117,6 +122,7 @@ def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Te
 def record(rollouts: Rollouts, folder: Path) -> None:
     """What verl's engine needs of the batch, and the policy that is trained on it."""
     policy(0.02).save(folder / "model", TOKENIZER)
+    policy(PREVIOUS).save(folder / "previous", TOKENIZER)
     lengths = rollouts.length_PG.flatten().tolist()
 
     def cut(name: str) -> list[torch.Tensor]:
@@ -167,7 +173,8 @@ def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subp
 def rollouts() -> Rollouts:
     spec = load(["scale=smoke"])[0]
     prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
-    return sample(policy(), prompt_PS, G, T, 1.0, TOKENIZER.eos_token_id, seed=3)
+    # Drawn at another temperature than 1, at which both backends train.
+    return sample(policy(), prompt_PS, G, T, 1.1, TOKENIZER.eos_token_id, seed=3)
 
 
 @pytest.fixture(

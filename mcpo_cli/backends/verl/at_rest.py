@@ -35,8 +35,12 @@ def prepared(method: Method, step: Step, signals: Signals, logp_PGT: Tensor, tot
 
 
 def suspected(method: Method, signals: Signals, prompts: int) -> Tensor:
-    """Which rollouts of the first mini-batch, of `prompts`, may bear nothing at rest although they do later, PG."""
-    suspected_PG = signals.bears_PG & (signals.advantage_PG == 0) & method.screens
+    """Which rollouts of the first mini-batch, of `prompts`, may bear nothing at rest although they do later, PG.
+
+    None for a method that compares with the policy before the last gradient step: that one has moved already.
+    """
+    screens = method.screens and "previous_policy" not in method.needs
+    suspected_PG = signals.bears_PG & (signals.advantage_PG == 0) & screens
     suspected_PG[prompts:] = False
     return suspected_PG
 

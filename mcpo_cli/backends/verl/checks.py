@@ -57,25 +57,19 @@ def _task(spec: RunSpec) -> None:
 
 
 def _method(spec: RunSpec) -> None:
-    """Reject what verl cannot do: it keeps no previous-step policy and trains at the sampling temperature."""
+    """Reject what verl cannot do: a pass of all of a mini-batch before its gradient, but for the first of a step."""
     method, train = spec.method, spec.train
-    if "previous_policy" in method.needs:
+    if method.prepares and "previous_policy" in method.needs:
         raise ConfigError(
-            f"method={method.name} with these options needs the policy before the last gradient step "
-            "(method.anchor=previous_step); backend=verl keeps only the current one",
-            fix="method.anchor=rollout, or backend=local",
+            f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "
+            "one there, too (`previous_policy`); backend=verl has it during the gradient only",
+            fix="backend=local",
         )
     if method.prepares and train.mini_batch < train.prompts:
         raise ConfigError(
             f"method={method.name} evaluates each mini-batch under the current policy before its gradient; "
             f"backend=verl cannot do that between the {train.prompts // train.mini_batch} mini-batches of a step",
             fix=f"train.mini_batch={train.prompts}, or backend=local",
-        )
-    if spec.train.temperature != 1:
-        raise ConfigError(
-            f"train.temperature={spec.train.temperature:g}: verl trains the policy at the sampling temperature, the "
-            "local engine at 1; the two agree only at 1",
-            fix="train.temperature=1",
         )
 
 
@@ -191,7 +185,7 @@ def _slots(spec: RunSpec) -> None:
 
 def _memory(spec: RunSpec) -> None:
     """Check that offloaded weights and moments fit into main memory."""
-    needed = cost.BYTES_SAVED * cost.parameters(spec) / spec.cluster.nodes
+    needed = cost.of(spec).checkpoint / spec.cluster.nodes
     total = psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         raise ConfigError(

@@ -33,7 +33,7 @@ class Group:
     reward: list[float]
     verdicts: list[Verdict]
     logp: list[float]
-    """Log-probability of each whole rollout under the distribution it was sampled from."""
+    """Log-probability of each whole rollout at temperature 1, by the rollout engine."""
     entropy: list[float]
     """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
     tossed: list[bool] | None = None
@@ -108,8 +108,8 @@ def check(groups: Sequence[Group]) -> None:
     tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
 
 
-def graded(groups: Sequence[Group], end_token: int) -> Graded:
-    """The groups as tensors."""
+def graded(groups: Sequence[Group], end_token: int, temperature: float) -> Graded:
+    """The groups, drawn at `temperature`, as tensors."""
     # Compare digests: comparing thousands of long responses token by token takes a minute.
     digest_PG = torch.tensor([[hash(tokens.numpy().tobytes()) for tokens in group.tokens] for group in groups])
     return Graded(
@@ -120,5 +120,6 @@ def graded(groups: Sequence[Group], end_token: int) -> Graded:
         ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
         same_P=equal_pairs(digest_PG[..., None]),
         entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
-        logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64),
+        # Those of the distribution that they were drawn from are known at temperature 1 only.
+        logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64) if temperature == 1 else None,
     )

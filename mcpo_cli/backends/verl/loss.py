@@ -12,10 +12,14 @@ from torch import Tensor
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.verl.correction import WEIGHTS, corrected
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
+from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
+PREVIOUS = "previous_log_probs"
+"""The queue field with each token's log-probability under the policy before the last gradient step."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, the pairs and prompts of `Sums`, and the
 largest drift of a token."""
@@ -40,6 +44,8 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
     tokens = token_batch(method, model_output, data)
     token_loss = method.token_loss(tokens)
+    if data.get(WEIGHTS, None) is not None:
+        token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
@@ -54,8 +60,10 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     from verl.workers.utils.padding import no_padding_2_padding
 
     logp_BT = no_padding_2_padding(model_output["log_probs"], data)
-    entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy(method) else None
-    fields = [column_field(name) for name in method.token_columns]
+    with_entropy = "current_entropy" in method.needs
+    entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
+    previous = "previous_policy" in method.needs
+    fields = [column_field(name) for name in method.token_columns] + [PREVIOUS] * previous
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
     # The queue may return FACTS as a ragged tensor.
@@ -72,13 +80,9 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
         columns=dict(zip(method.columns, values_CB, strict=True))
         | {name: padded[column_field(name)] for name in method.token_columns},
+        logp_previous_BT=padded[PREVIOUS].where(mask_BT, 0.0) if previous else None,
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )
-
-
-def with_entropy(method: Method) -> bool:
-    """Whether verl's engine is to compute entropies beside the log-probabilities that are trained."""
-    return "current_entropy" in method.needs
 
 
 def noise_floor(reports: list[dict[str, Any]], prompts: int) -> float:
@@ -102,3 +106,20 @@ def merged(reports: list[dict[str, Any]], prompts: int) -> list[Sums]:
         for name, sides in report["prompts"].items():
             sums.flag(name, *sides)
     return [batches[number] for number in sorted(batches)]
+
+
+def gradient_steps(
+    step: int, reports: list[dict[str, Any]], norms: Sequence[float], prompts: int, at_rest: Sums
+) -> tuple[list[MiniBatchRow], dict[str, float]]:
+    """One row per gradient step of the global step `step`, and the metrics over all of them.
+
+    norms: of the gradients. prompts: of a mini-batch. at_rest: what the first one adds for sequences that stayed out.
+    """
+    found, total = list[MiniBatchRow](), Sums()
+    for number, (own, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
+        if number == 1:
+            own.merge(at_rest)
+        own.add("train/grad_norm", norm, 1)
+        found.append(measure.mini_batch_row(step, number, own))
+        total.merge(own)
+    return found, total.means()

@@ -235,7 +235,8 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.val_kwargs.top_k": -1,
         "actor_rollout_ref.rollout.val_kwargs.do_sample": True,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
-        "actor_rollout_ref.rollout.logprobs_mode": "processed_logprobs",
+        # At temperature 1, as the trainer's; processed ones are at the temperature that the token was drawn at.
+        "actor_rollout_ref.rollout.logprobs_mode": "raw_logprobs",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
         "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
         # The engine gets the trainer's weights before it samples anything.
@@ -275,7 +276,7 @@ def _reward(spec: RunSpec) -> Table:
 
 def _algorithm(spec: RunSpec) -> Table:
     """Our trainer computes the advantages; `grpo` only tells verl that there is no critic."""
-    method = spec.method
+    method, cap = spec.method, spec.cluster.rollout_correction
     return {
         "algorithm.adv_estimator": "grpo",
         "algorithm.norm_adv_by_std_in_grpo": True,
@@ -288,7 +289,10 @@ def _algorithm(spec: RunSpec) -> Table:
         "algorithm.filter_groups.metric": "acc",
         "algorithm.filter_groups.max_num_gen_batches": 1 + spec.train.max_refills if method.dynamic_sampling else 0,
         "algorithm.filter_groups.max_inflight_gen_batches": 1,
-        "algorithm.rollout_correction.rollout_is": None,
+        # Ours computes them with verl's function (`correction.py`).
+        "algorithm.rollout_correction.rollout_is": None if cap is None else "token",
+        "algorithm.rollout_correction.rollout_is_threshold": cap,
+        "algorithm.rollout_correction.rollout_is_batch_normalize": False,
         "algorithm.rollout_correction.rollout_rs": None,
         "algorithm.rollout_correction.bypass_mode": False,
         "critic.enable": False,

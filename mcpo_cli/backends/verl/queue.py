@@ -10,8 +10,9 @@ import transfer_queue as tq
 from tensordict import TensorDict
 from torch import Tensor
 
+from mcpo_cli.backends.verl import correction
 from mcpo_cli.backends.verl.groups import Group, Prompt, place_of, uid_of
-from mcpo_cli.backends.verl.loss import FACTS, column_field, facts
+from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, column_field, facts
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, MiniBatch, Signals
 
@@ -51,6 +52,15 @@ def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_
     return padded_BT.view(*length_PG.shape, -1)
 
 
+def keep_as_previous(keys: Sequence[str]) -> None:
+    """Take the newest log-probabilities of the trajectories `keys` for those under the previous policy."""
+    from verl.workers.utils.padding import response_from_nested
+
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
+    field = {PREVIOUS: response_from_nested(data["log_probs"], data["response_mask"])}
+    tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
+
+
 def fields(
     method: Method, signals: Signals, length_PG: Tensor, totals: Sequence[MiniBatch], places: Sequence[tuple[int, int]]
 ) -> TensorDict:
@@ -78,6 +88,18 @@ def _ragged(value: Tensor, length_PG: Tensor, places: Sequence[tuple[int, int]])
         for place in places
     ]
     return torch.nested.as_nested_tensor([row.clone() for row in rows], layout=torch.jagged)
+
+
+def weights(keys: Sequence[str], cap: float) -> tuple[Tensor, dict[str, float]]:
+    """`correction.weights` of the trajectories `keys`, ragged, and its metrics."""
+    from verl.workers.utils.padding import response_to_nested
+
+    names = ["old_log_probs", "rollout_log_probs", "response_mask"]
+    data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
+    padded = data.to_padded_tensor()
+    trainer_BT, engine_BT, mask_BT = (padded[name] for name in names)
+    weight_BT, measured = correction.weights(trainer_BT, engine_BT, mask_BT, cap)
+    return response_to_nested(weight_BT, data["response_mask"]), measured
 
 
 def logp_difference(keys: Sequence[str]) -> float:

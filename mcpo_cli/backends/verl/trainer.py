@@ -6,7 +6,7 @@ and the checkpoints are verl's.
 
 import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -27,13 +27,15 @@ from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import starved
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.measure import Graded, Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, queue, watch
+from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, passes, queue, watch
+from mcpo_cli.backends.verl.correction import WEIGHTS
 from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.loss import METRIC, loss, merged, noise_floor, with_entropy
+from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.overrides import TRAINER
+from mcpo_cli.backends.verl.previous import Previous
 from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
@@ -95,13 +97,21 @@ class Trainer(PPOTrainerSync):
         self.records.phase("loading the model")
         super()._setup()
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
-        self.actor_rollout_wg.compute_log_prob = partial(self._as_in_the_update, self.actor_rollout_wg.compute_log_prob)
+        self.log_probs = self.actor_rollout_wg.compute_log_prob
+        self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.take_over)
         if self.global_steps == 0:
             # verl's warm-up would give the first step rate 0; ours starts one increment above.
             watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         root = Path(self.config.trainer.default_local_dir)
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
+        self.previous = None
+        if "previous_policy" in self.spec.method.needs:
+            self.previous = Previous(self.actor_rollout_wg, self.log_probs)
+            if self.global_steps:
+                self.previous.load(checkpoint.folder(root, self.global_steps))
+            else:
+                self.previous.remember()
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
@@ -176,7 +186,7 @@ class Trainer(PPOTrainerSync):
         Raises:
             RunFailed: a rollout or its grading raised an error.
         """
-        graded = groups.graded(groups.in_order([*self.kept, *self.discarded]), self.tokenizer.eos_token_id)
+        graded = self._graded(groups.in_order([*self.kept, *self.discarded]))
         rolls, rerolled = self.rerolls.due(self.global_steps, graded), list[Group]()
         if rolls:
             rows = [data.row(self.spec, roll.source, "reroll", i, roll.problem) for i, roll in enumerate(rolls)]
@@ -228,6 +238,8 @@ class Trainer(PPOTrainerSync):
         try:
             self._save_checkpoint()
             checkpoint.save_method_state(root, step, self.method_state)
+            if self.previous:
+                self.previous.save(checkpoint.folder(root, step))
             checkpoint.seal(root, step)
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
@@ -281,7 +293,7 @@ class Trainer(PPOTrainerSync):
         size = self.spec.train.mini_batch * self.spec.train.rollouts
         return [order[start : start + size] for start in range(0, len(order), size)]
 
-    def _as_in_the_update(self, compute: Callable[[Any], Any], batch: Any) -> Any:
+    def _as_in_the_update(self, batch: Any) -> Any:
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
 
         Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
@@ -292,8 +304,9 @@ class Trainer(PPOTrainerSync):
             passing = batches.passing(part, bears, tokens, self._ranks)
             others = sorted({*part} - {*passing})
             for together in filter(None, (passing, others)):
-                shared = batches.shared([together], tokens, self._ranks)
-                compute(batch.select_keys([batch.keys[i] for i in shared]))
+                chosen = batch.select_keys([batch.keys[i] for i in batches.shared([together], tokens, self._ranks)])
+                chosen.extra_info = batch.extra_info | passes.log_probs(entropy=True)
+                self.log_probs(chosen)
         return batch
 
     def _will_bear(self, keys: Sequence[str]) -> list[bool]:
@@ -322,6 +335,9 @@ class Trainer(PPOTrainerSync):
             signals = at_rest.prepared(method, step, signals, logp_PGT(), total, seed)
         self.bears_PG, self.at_rest = at_rest.screened(method, step, signals, logp_PGT, self.totals[0])
         fields = queue.fields(method, signals, step.length_PG, self.totals, self._places(batch.keys))
+        if cap := self.spec.cluster.rollout_correction:
+            fields[WEIGHTS], measured = queue.weights(batch.keys, cap)
+            metrics.update(measured)
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:
@@ -331,7 +347,7 @@ class Trainer(PPOTrainerSync):
 
     def _step(self, keys: Sequence[str]) -> Step:
         """The kept groups as the `Step` that methods take."""
-        needs, graded = self.spec.method.needs, groups.graded(self.kept, self.tokenizer.eos_token_id)
+        needs, graded = self.spec.method.needs, self._graded(self.kept)
         answers = [[verdict.answer for verdict in group.verdicts] for group in self.kept]
 
         def tokens(field: str) -> torch.Tensor:
@@ -361,21 +377,16 @@ class Trainer(PPOTrainerSync):
             passing = batches.passing(part, bears, tokens, ranks)
             self.trained_tokens += sum(tokens[i] for i in passing)
             chosen = batch.select_keys([batch.keys[i] for i in batches.shared([passing], tokens, ranks)])
-            chosen.extra_info |= {
-                "calculate_entropy": with_entropy(self.spec.method),
-                "distillation_use_topk": False,
-                "distillation_only": False,
-                "global_batch_size": len(passing),
-                "mini_batch_size": len(passing),
-                "epochs": 1,
-                "seed": 0,
-                "dataloader_kwargs": {"shuffle": False},
-                "temperature": train.temperature,
-            }
+            chosen.extra_info = batch.extra_info | passes.update(self.spec.method, len(passing))
+            if self.previous:
+                self.previous.log_probs(chosen)
+                self.previous.remember()
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         reports = output.pop(METRIC)
-        measured = self._gradient_steps(reports, output["grad_norm"])
+        self.mini_batches, measured = gradient_steps(
+            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.at_rest
+        )
         self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
         self.measured["sanity/noise_floor"] = noise_floor(reports, train.mini_batch)
@@ -384,15 +395,5 @@ class Trainer(PPOTrainerSync):
         metrics.update(reduce_metrics(output))
         return batch
 
-    def _gradient_steps(self, reports: list[dict[str, Any]], norms: Sequence[float]) -> dict[str, float]:
-        """Keep one row per gradient step, with the norm of its gradient; returns the metrics over all of them."""
-        sums = Sums()
-        self.mini_batches = []
-        steps = zip(merged(reports, self.spec.train.mini_batch), norms, strict=True)
-        for number, (own, norm) in enumerate(steps, 1):
-            if number == 1:
-                own.merge(self.at_rest)
-            own.add("train/grad_norm", norm, 1)
-            self.mini_batches.append(measure.mini_batch_row(self.global_steps, number, own))
-            sums.merge(own)
-        return sums.means()
+    def _graded(self, sampled: Sequence[Group]) -> Graded:
+        return groups.graded(sampled, self.tokenizer.eos_token_id, self.spec.train.temperature)

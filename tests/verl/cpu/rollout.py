@@ -33,7 +33,7 @@ class Server:
     async def generate(
         self, prompt_ids: list[int], sampling_params: dict[str, Any], request_id: str, **_media: Any
     ) -> TokenOutput:
-        """One response with the log-probabilities of its tokens under the distribution they were drawn from."""
+        """One response with the log-probabilities of its tokens at temperature 1."""
         future = asyncio.get_running_loop().create_future()
         self.waiting.append((list(prompt_ids), sampling_params, future))
         if self.loop is None or self.loop.done():
@@ -74,7 +74,7 @@ class Server:
             return_dict_in_generate=True,
             output_logits=True,
         )
-        logp_BTV = (torch.stack(drawn.logits, dim=1) / temperature).log_softmax(-1)
+        logp_BTV = torch.stack(drawn.logits, dim=1).log_softmax(-1)
         token_BT = drawn.sequences[:, longest:]
         logp_BT = logp_BTV.gather(-1, token_BT[..., None]).squeeze(-1)
         outputs = []

@@ -33,7 +33,7 @@ class Gym(ClosedTask):
 
     data: str = identity("reasoning_gym:spell_backward")
     """The set: `reasoning_gym:NAME`."""
-    config: tuple[str, ...] = identity(("max_word_len=5",))
+    config: tuple[str, ...] = identity(())
     """Options of the set: a list of `KEY=VALUE`, each in quotes, under the names that reasoning-gym gives them."""
     draws: int = identity(gym.DRAWS, ge=1, le=100_000)
     """Different questions drawn of the set, or all if there are fewer; one in eight is held out."""

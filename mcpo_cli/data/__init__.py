@@ -34,7 +34,8 @@ def get(name: str) -> Dataset:
 
 def is_one(name: str, role: Role) -> bool:
     """Whether `name` is a data set in `role`."""
-    return role in (gym.role(name), name in registry() and registry()[name].role)
+    known = registry().get(name)
+    return role in (gym.role(name), known and known.role)
 
 
 def names(role: Role | None = None) -> list[str]:

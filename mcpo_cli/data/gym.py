@@ -28,6 +28,8 @@ PREFIX, SUFFIX = "reasoning_gym:", ":held_out"
 VERSION = "0.1.25"
 """The version of the package: problems depend on it."""
 GRADER = "reasoning_gym"
+GALLERY = "https://github.com/open-thought/reasoning-gym/blob/main/GALLERY.md"
+"""What each set asks."""
 DRAWS = 2400
 """Different questions drawn of a set; one in eight is held out."""
 EVALUATED = 200
@@ -105,13 +107,13 @@ def _gold(name: str, config: Sequence[str], entry: Mapping[str, Any]) -> dict[st
 
 
 def _reading(name: str) -> Reading:
-    """The problems of `name` as other sets are read. Raises ConfigError as `drawn`, or if too few are held out."""
+    """The problems of `name`, a row each. Raises ConfigError as `drawn`, or if too few are held out."""
     is_benchmark = role(name) == "benchmark"
     chosen = [problem for problem in drawn(name) if held_out(problem) == is_benchmark]
     if is_benchmark and len(chosen) < EVALUATED:
         raise ConfigError(
             f"{name}: only {len(chosen)} of {DRAWS} problems differ and are held out; a benchmark has {EVALUATED}",
-            fix="mcpo data list",
+            fix=GALLERY,
         )
     reading = Reading(f"generated:reasoning-gym {VERSION}")
     for row, problem in enumerate(chosen[:EVALUATED] if is_benchmark else chosen, 1):
@@ -137,11 +139,12 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
 
 
 def _installed() -> None:
+    """Raises ConfigError if the package is missing or of another version."""
     fix = f"{sys.executable} -m pip install reasoning-gym=={VERSION}"
     try:
         found = version("reasoning-gym")
     except PackageNotFoundError:
-        raise ConfigError("data of reasoning-gym need that package, which is not installed", fix=fix) from None
+        raise ConfigError(f"{PREFIX}NAME needs the package reasoning-gym, which is not installed", fix=fix) from None
     if found != VERSION:
         raise ConfigError(f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix)
 
@@ -162,7 +165,5 @@ def _asked(own: str, request: str) -> str:
         raise ConfigError(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {said}", fix="mcpo doctor")
     found = json.loads(done.stdout)
     if isinstance(found, str):
-        raise ConfigError(
-            f"{PREFIX}{own}: {found}", fix="https://github.com/open-thought/reasoning-gym/blob/main/GALLERY.md"
-        )
+        raise ConfigError(f"{PREFIX}{own}: {found}", fix=GALLERY)
     return done.stdout

@@ -71,9 +71,11 @@ def audit_data(
     from mcpo_cli import data
     from mcpo_cli.commands import console
     from mcpo_cli.data.audit import audit
-    from mcpo_cli.errors import Findings
+    from mcpo_cli.errors import ConfigError, Findings
 
     dataset, path = (data.get(as_name), Path(target)) if as_name else _source(target)
+    if dataset.draw:
+        raise ConfigError(f"{dataset.name} is generated, each problem once: no file to audit", fix="mcpo data list")
     reading = data.read(dataset, path)
     chosen = [_source(other) for other in against] if against else _reachable(dataset, path)
     others = [(other, data.read(other, file)) for other, file in chosen]

@@ -8,7 +8,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,10 +46,10 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
 def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     """The plug-ins that decide the result of `spec`, by what each one provides."""
     task = spec.task
-    uses: list[tuple[str, Found[Any], Sequence[str]]] = [
+    uses: list[tuple[str, Found[Any], Collection[str]]] = [
         ("method", methods.registry(), [spec.method.name]),
         ("task", tasks.registry(), [task.name]),
-        ("grader", grading.registry(), [task.grader]),
+        ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
         ("dataset", datasets.registry(), task.published),
     ]
     return {

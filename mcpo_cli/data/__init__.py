@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import plugins
-from mcpo_cli.data import files, hub
+from mcpo_cli.data import files, gym, hub
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.plugins import Found
 
-__all__ = ["Dataset", "Loaded", "get", "load", "names", "read", "registry", "unnamed"]
+__all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "read", "registry", "unnamed"]
 
 
 @cache
@@ -24,14 +24,22 @@ def registry() -> Found[Dataset]:
 
 def get(name: str) -> Dataset:
     """The data set `name`. Raises ConfigError for an unknown one."""
+    if gym.role(name):
+        return gym.declared(name)
     known = registry()
     if name not in known:
         raise ConfigError(f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list")
     return known[name]
 
 
+def is_one(name: str, role: Role) -> bool:
+    """Whether `name` is a data set in `role`."""
+    known = registry().get(name)
+    return role in (gym.role(name), known and known.role)
+
+
 def names(role: Role | None = None) -> list[str]:
-    """The names of all data sets, or of those in `role`."""
+    """The names of all data sets that are declared, or of those in `role`."""
     return [name for name, dataset in registry().items() if role in (None, dataset.role)]
 
 
@@ -45,13 +53,31 @@ def unnamed(name: str) -> Dataset:
 def read(dataset: Dataset, path: Path | None = None) -> Reading:
     """All rows of `dataset`, from the hub or from `path` (a file, or a folder with `<name>.jsonl` or `.parquet`).
 
+    A set that is generated is generated, whatever `path` is.
+
     Raises:
         ConfigError: the hub or the file cannot be read, or the file has an unknown schema.
     """
+    if dataset.draw:
+        return dataset.draw()
     if path is None:
         return files.read(hub.fetch(dataset), dataset, dataset.origin)
     file = files.locate(path, dataset.name)
     return files.read(file, dataset, file.name)
+
+
+def fetch(dataset: Dataset, path: Path | None = None) -> None:
+    """Makes sure that `dataset` is there: drawn, on this machine or in the hub's cache.
+
+    Raises:
+        ConfigError: it cannot be drawn or downloaded, or there is no such file.
+    """
+    if dataset.draw:
+        dataset.draw()
+    elif path is None:
+        hub.fetch(dataset)
+    else:
+        files.locate(path, dataset.name)
 
 
 def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Literal
 from mcpo_cli.data.prompt import Template
 
 Role = Literal["train", "benchmark"]
+HELD_OUT_SHARE = 8
+"""One in this many generated problems, chosen by a hash of its text, is held out of training."""
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
 
 
@@ -29,6 +32,11 @@ class Problem:
     def number(self) -> int:
         """`id` as an integer below 2^48."""
         return int(self.id, 16)
+
+
+def held_out(problem: Problem) -> bool:
+    """Whether a generated problem is held out for evaluation; its text alone decides."""
+    return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ class Dataset:
     gold: Callable[[str], str] = str.strip
     """Turns the text of the answer column into the gold answer."""
     grader: str = "math_verify"
-    """Judges answers when a model is evaluated on the data set."""
+    """Judges answers, in training and where a model is evaluated on the data set."""
+    draw: "Callable[[], Reading] | None" = None
+    """Generates the problems of a set that no file has."""
 
     @property
     def origin(self) -> str:

@@ -1,16 +1,42 @@
 """Grading of answers: extraction, comparison, and worker processes that cannot hang their caller."""
 
 import importlib
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import cast
 
+from mcpo_cli.grading import tally
 from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict
 from mcpo_cli.grading.pool import Pool, registry
 
-__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registry"]
+__all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registry", "verdicts"]
 
 
 @cache
 def loaded(name: str) -> Grader:
     """The grader `name` in this process, without a pool's limits: for one that needs no library and always ends."""
     return cast(Grader, importlib.import_module(registry()[name]))
+
+
+def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Verdict]:
+    """The verdicts of the grader `name` on (gold, response) pairs, in order, as rewards of training.
+
+    apart: whether in a process of its own, with a pool's limits, rather than in this one (see `loaded`).
+
+    Raises:
+        RunFailed: too many of them could not be judged.
+    """
+    if not apart:
+        grader = loaded(name)
+        return [grader.grade(gold, response, extracted=False) for gold, response in pairs]
+    found = _pool(name).grade(pairs)
+    failed = [verdict for verdict in found if verdict.status == "infra_error"]
+    tally.check(Counter(verdict.status for verdict in found), failed[0].detail if failed else "")
+    return found
+
+
+@cache
+def _pool(name: str) -> Pool:
+    """A pool of one process, started at the first answer; it ends with this process."""
+    return Pool(name, workers=1, refuse_unevaluated=True)

@@ -6,7 +6,6 @@ the local engine builds a model from scratch and trains it. Any other task needs
 """
 
 import random
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,15 +14,14 @@ from itertools import islice
 from typing import ClassVar, Protocol
 
 from mcpo_cli import data as datasets
-from mcpo_cli.data.base import Problem
+from mcpo_cli.data.base import HELD_OUT_SHARE, Problem, held_out
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity
 
 EOS, BLANK = "<eos>", "_"
 """The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
-HELD_OUT_SHARE = 8
-"""One in this many generated problems, chosen by a hash of its text, is held out of training."""
+HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 Fits = Callable[[str], bool]
 """Tells whether a prompt (the text of the user's turn) is short enough to train on."""
 
@@ -100,6 +98,10 @@ class Task(ABC):
     def title(self) -> str:
         """A description of the training problems, for the report."""
 
+    def grader_of(self, source: str) -> str:
+        """The grader of the problems of `source`: a held-out tier, or a name of training problems."""
+        return self.grader
+
     @property
     @abstractmethod
     def source(self) -> str:
@@ -143,14 +145,17 @@ class Task(ABC):
 class ClosedTask(Task):
     """A task that generates its problems: own vocabulary, one token per word, all prompts of one length.
 
-    Training judges its responses in its own process, so its `grader` needs no heavy library and always ends.
+    Training judges its responses in its own process, so its `grader` needs no heavy library and always ends; one that
+    does not is `judged_apart`.
     """
 
     grader = "exact"
     one_right_response: ClassVar[bool] = True
     """Whether the gold is the only right response, so that its probability is the policy's expected accuracy."""
+    judged_apart: ClassVar[bool] = False
+    """Whether training judges in processes apart, with limits of time and memory (`grading.Pool`)."""
     words: ClassVar[tuple[str, ...]]
-    """The words of prompts and answers, without `EOS` and `BLANK`."""
+    """The words of prompts and answers, without `EOS` and `BLANK`; with the space among them, each is a character."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -233,7 +238,7 @@ class RandomTask(ClosedTask):
     held-out problems out of training.
     """
 
-    held_out_rule = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
+    held_out_rule = HELD_OUT_RULE
 
     pool: int = identity(0, ge=0, le=8192)
     """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
@@ -329,11 +334,6 @@ def ordered(least: str, low: int, most: str, high: int) -> Iterator[tuple[str, s
     """A contradiction if the option `task.<least>` is larger than `task.<most>`."""
     if low > high:
         yield f"task.{least}={low} is larger than task.{most}={high}", f"task.{least}={high}"
-
-
-def held_out(problem: Problem) -> bool:
-    """Whether a generated problem is held out for evaluation; its text alone decides."""
-    return zlib.crc32(problem.text.encode()) % HELD_OUT_SHARE == 0
 
 
 def from_pool(pool: Sequence[Problem], seed: int, start: int, count: int) -> list[Problem]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from mcpo_cli import data as datasets
-from mcpo_cli.data import files, hub
 from mcpo_cli.data.base import Loaded, Problem
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError, nearest
@@ -58,6 +57,10 @@ class Math(Task):
         """`data_path` as a path; None means the hub."""
         return Path(self.data_path).expanduser() if self.data_path else None
 
+    def grader_of(self, source: str) -> str:
+        """See `Task`; what the data set declares. Any other name is of problems of the training set."""
+        return datasets.get(source if source in self.benchmarks else self.data).grader
+
     def problems(self, train: Limits, fits: Fits) -> "Published":
         """See `Task`; the files are read on first use."""
         return Published(self, train, fits)
@@ -77,11 +80,11 @@ class Math(Task):
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """See `Task`."""
         sets = datasets.names("train")
-        if self.data not in sets:
+        if not datasets.is_one(self.data, "train"):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
         known = datasets.names("benchmark")
         for name in self.benchmarks:
-            if name not in known:
+            if not datasets.is_one(name, "benchmark"):
                 yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
             problem = "is empty" if not self.benchmarks else "repeats a benchmark"
@@ -89,11 +92,7 @@ class Math(Task):
 
     def check(self) -> None:
         """Checks that the training file is available and that the benchmarks are readable and complete."""
-        training = datasets.get(self.data)
-        if self.file is None:
-            hub.fetch(training)
-        else:
-            files.locate(self.file, training.name)
+        datasets.fetch(datasets.get(self.data), self.file)
         for name in self.benchmarks:
             whole(name, self.file)
 

@@ -20,8 +20,8 @@ class Local:
     preloads = "mcpo_cli.backends.local.train"
 
     def check(self, spec: RunSpec) -> None:
-        """torch and transformers can be found, and so can the device; task and model are ones it can train."""
-        closed(spec.task)
+        """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        closed(spec.task).check()
         if spec.model.path:
             raise ConfigError(
                 f"model.path={spec.model.path}: backend=local builds its models from scratch", fix="backend=verl"

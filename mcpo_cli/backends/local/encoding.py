@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from mcpo_cli import grading
 from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.tokenizer import separator, split
 from mcpo_cli.data.base import Problem
 from mcpo_cli.tasks import ClosedTask
 
@@ -50,22 +51,22 @@ def prompts(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> 
     A word is a token: looking it up takes a quarter of the tokenizer's time.
     """
     ids = tokenizer.get_vocab()
-    return torch.tensor([[ids[word] for word in problem.text.split()] for problem in problems])
+    return torch.tensor([[ids[word] for word in split(problem.text, ids)] for problem in problems])
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], longest: int) -> Encoded:
     """Tokens of demonstrations, whose golds are whole responses of at most `longest` tokens."""
     ids = tokenizer.get_vocab()
-    golds = [[*(ids[word] for word in problem.gold.split()), tokenizer.eos_token_id] for problem in problems]
+    golds = [[*(ids[word] for word in split(problem.gold, ids)), tokenizer.eos_token_id] for problem in problems]
     padded = [[*gold, *[tokenizer.pad_token_id] * (longest - len(gold))] for gold in golds]
     return Encoded(prompts(tokenizer, problems), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
 
 
 def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
     """The text of each response, its end token included, a list a group."""
-    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    words, between = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
     return [
-        [" ".join([words[token] for token in token_T[:length]]) for token_T, length in zip(*group, strict=True)]
+        [between.join([words[token] for token in token_T[:length]]) for token_T, length in zip(*group, strict=True)]
         for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
     ]
 
@@ -77,11 +78,12 @@ def judge(
 
     A group's equal responses are judged once.
     """
-    grader, end = grading.loaded(task.grader), tokenizer.eos_token
-    groups = []
-    for problem, texts in zip(problems, decoded(rollouts, tokenizer), strict=True):
-        verdicts = {text: grader.grade(problem.gold, text.removesuffix(end), extracted=False) for text in set(texts)}
-        groups.append([verdicts[text] for text in texts])
+    end = tokenizer.eos_token
+    texts_PG = [[text.removesuffix(end) for text in texts] for texts in decoded(rollouts, tokenizer)]
+    pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
+    judged = grading.verdicts(task.grader, [(problems[p].gold, text) for p, text in pairs], apart=task.judged_apart)
+    verdicts = dict(zip(pairs, judged, strict=True))
+    groups = [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
     correct = [[verdict.status == "correct" for verdict in group] for group in groups]
     correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
     return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])

@@ -29,7 +29,7 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
         "prompt": [{"role": "user", "content": spec.task.turn(problem)}],
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
-        "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader},
+        "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader_of(source)},
     }
 
 

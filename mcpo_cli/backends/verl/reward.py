@@ -29,7 +29,7 @@ async def compute_score(
 
 async def judge(grader: str, gold: str, response: str) -> Verdict:
     """The verdict of `grader`; that of a closed task runs in this process, as it does in the local engine."""
-    if grader in {task.grader for task in tasks.closed_registry().values()}:
+    if grader in {task.grader for task in tasks.closed_registry().values() if not task.judged_apart}:
         return grading.loaded(grader).grade(gold, response, extracted=False)
     return await asyncio.wrap_future(_pool(grader).submit(gold, response))
 

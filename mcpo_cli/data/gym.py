@@ -1,0 +1,169 @@
+"""Data sets that the package reasoning-gym generates (https://github.com/open-thought/reasoning-gym): no download.
+
+`reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of what is held out of it. Both come
+of the same draws, in which equal questions count once; the text of a question alone decides which of them has it, so
+they share none. A problem's gold is what its verifier needs (`graders/reasoning_gym.py`), not an answer.
+
+Drawing happens in a process of its own (`gym_draws.py`): some sets depend on the order in which Python's sets are read,
+and the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import mcpo_cli
+from mcpo_cli.data.base import Dataset, Problem, Reading, Role, held_out
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import home
+
+PREFIX, SUFFIX = "reasoning_gym:", ":held_out"
+VERSION = "0.1.25"
+"""The version of the package: problems depend on it."""
+GRADER = "reasoning_gym"
+GALLERY = "https://github.com/open-thought/reasoning-gym/blob/main/GALLERY.md"
+"""What each set asks."""
+DRAWS = 2400
+"""Different questions drawn of a set; one in eight is held out."""
+EVALUATED = 200
+"""Problems of a benchmark: the first of those that are held out."""
+
+
+def role(name: str) -> Role | None:
+    """What a set called `name` would be for; None if the name is of another kind."""
+    if not name.removeprefix(PREFIX).removesuffix(SUFFIX).isidentifier() or not name.startswith(PREFIX):
+        return None
+    return "benchmark" if name.endswith(SUFFIX) else "train"
+
+
+def declared(name: str) -> Dataset:
+    """The declaration of the set `name`; whether the package has it turns out where it is drawn."""
+    kind, own = role(name) or "train", _own(name)
+    return Dataset(
+        name,
+        f"{own} of reasoning-gym",
+        kind,
+        repo="",
+        revision=VERSION,
+        file="",
+        problem="question",
+        answer="answer",
+        licence="Apache-2.0",
+        size=EVALUATED if kind == "benchmark" else None,
+        grader=GRADER,
+        draw=partial(_reading, name),
+    )
+
+
+def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Problem]:
+    """The first problems of the set `name` whose questions differ, `count` of them or as many as there are.
+
+    Args:
+        config: `KEY=VALUE` each, options of the set in reasoning-gym.
+
+    Raises:
+        ConfigError: the package is missing or of another version, it has no such set or option, or the verifier of the
+            set cannot be used.
+    """
+    return [
+        Problem(entry["question"].strip(), json.dumps(_gold(name, config, entry)))
+        for entry in _draws(_own(name), tuple(config), count)
+    ]
+
+
+def answer(problem: Problem) -> str | None:
+    """The answer that reasoning-gym gives with a problem; None where it only verifies."""
+    found: str | None = json.loads(problem.gold)["entry"]["answer"]
+    return found
+
+
+def options(config: Sequence[str]) -> dict[str, Any]:
+    """`KEY=VALUE` each as a mapping, values in YAML's words. Raises ConfigError for any other form."""
+    import yaml
+
+    pairs = [given.partition("=") for given in config]
+    for key, equals, _ in pairs:
+        if not (key.isidentifier() and equals):
+            raise ConfigError(f"task.config: '{key}{equals}' is not of the form KEY=VALUE", fix="task.config=[]")
+    try:
+        return {key: yaml.safe_load(value) for key, _, value in pairs}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"task.config={list(config)}: {error}", fix="task.config=[]") from error
+
+
+def _own(name: str) -> str:
+    return name.removeprefix(PREFIX).removesuffix(SUFFIX)
+
+
+def _gold(name: str, config: Sequence[str], entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {"set": _own(name), "config": options(config), "entry": entry}
+
+
+def _reading(name: str) -> Reading:
+    """The problems of `name`, a row each. Raises ConfigError as `drawn`, or if too few are held out."""
+    is_benchmark = role(name) == "benchmark"
+    chosen = [problem for problem in drawn(name) if held_out(problem) == is_benchmark]
+    if is_benchmark and len(chosen) < EVALUATED:
+        raise ConfigError(
+            f"{name}: only {len(chosen)} of {DRAWS} problems differ and are held out; a benchmark has {EVALUATED}",
+            fix=GALLERY,
+        )
+    reading = Reading(f"generated:reasoning-gym {VERSION}")
+    for row, problem in enumerate(chosen[:EVALUATED] if is_benchmark else chosen, 1):
+        reading.rows += 1
+        reading.add(problem.text, problem.gold, row, 1)
+    return reading
+
+
+@cache
+def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]]:
+    """The entries of `drawn`, from the cache or drawn now."""
+    _installed()
+    request = json.dumps({"set": own, "config": options(config), "count": count}, sort_keys=True)
+    key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
+    kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(f".{os.getpid()}.part")
+        part.write_text(_asked(own, request), encoding="utf-8")
+        part.replace(kept)  # whole at once: another process may draw the same
+    entries: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
+    return entries
+
+
+def _installed() -> None:
+    """Raises ConfigError if the package is missing or of another version."""
+    fix = f"{sys.executable} -m pip install reasoning-gym=={VERSION}"
+    try:
+        found = version("reasoning-gym")
+    except PackageNotFoundError:
+        raise ConfigError(f"{PREFIX}NAME needs the package reasoning-gym, which is not installed", fix=fix) from None
+    if found != VERSION:
+        raise ConfigError(f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix)
+
+
+def _asked(own: str, request: str) -> str:
+    """What `gym_draws.py` answers. Raises ConfigError for its complaint, or if it fails."""
+    path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "mcpo_cli.data.gym_draws"],
+        input=request,
+        env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise ConfigError(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {said}", fix="mcpo doctor")
+    found = json.loads(done.stdout)
+    if isinstance(found, str):
+        raise ConfigError(f"{PREFIX}{own}: {found}", fix=GALLERY)
+    return done.stdout

@@ -1,0 +1,73 @@
+"""Draws problems of reasoning-gym: `python -m mcpo_cli.data.gym_draws`, started by `gym.py`.
+
+Standard input has `{"set", "config", "count"}`; standard output gets the entries as a list, or a complaint as a text.
+"""
+
+import json
+import os
+import sys
+from dataclasses import fields
+from itertools import islice
+from typing import Any
+
+from mcpo_cli.errors import nearest
+
+SEED = 0
+"""reasoning-gym draws item i of a set with the seed SEED + i."""
+ATTEMPTS = 4
+"""Items drawn for each different question that is wanted, before a set counts as exhausted."""
+TRIED = 20
+"""Entries on which the verifier is tried."""
+
+
+class Unusable(Exception):
+    """Why a set cannot be drawn."""
+
+
+def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """At most `count` entries with different questions, as they are once they have been written down as JSON.
+
+    Raises:
+        Unusable: no such set or option, or a verifier that gives no verdicts.
+    """
+    from reasoning_gym.factory import DATASETS, create_dataset
+
+    if name not in DATASETS:
+        raise Unusable(f"unknown set: {nearest(name, sorted(DATASETS))}")
+    known = sorted({field.name for field in fields(DATASETS[name][1])} - {"seed", "size"})
+    for key in config:
+        if key not in known:
+            raise Unusable(f"unknown option '{key}': {nearest(key, known)}")
+    try:
+        drawn = create_dataset(name, seed=SEED, size=ATTEMPTS * count, **config)
+    except (AssertionError, TypeError, ValueError) as error:  # what its validation raises
+        raise Unusable(f"reasoning-gym refuses {config}: {error}") from error
+    different: dict[str, dict[str, Any]] = {}
+    for i in range(ATTEMPTS * count):
+        if len(different) == count:
+            break
+        entry = json.loads(json.dumps(drawn[i]))
+        different.setdefault(entry["question"].strip(), entry)
+    for entry in islice(different.values(), TRIED):
+        if entry["answer"] is not None and drawn.score_answer(entry["answer"], entry) != 1.0:
+            raise Unusable("its verifier refuses its own answer")
+        if drawn.score_answer("?", entry) == 1.0:
+            raise Unusable("its verifier takes any answer")
+    return list(different.values())
+
+
+def main() -> None:
+    """Answer the request on standard input."""
+    request = json.load(sys.stdin)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever the package prints is no part of the answer
+    try:
+        found: list[dict[str, Any]] | str = entries(request["set"], request["config"], request["count"])
+    except Unusable as why:
+        found = str(why)
+    with answers:
+        json.dump(found, answers)
+
+
+if __name__ == "__main__":
+    main()

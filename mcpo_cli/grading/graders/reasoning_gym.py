@@ -1,0 +1,53 @@
+"""The verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), each of the set that a problem is of.
+
+The gold is `{"set", "config", "entry"}` as JSON: the entry has question, answer and what else its verifier needs. Many
+verifiers score partly right answers; only the full score of 1 is right here. The answer is what the response marks (see
+`extract.py`), else the whole response, as with `exact`.
+"""
+
+import json
+from functools import cache
+from importlib.metadata import version as version_of
+from typing import Any
+
+import reasoning_gym
+
+from mcpo_cli.grading.base import Verdict, hedged
+from mcpo_cli.grading.extract import marked
+from mcpo_cli.grading.integers import different
+from mcpo_cli.grading.spelling import TEXT
+
+INTEGERS = False
+
+
+def version() -> str:
+    """The version of the package, and of its rules."""
+    return f"reasoning_gym {version_of('reasoning-gym')} rules 1"
+
+
+def grade(gold: str, response: str, extracted: bool) -> Verdict:
+    """Correct if the verifier gives the full score; an answer on which it raises an error is wrong."""
+    problem = json.loads(gold)
+    found = None if extracted else marked(response)
+    answers = tuple(map(_bare, found.answers if found else (response.strip(),)))
+    if len(set(answers)) > 1:
+        return hedged(answers[-1], different(answers))
+    verifier = _verifier(problem["set"], json.dumps(problem["config"]))
+    try:
+        score = verifier.score_answer(answers[-1], problem["entry"])
+    except (MemoryError, RecursionError):  # the worker has verdicts of its own for these
+        raise
+    except Exception as error:
+        return Verdict("wrong", answers[-1], f"the verifier raised {type(error).__name__}: {error}"[:200])
+    return Verdict("correct" if score == 1.0 else "wrong", answers[-1])
+
+
+def _bare(answer: str) -> str:
+    r"""`heads` for `\text{heads}`."""
+    whole = TEXT.fullmatch(answer)
+    return whole[1].strip() if whole else answer
+
+
+@cache
+def _verifier(name: str, config: str) -> Any:
+    return reasoning_gym.create_dataset(name, size=1, seed=0, **json.loads(config))

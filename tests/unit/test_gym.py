@@ -1,0 +1,301 @@
+"""Sets of reasoning-gym: what is drawn, what is held out, and what their verifiers call right."""
+
+import json
+import os
+import subprocess
+import sys
+import zlib
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import data, grading, tasks
+from mcpo_cli.backends.local import tokenizer as tokenizers
+from mcpo_cli.backends.local.encoding import encode, prompts
+from mcpo_cli.backends.verl.data import write
+from mcpo_cli.backends.verl.overrides import planned
+from mcpo_cli.config.load import load
+from mcpo_cli.data import gym
+from mcpo_cli.data.base import Problem
+from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.grading import Pool
+from mcpo_cli.grading.graders import reasoning_gym as grader
+from mcpo_cli.tasks.gym import Gym
+
+WORDS = "reasoning_gym:spell_backward"
+SHORT = ("max_word_len=4",)
+COUNT = 300
+HASHED = """
+import sys
+from mcpo_cli.data import gym
+print([(problem.text, problem.gold) for problem in gym.drawn("reasoning_gym:isomorphic_strings", (), 12)])
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def draws(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The draws that tests of this file share, so that the package is loaded for each set once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MCPO_HOME", str(tmp_path_factory.mktemp("home")))
+        gym.drawn(WORDS, SHORT, COUNT)
+        gym.drawn(WORDS)
+
+
+def gold(name: str, answer: str | None, **metadata: object) -> str:
+    entry = {"question": "?", "answer": answer, "metadata": metadata}
+    return json.dumps({"set": name, "config": {}, "entry": entry})
+
+
+def words(**options: object) -> Gym:
+    task = tasks.get("gym", config=SHORT, draws=COUNT, **options)
+    assert isinstance(task, Gym)
+    return task
+
+
+def test_names_say_what_a_set_is_for() -> None:
+    assert [gym.role(name) for name in (WORDS, f"{WORDS}:held_out")] == ["train", "benchmark"]
+    for other in ("aime24", "reasoning_gym", "reasoning_gym:", "reasoning_gym:a/b", f"{WORDS}:test", "spell_backward"):
+        assert gym.role(other) is None
+    assert data.is_one(WORDS, "train")
+    assert not data.is_one(WORDS, "benchmark")
+    assert data.get(f"{WORDS}:held_out").grader == data.get(WORDS).grader == "reasoning_gym"
+
+
+def test_what_is_drawn_are_items_of_the_package_with_equal_questions_once() -> None:
+    import reasoning_gym
+
+    items = reasoning_gym.create_dataset("spell_backward", seed=0, size=4 * COUNT, max_word_len=4)
+    expected: dict[str, str] = {}
+    for item in items:
+        expected.setdefault(item["question"], item["answer"])
+    drawn = gym.drawn(WORDS, SHORT, COUNT)
+    assert [(problem.text, gym.answer(problem)) for problem in drawn] == list(expected.items())[:COUNT]
+    assert len({problem.text for problem in drawn}) == COUNT
+
+
+def test_training_and_held_out_problems_share_no_question() -> None:
+    training, held_out = data.load(WORDS), data.load(f"{WORDS}:held_out")
+    trained, evaluated = ({problem.text for problem in loaded.problems} for loaded in (training, held_out))
+    assert len(trained) == len(training.problems) > 2000
+    assert len(evaluated) == len(held_out.problems) == 200
+    assert not trained & evaluated
+    assert {zlib.crc32(text.encode()) % 8 for text in evaluated} == {0}
+    assert 0 not in {zlib.crc32(text.encode()) % 8 for text in trained}
+    # Digests are in the records of runs.
+    assert training.digest == data.load(WORDS, Path("no such folder")).digest
+
+
+@pytest.mark.slow
+def test_draws_depend_on_no_order_of_pythons_sets(tmp_path: Path) -> None:
+    """The package draws these strings in another order under another hash seed."""
+    said = []
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "MCPO_HOME": str(tmp_path / seed)}
+        done = subprocess.run([sys.executable, "-c", HASHED], env=env, capture_output=True, text=True, check=True)
+        said.append(done.stdout)
+    assert said[0] == said[1]
+
+
+def test_draws_are_made_once(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answered(own: str, request: str) -> str:
+        asked.append(request)
+        return json.dumps([{"question": " Which? ", "answer": "one", "metadata": {}}])
+
+    monkeypatch.setattr(gym, "_asked", answered)
+    for _ in range(2):
+        gym._draws.cache_clear()
+        (problem,) = gym.drawn("reasoning_gym:mine", ["low=2", "name=x"], 5)
+        assert (problem.text, gym.answer(problem)) == ("Which?", "one")
+    assert [json.loads(request) for request in asked] == [
+        {"set": "mine", "count": 5, "config": {"low": 2, "name": "x"}}
+    ]
+    gym._draws.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("leg_countin", (), "unknown set: did you mean 'leg_counting'"),
+        ("leg_counting", ("max_animal=3",), "unknown option 'max_animal': did you mean 'max_animals'"),
+        ("leg_counting", ("max_animals=0",), "reasoning-gym refuses {'max_animals': 0}"),
+        ("game_of_life_halting", (), "its verifier takes any answer"),
+        ("rearc", (), "its verifier refuses its own answer"),
+    ],
+)
+def test_sets_that_cannot_be_used(mcpo_home: Path, name: str, config: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        gym.drawn(f"reasoning_gym:{name}", config, 24)
+    assert not list(mcpo_home.rglob("*.json"))
+
+
+def test_the_package_is_needed_in_this_version(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(gym, "version", missing)
+    with pytest.raises(ConfigError, match="which is not installed") as caught:
+        gym.drawn("reasoning_gym:leg_counting")
+    assert caught.value.fix == f"{sys.executable} -m pip install reasoning-gym=={gym.VERSION}"
+    monkeypatch.setattr(gym, "version", lambda package: "0.1.99")
+    with pytest.raises(ConfigError, match=r"reasoning-gym is 0.1.99, but problems of 0.1.25 are meant"):
+        gym.drawn("reasoning_gym:leg_counting")
+
+
+# grading
+
+
+@pytest.mark.parametrize(
+    ("response", "status", "answer"),
+    [
+        ("sun", "correct", "sun"),
+        ("SUN", "correct", "SUN"),
+        (r"reversed: \boxed{sun}", "correct", "sun"),
+        (r"\boxed{\text{sun}}", "correct", "sun"),
+        ("It is\nAnswer: sun", "correct", "sun"),
+        (r"\boxed{nus}, no: \boxed{sun}", "wrong", "sun"),
+        ("The letters are s, u, n: sun", "wrong", "The letters are s, u, n: sun"),
+        ("su", "wrong", "su"),
+        ("", "wrong", ""),
+    ],
+)
+def test_the_answer_is_what_is_marked_or_the_whole_response(response: str, status: str, answer: str) -> None:
+    verdict = grader.grade(gold("spell_backward", "sun"), response, False)
+    assert (verdict.status, verdict.answer) == (status, answer)
+
+
+def test_only_the_full_score_is_right() -> None:
+    import reasoning_gym
+
+    entry = json.loads(gold("spell_backward", "noremopyh"))["entry"]
+    score = reasoning_gym.create_dataset("spell_backward").score_answer("noremopyx", entry)
+    assert 0 < score < 1
+    assert grader.grade(gold("spell_backward", "noremopyh"), "noremopyx", True).status == "wrong"
+
+
+@pytest.mark.parametrize("error", [ValueError("no grid"), KeyError("x"), ZeroDivisionError()])
+def test_an_answer_on_which_a_verifier_fails_is_wrong(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def score_answer(self, answer: str, entry: object) -> float:
+            raise error
+
+    monkeypatch.setattr(grader, "_verifier", lambda name, config: Failing())
+    verdict = grader.grade(gold("mine", "1"), "2", False)
+    assert (verdict.status, verdict.answer) == ("wrong", "2")
+    assert type(error).__name__ in verdict.detail
+
+
+def test_a_pool_outlives_a_verifier_that_hangs_and_calls_a_gold_without_a_set_no_verdict() -> None:
+    integral = gold("simple_integration", "x**2 + C", variable="x", integrand="2*x")
+    pairs = [(integral, "x**2 + 7"), (integral, "9**9**9**9"), (integral, "x**3"), (gold("nothing", "1"), "1")]
+    with Pool("reasoning_gym", workers=1, timeout=3) as pool:
+        statuses = [verdict.status for verdict in pool.grade(pairs)]
+    assert statuses == ["correct", "timeout", "wrong", "infra_error"]
+
+
+def test_training_ends_where_answers_cannot_be_judged() -> None:
+    right = [(problem.gold, gym.answer(problem) or "") for problem in gym.drawn(WORDS, SHORT, COUNT)[:20]]
+    verdicts = grading.verdicts("reasoning_gym", [*right, (gold("nothing", "1"), "1")], apart=True)
+    assert [verdict.status for verdict in verdicts] == ["correct"] * 20 + ["infra_error"]
+    with pytest.raises(RunFailed, match="4 of 24 answers could not be graded"):
+        grading.verdicts("reasoning_gym", [*right, *[(gold("nothing", "1"), "1")] * 4], apart=True)
+
+
+# existing models
+
+
+def test_verl_gets_each_problem_with_the_grader_of_its_own_set(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    rows = "".join(json.dumps({"problem": f"How many are {i}?", "answer": i}) + "\n" for i in range(30))
+    (tmp_path / "aime24.jsonl").write_text(rows)
+    benchmarks = f"task.benchmarks=[{WORDS}:held_out,aime24]"
+    sizes = ["train.steps=2", "train.prompts=4", "train.mini_batch=2", "probe.panel=4", f"task.data_path={tmp_path}"]
+    (run,) = load(["scale=paper", f"task.data={WORDS}", benchmarks, "task.prompt=boxed", *sizes])
+    paths = planned(run, tmp_path)
+    run.task.check()
+    write(run, lambda text: True, paths)
+    held_out = pq.read_table(paths.held_out).to_pylist()
+    graders = {(row["data_source"], row["extra_info"]["grader"]) for row in held_out}
+    assert graders == {(f"{WORDS}:held_out", "reasoning_gym"), ("aime24", "math_verify")}
+    assert run.task.tier_sizes(5) == {f"{WORDS}:held_out": 200, "aime24": 30}
+    trained = pq.read_table(paths.train).to_pylist()
+    assert {row["extra_info"]["grader"] for row in trained} == {"reasoning_gym"}
+    assert not {row["extra_info"]["problem"] for row in trained} & {row["extra_info"]["problem"] for row in held_out}
+    assert trained[0]["prompt"][0]["content"].endswith("put your final answer within \\boxed{}.")
+    # Problems that are rolled again are called by why they are.
+    assert run.task.grader_of("mastered") == "reasoning_gym"
+
+
+def test_a_set_is_training_or_a_benchmark() -> None:
+    with pytest.raises(ConfigError, match=f"task.benchmarks: '{WORDS}' is not a benchmark"):
+        load(["scale=paper", f"task.benchmarks=[{WORDS}]"])
+    with pytest.raises(ConfigError, match=f"task.data={WORDS}:held_out is not a training set"):
+        load(["scale=paper", f"task.data={WORDS}:held_out"])
+
+
+# models from scratch
+
+
+def test_tokens_are_characters_and_come_back_as_they_were() -> None:
+    task = words()
+    tokenizer = tokenizers.build(task.vocabulary)
+    assert len(tokenizer) == 97  # digits, letters and punctuation of ASCII, space and line break, the end
+    problem = task.training(0, 0, 1)[0]
+    (row,) = prompts(tokenizer, [problem])
+    assert len(row) == len(problem.text) == task.prompt_length == 60
+    assert tokenizer(problem.text)["input_ids"] == row.tolist()
+    assert tokenizer.decode(row) == problem.text
+    assert problem.text.lstrip("_").startswith("Spell this word backward")
+    text = "a b\n_C<eos>"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+def test_demonstrations_are_the_answers_and_are_judged_right_in_both_backends() -> None:
+    import asyncio
+
+    from mcpo_cli.backends.verl import reward
+
+    task = words()
+    shown = task.demonstrations(0, 0, 16)
+    golds = {problem.text: problem.gold for problem in task.training(0, 0, COUNT)}
+    pairs = [(golds[problem.text], problem.gold) for problem in shown]
+    assert {verdict.status for verdict in grading.verdicts(task.grader, pairs, apart=task.judged_apart)} == {"correct"}
+    assert asyncio.run(reward.judge(task.grader, *pairs[0])).status == "correct"
+    batch = encode(tokenizers.build(task.vocabulary), shown, task.answer_length)
+    assert batch.prompt_PS.shape == (16, task.prompt_length)
+    assert batch.length_P.tolist() == [len(problem.gold) + 1 for problem in shown]
+
+
+def test_nothing_trained_on_is_evaluated_and_streams_do_not_depend_on_how_they_are_read() -> None:
+    task = words()
+    (tier,) = task.tiers(20).values()
+    assert len({problem.text for problem in tier}) == 20
+    stream = task.training(3, 0, 400)
+    shown = [problem for step in range(10) for problem in task.demonstrations(3, step, 64)]
+    assert not {problem.text for problem in tier} & {problem.text for problem in [*stream, *shown]}
+    assert [*task.training(3, 0, 150), *task.training(3, 150, 250)] == stream
+    assert task.training(4, 0, 400) != stream
+    assert task.tier_of(stream[0].text) == "spell_backward"
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    longest = words(longest_question=51, longest_answer=3)
+    assert {len(gym.answer(problem) or "") for problem in longest.training(0, 0, 50)} == {3}
+    with pytest.raises(ConfigError, match="no question and answer fit into 20 and 11 characters"):
+        words(longest_question=20).check()
+    with pytest.raises(ConfigError, match=r"\d+ of the problems that fit are held out, not eval.problems=900"):
+        words().tiers(900)
+    assert gym.answer(Problem("", gold("x", None))) is None
+
+
+def test_settings_that_contradict_each_other() -> None:
+    with pytest.raises(ConfigError, match=r"train.max_prompt=32 cannot hold a prompt of 60 tokens"):
+        load(["task=gym"])
+    with pytest.raises(ConfigError, match=r"task.data=aime24 is not of the form reasoning_gym:NAME"):
+        load(["task=gym", "train.max_prompt=60", "task.data=aime24"])
+    with pytest.raises(ConfigError, match=r"task.config: 'max_word_len' is not of the form KEY=VALUE"):
+        load(["task=gym", "train.max_prompt=60", "task.config=[max_word_len]"])

@@ -31,15 +31,15 @@ class Gym(ClosedTask):
     held_out_rule = HELD_OUT_RULE
     words = CHARACTERS
 
-    data: str = identity("reasoning_gym:spell_backward")
+    data: str = identity("reasoning_gym:number_sequence")
     """The set: `reasoning_gym:NAME`."""
     config: tuple[str, ...] = identity(())
     """Options of the set: a list of `KEY=VALUE`, each in quotes, under the names that reasoning-gym gives them."""
     draws: int = identity(gym.DRAWS, ge=1, le=100_000)
     """Different questions drawn of the set, or all if there are fewer; one in eight is held out."""
-    longest_question: int = identity(60, ge=1)
+    longest_question: int = identity(32, ge=1)
     """Characters of the longest question; each prompt is as long."""
-    longest_answer: int = identity(11, ge=1)
+    longest_answer: int = identity(8, ge=1)
     """Characters of the longest answer."""
 
     @property

@@ -10,7 +10,8 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal
 
-WORDS = ("task=gym", 'task.config=["max_word_len=4"]', "task.draws=300", "train.max_prompt=60")
+WORDS = ("task=gym", "task.data=reasoning_gym:spell_backward", 'task.config=["max_word_len=4"]', "task.draws=300")
+LENGTHS = ("task.longest_question=60", "train.max_prompt=60")
 QUICK = ("scale=smoke", "warmup.max_steps=20", "warmup.probe_every=20", "warmup.target_accuracy=0")
 
 
@@ -24,7 +25,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    (trained,) = json.loads(mcpo("train", *WORDS, *QUICK, "--json"))["runs"]
+    (trained,) = json.loads(mcpo("train", *WORDS, *LENGTHS, *QUICK, "--json"))["runs"]
     journal = Journal(tmp_path / "runs" / trained["run_id"])
     assert [row["step"] for row in journal.steps()] == [1, 2, 3]
     shown = {row["prompt"].lstrip("_") for row in journal.rows("groups")}
@@ -46,7 +47,7 @@ def test_a_set_is_trained_on_evaluated_and_probed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_set_that_is_not_there_stops_a_run_before_it_begins(tmp_path: Path) -> None:
     env = {**os.environ, "MCPO_HOME": str(tmp_path), "MLFLOW_TRACKING_URI": "offline", "NO_COLOR": "1"}
-    words = ["train", *WORDS, *QUICK, "task.data=reasoning_gym:spell_backwards"]
+    words = ["train", "task=gym", *QUICK, "task.data=reasoning_gym:spell_backwards"]
     command = [sys.executable, "-m", "mcpo_cli.main", *words]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2

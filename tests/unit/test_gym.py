@@ -48,7 +48,7 @@ def gold(name: str, answer: str | None, **metadata: object) -> str:
 
 
 def words(**options: object) -> Gym:
-    task = tasks.get("gym", config=SHORT, draws=COUNT, **options)
+    task = tasks.get("gym", **{"data": WORDS, "config": SHORT, "draws": COUNT, "longest_question": 60, **options})
     assert isinstance(task, Gym)
     return task
 
@@ -285,7 +285,7 @@ def test_nothing_trained_on_is_evaluated_and_streams_do_not_depend_on_how_they_a
 def test_what_does_not_fit_is_left_out() -> None:
     longest = words(longest_question=51, longest_answer=3)
     assert {len(gym.answer(problem) or "") for problem in longest.training(0, 0, 50)} == {3}
-    with pytest.raises(ConfigError, match="no question and answer fit into 20 and 11 characters"):
+    with pytest.raises(ConfigError, match="no question and answer fit into 20 and 8 characters"):
         words(longest_question=20).check()
     with pytest.raises(ConfigError, match=r"\d+ of the problems that fit are held out, not eval.problems=900"):
         words().tiers(900)
@@ -294,8 +294,8 @@ def test_what_does_not_fit_is_left_out() -> None:
 
 def test_settings_that_contradict_each_other() -> None:
     with pytest.raises(ConfigError, match=r"train.max_prompt=32 cannot hold a prompt of 60 tokens"):
-        load(["task=gym"])
+        load(["task=gym", "task.longest_question=60"])
     with pytest.raises(ConfigError, match=r"task.data=aime24 is not of the form reasoning_gym:NAME"):
-        load(["task=gym", "train.max_prompt=60", "task.data=aime24"])
+        load(["task=gym", "task.data=aime24"])
     with pytest.raises(ConfigError, match=r"task.config: 'max_word_len' is not of the form KEY=VALUE"):
-        load(["task=gym", "train.max_prompt=60", "task.config=[max_word_len]"])
+        load(["task=gym", "task.config=[max_word_len]"])

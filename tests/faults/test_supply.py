@@ -158,8 +158,12 @@ def test_every_pin_has_hashes_but_torch(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changed", [False, True])
-def test_setup_refuses_a_package_with_another_hash(tmp_path: Path, changed: bool) -> None:
-    """`make setup` of a project that pins one package: it goes on to torch, or stops at the changed package."""
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_setup_refuses_a_package_with_another_hash(tmp_path: Path, installer: str, changed: bool) -> None:
+    """`make setup` of a project that pins one package: it goes on to torch, or stops at the changed package.
+
+    One of the two finds the package, and the other knows of none.
+    """
     package = tmp_path / "tiny"
     package.mkdir()
     (package / "tiny.py").write_text("")
@@ -175,12 +179,14 @@ def test_setup_refuses_a_package_with_another_hash(tmp_path: Path, changed: bool
     hashes.parent.mkdir(parents=True)
     digest = hashlib.sha256(wheel.read_bytes() + b"changed" * changed).hexdigest()
     hashes.write_text(f"tiny==1.0 \\\n    --hash=sha256:{digest}\n")
-    offline = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    command = ["make", "setup", f"PYTHON={sys.executable}"]
+    offline = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}
+    offline |= {"PIP_FIND_LINKS": str(package), "UV_FIND_LINKS": str(package)}
+    offline |= {f"{installer.upper()}_FIND_LINKS": str(tmp_path)}
+    command = ["make", "setup", f"PYTHON={sys.executable}", f"UV={Path(sys.executable).with_name('uv')}"]
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, **offline}, capture_output=True, text=True, check=False
     )
     assert done.returncode != 0
-    assert ("DO NOT MATCH THE HASHES" in done.stderr) == changed
+    assert ("DO NOT MATCH THE HASHES" in done.stderr) == (changed and installer == "pip")
     assert ("torch==2.13.0" in done.stderr) != changed
     assert bool(list(tmp_path.glob(".venv/lib/python*/site-packages/tiny.py"))) != changed

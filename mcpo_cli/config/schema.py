@@ -72,6 +72,8 @@ class Warmup:
     """Prompts of each measurement."""
     max_steps: int = identity(3000, ge=0)
     """Warm-up fails if it misses the target accuracy within this many steps."""
+    shipped: bool = runtime(True)
+    """Whether to start from the base policy that comes with mcpo, where one does; false makes it here."""
 
 
 @dataclass(frozen=True)

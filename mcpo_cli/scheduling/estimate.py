@@ -16,7 +16,7 @@ from mcpo_cli.backends import cost
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs import attempts, bases, catalog
 from mcpo_cli.runs.attempts import eval_problems
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 from mcpo_cli.scheduling.progress import Tracker
@@ -82,11 +82,11 @@ class Estimator:
     def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
         """Expected seconds until the run ends.
 
-        A base policy that is not in the cache is counted once, for the first estimated run that needs it.
+        A base policy that has to be made is counted once, for the first estimated run that needs it.
         """
         training = training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
-        cached = (self._home / "cache" / "base" / spec.base_id / "manifest.json").exists()
-        warmup = 0.0 if cached or spec.base_id in self._paid else warmup_seconds(spec)
+        made = bases.at_hand(self._home, spec) or spec.base_id in self._paid
+        warmup = 0.0 if made else warmup_seconds(spec)
         self._paid.add(spec.base_id)
         return START_SECONDS + (self._factor(spec) or 1.0) * (training + warmup)
 

@@ -9,6 +9,7 @@ an accuracy that is computed rather than sampled, if a problem has one right res
 single precision at its end.
 """
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home
-from mcpo_cli.runs import folders
+from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import read_json, write_json
@@ -45,12 +46,12 @@ def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, Pr
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
-    """The Hugging Face folder of the base policy of `spec`, made now or taken from the cache.
+    """The Hugging Face folder of the base policy of `spec`: in the cache, else as it comes with mcpo, else made.
 
     Raises:
         RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
     """
-    folder = home() / "cache" / "base" / spec.base_id
+    folder = bases.cached(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     # The next run that shares it would train as long, to the same end.
@@ -61,11 +62,26 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
         damage = folders.damage(folder)
         if damage and folder.exists():
             print(f"{damage}; the base policy is made again", file=sys.stderr)
-        if damage and missed.exists():
-            raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
-        if damage:
+        if damage and not _take(spec, folder):
+            if missed.exists():
+                raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
             _make(spec, folder, missed, attempt, stop)
     return folder
+
+
+def _take(spec: RunSpec, folder: Path) -> bool:
+    """Copy the base policy that comes with mcpo to `folder`; returns whether there is one, and intact."""
+    source = bases.shipped(spec)
+    if not source:
+        return False
+    if damage := folders.damage(source):
+        print(f"{damage}; the base policy is made here instead", file=sys.stderr)
+        return False
+    manifest = read_json(source / folders.MANIFEST)
+    with folders.whole(folder, {key: value for key, value in manifest.items() if key != "sha256"}) as part:
+        for name in manifest["sha256"]:
+            shutil.copyfile(source / name, part / name)
+    return True
 
 
 def _make(spec: RunSpec, folder: Path, missed: Path, attempt: Attempt, stop: Stop) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import grammar, passthrough
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.runs import bases
 from mcpo_cli.seeds import Stream, stream
 
 MAIN = "mcpo_cli.backends.verl.main"
@@ -57,7 +58,7 @@ class Paths:
 def planned(spec: RunSpec, home: Path) -> Paths:
     """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
-    model = spec.model.path or str(home / "cache" / "base" / spec.base_id)
+    model = spec.model.path or str(bases.cached(home, spec))
     return Paths(run, run / "attempt_1", model)
 
 

@@ -1,0 +1,93 @@
+"""Base policies that come with mcpo: which these are, when they are taken, and that a warm-up here gives them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from torch import linalg
+
+from mcpo_cli.backends.local import warmup
+from mcpo_cli.config import plan
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.home import location
+from mcpo_cli.runs import bases, folders
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import read_json
+from mcpo_cli.scheduling.estimate import Estimator, warmup_seconds
+
+SHIPPED = bases.EXPERIMENTS / "base"
+SMOKE = "scale=smoke"
+
+
+def base(spec: RunSpec) -> Path:
+    return warmup.base_folder(spec, Attempt(location() / "runs" / spec.run_id, spec, 0), lambda: False)
+
+
+@pytest.fixture
+def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
+    """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
+    monkeypatch.setattr(bases, "EXPERIMENTS", mcpo_home / "experiments")
+    (spec,) = load([SMOKE])
+    shipped = mcpo_home / "experiments" / "base" / spec.base_id
+    shipped.parent.mkdir(parents=True)
+    shutil.move(base(spec), shipped)
+    return spec, shipped
+
+
+def test_the_ones_of_table_1_come_with_mcpo(mcpo_home: Path) -> None:
+    specs = {cell.spec.base_id: cell.spec for cell in plan.from_suite("table1", [], "mcpo").cells}
+    # A changed task, model or warm-up setting changes the ids: then these are to be made anew.
+    assert {folder.name for folder in SHIPPED.iterdir()} == set(specs)
+    for base_id, spec in specs.items():
+        assert folders.damage(SHIPPED / base_id) is None
+        about = read_json(SHIPPED / base_id / folders.MANIFEST)
+        assert about["accuracy"] >= spec.warmup.target_accuracy
+
+
+def test_it_is_copied_instead_of_trained(comes: tuple[RunSpec, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, shipped = comes
+    monkeypatch.setattr(warmup, "_train", None)
+    folder = base(spec)
+    assert folder != shipped
+    assert folders.damage(folder) is None
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        path.name: path.read_bytes() for path in shipped.iterdir()
+    }
+
+
+def test_a_damaged_one_is_made_here(comes: tuple[RunSpec, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    spec, shipped = comes
+    right = (shipped / "model.safetensors").read_bytes()
+    (shipped / "model.safetensors").write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
+    assert (base(spec) / "model.safetensors").read_bytes() == right
+    assert "is damaged: its checksum does not match; the base policy is made here instead" in capsys.readouterr().err
+
+
+def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
+    spec, shipped = comes
+    (shipped / "model.safetensors").unlink()
+    (declined,) = load([SMOKE, "warmup.shipped=false"])
+    assert (declined.base_id, declined.run_id) == (spec.base_id, spec.run_id)
+    assert (base(declined) / "model.safetensors").exists()
+
+
+def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Path]) -> None:
+    spec, _ = comes
+    (declined,) = load([SMOKE, "warmup.shipped=false"])
+    sooner, later = (Estimator(location()).seconds(each) for each in (spec, declined))
+    assert later - sooner == pytest.approx(warmup_seconds(spec))
+
+
+@pytest.mark.slow
+def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
+    """To the bit on the same processor; on another one differences of rounding grow, see the LOG of 2026-11-22."""
+    (spec,) = load(["model=toy-s", "seed=0", "warmup.shipped=false"])
+    made, shipped = base(spec), SHIPPED / spec.base_id
+    mine, theirs = (read_json(folder / folders.MANIFEST) for folder in (made, shipped))
+    assert mine["steps"] == theirs["steps"]
+    assert mine["accuracy"] == pytest.approx(theirs["accuracy"], abs=1e-3)
+    weights, others = (load_file(folder / "model.safetensors") for folder in (made, shipped))
+    for name, weight in weights.items():
+        assert linalg.norm(weight - others[name]) <= 1e-3 * linalg.norm(others[name])

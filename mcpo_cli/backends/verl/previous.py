@@ -29,13 +29,13 @@ class Previous:
         watch.on_each_rank(self._workers, remember)
 
     def log_probs(self, batch: Any) -> None:
-        """Put the log-probabilities of the sequences under the previous policy into the queue, for the loss."""
+        """Add the log-probabilities of the sequences under the previous policy to the fields of `batch`."""
         chosen = batch.select_keys(batch.keys)
         chosen.extra_info = passes.log_probs(entropy=False)
         watch.on_each_rank(self._workers, swap)
         self._compute(chosen)
         watch.on_each_rank(self._workers, swap)
-        queue.keep_as_previous(chosen.keys)
+        batch.fields = queue.keep_as_previous(batch.keys)
 
     def save(self, folder: Path) -> None:
         """Write it into the folder of a checkpoint."""

@@ -52,13 +52,17 @@ def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_
     return padded_BT.view(*length_PG.shape, -1)
 
 
-def keep_as_previous(keys: Sequence[str]) -> None:
-    """Take the newest log-probabilities of the trajectories `keys` for those under the previous policy."""
+def keep_as_previous(keys: Sequence[str]) -> list[str]:
+    """Take the newest log-probabilities of the trajectories `keys` for those under the previous policy.
+
+    Returns the names of all their fields: verl's passes read those that a batch names.
+    """
     from verl.workers.utils.padding import response_from_nested
 
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
     field = {PREVIOUS: response_from_nested(data["log_probs"], data["response_mask"])}
-    tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
+    put = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
+    return list(put.fields)
 
 
 def fields(

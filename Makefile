@@ -136,9 +136,11 @@ $(BIN)/python:
 	-@awk '/^uv==/,!/\\$$/' .ci/hashes/constraints.txt | $(BIN)/python $(PIP) --quiet install --no-deps --require-hashes --requirement /dev/stdin
 
 # rliable: the tests use its point estimates, which need none of these, and arch < 8 breaks with pandas 3.
-$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+$(VENV)/.installed: pyproject.toml constraints.txt constraints-gym.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (minutes the first time)"
-	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\))
+	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\)\|^reasoning-gym .* requires pycosat)
+	@$(BIN)/python $(PIP) --quiet install --no-deps --require-hashes --requirement constraints-gym.txt 2>/dev/null || \
+		echo "Without reasoning-gym: it needs pycosat, which takes a C compiler and Python's headers to build"
 	@touch $@
 
 # flash-attn is built with the torch of the line before. No cache: pip would take a flash-attn that it once built with another torch.

@@ -142,9 +142,11 @@ def _installed() -> None:
     """Raises ConfigError if the package is missing or of another version."""
     fix = f"{sys.executable} -m pip install reasoning-gym=={VERSION}"
     try:
+        # It has no wheel, so it may be missing where the other one is there.
+        version("pycosat")
         found = version("reasoning-gym")
-    except PackageNotFoundError:
-        raise ConfigError(f"{PREFIX}NAME needs the package reasoning-gym, which is not installed", fix=fix) from None
+    except PackageNotFoundError as error:
+        raise ConfigError(f"{PREFIX}NAME needs the package {error.name}, which is not installed", fix=fix) from None
     if found != VERSION:
         raise ConfigError(f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix)
 

@@ -10,6 +10,8 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal
 
+pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
+
 WORDS = ("task=gym", "task.data=reasoning_gym:spell_backward", 'task.config=["max_word_len=4"]', "task.draws=300")
 LENGTHS = ("task.longest_question=60", "train.max_prompt=60")
 QUICK = ("scale=smoke", "warmup.max_steps=20", "warmup.probe_every=20", "warmup.target_accuracy=0")

@@ -23,6 +23,8 @@ from mcpo_cli.grading import Pool
 from mcpo_cli.grading.graders import reasoning_gym as grader
 from mcpo_cli.tasks.gym import Gym
 
+pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
+
 WORDS = "reasoning_gym:spell_backward"
 SHORT = ("max_word_len=4",)
 COUNT = 300

@@ -72,8 +72,6 @@ class Warmup:
     """Prompts of each measurement."""
     max_steps: int = identity(3000, ge=0)
     """Warm-up fails if it misses the target accuracy within this many steps."""
-    shipped: bool = runtime(True)
-    """Whether to start from the base policy that comes with mcpo, where one does; false makes it here."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +178,8 @@ class Compute:
     """Prompts per forward and backward pass."""
     checkpoint_every: int = runtime(5, ge=1)
     """Global steps between checkpoints."""
+    shipped_base: bool = runtime(True)
+    """Whether to start from the base policy that comes with mcpo, where one does; false makes it here."""
     sample_groups: int = runtime(2, ge=0)
     """Prompt groups whose rollouts are stored as text at each evaluated step."""
     time_limit: float = runtime(0.0, ge=0)

@@ -13,9 +13,9 @@ def cached(home: Path, spec: RunSpec) -> Path:
 
 
 def shipped(spec: RunSpec) -> Path | None:
-    """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `warmup.shipped` is off."""
+    """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `shipped_base` is off."""
     folder = EXPERIMENTS / "base" / spec.base_id
-    return folder if spec.warmup.shipped and (folder / MANIFEST).exists() else None
+    return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
 
 
 def at_hand(home: Path, spec: RunSpec) -> bool:

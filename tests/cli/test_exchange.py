@@ -137,8 +137,9 @@ def test_what_is_no_bundle_is_refused_and_leaves_nothing(
         name: tmp_path / name for name in ("text", "cut", "renamed", "foreign", "empty", "sparse", "none")
     }
     cases["text"].write_text("no tar")
-    cases["cut"].write_bytes(good.read_bytes()[: good.stat().st_size // 2])
     with tarfile.open(good) as source, tarfile.open(cases["renamed"], "w") as renamed:
+        last = source.getmembers()[-1]
+        cases["cut"].write_bytes(good.read_bytes()[: last.offset_data + last.size // 2])
         first = source.getmembers()[0]
         content = source.extractfile(first)
         first.name = "../../outside.tar.gz"

@@ -179,6 +179,7 @@ def test_unknown_grader() -> None:
         "math_dapo",
         "math_verify",
         "palindrome",
+        "reasoning_gym",
         "trace",
     ]
     with pytest.raises(ConfigError, match="did you mean 'math_verify'"):

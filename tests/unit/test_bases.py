@@ -68,14 +68,14 @@ def test_a_damaged_one_is_made_here(comes: tuple[RunSpec, Path], capsys: pytest.
 def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
     spec, shipped = comes
     (shipped / "model.safetensors").unlink()
-    (declined,) = load([SMOKE, "warmup.shipped=false"])
+    (declined,) = load([SMOKE, "compute.shipped_base=false"])
     assert (declined.base_id, declined.run_id) == (spec.base_id, spec.run_id)
     assert (base(declined) / "model.safetensors").exists()
 
 
 def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Path]) -> None:
     spec, _ = comes
-    (declined,) = load([SMOKE, "warmup.shipped=false"])
+    (declined,) = load([SMOKE, "compute.shipped_base=false"])
     sooner, later = (Estimator(location()).seconds(each) for each in (spec, declined))
     assert later - sooner == pytest.approx(warmup_seconds(spec))
 
@@ -83,7 +83,7 @@ def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Pat
 @pytest.mark.slow
 def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
     """To the bit on the same processor; on another one differences of rounding grow, see the LOG of 2026-11-22."""
-    (spec,) = load(["model=toy-s", "seed=0", "warmup.shipped=false"])
+    (spec,) = load(["model=toy-s", "seed=0", "compute.shipped_base=false"])
     made, shipped = base(spec), SHIPPED / spec.base_id
     mine, theirs = (read_json(folder / folders.MANIFEST) for folder in (made, shipped))
     assert mine["steps"] == theirs["steps"]

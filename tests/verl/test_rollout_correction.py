@@ -7,7 +7,6 @@ import math
 
 import pytest
 import torch
-from tensordict import TensorDict
 from torch import Tensor
 
 from mcpo_cli.backends.verl import correction
@@ -47,6 +46,8 @@ def test_weights_are_ratios_up_to_the_cap() -> None:
 
 @pytest.mark.parametrize("corrects", [False, True])
 def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects: bool) -> None:
+    from tensordict import TensorDict
+
     mastered_PG = torch.tensor([[False], [False], [True]])
     signals = Signals(
         torch.tensor([[1.0], [-1.0], [0.0]]).double(), mastered_PG | True, None, {"mastered": mastered_PG}

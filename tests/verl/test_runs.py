@@ -6,7 +6,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mcpo_cli.backends.verl import checkpoint, processes
 from mcpo_cli.runs.journal import Journal
@@ -49,6 +48,8 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
 
 def tensorboard_has(journal: Journal, folder: Path) -> None:
     """All metrics of all steps, and the scores of all evaluations."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0}).Reload()
     found = {(name, one.step): one.value for name in events.Tags()["scalars"] for one in events.Scalars(name)}
     wanted = {(name, row["step"]): value for row in journal.steps() for name, value in row["metrics"].items()}

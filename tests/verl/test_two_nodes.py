@@ -20,8 +20,10 @@ from tests.verl.conftest import PATIENCE, TOY, Runs, ended, logged, nobody_is_le
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 STEPS, PROMPTS, G = 4, 6, 4
-PROBED = (*TOY, "method=reweighted", "method.anchor=previous_step", "train.steps=4", "probe.panel=6")
-"""At its defaults this method is MCPO; it also records the weights of its groups. A checkpoint has the anchor."""
+ANCHOR = ("method.anchor=previous_step", "method.delta=0")
+"""Part of a checkpoint, and felt however little the last gradient step has moved."""
+PROBED = (*TOY, "method=reweighted", *ANCHOR, "train.steps=4", "probe.panel=6")
+"""This method is MCPO, which also records the weights of its groups."""
 PANEL = "probe.panel_every=2"
 TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 

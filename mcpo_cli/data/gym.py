@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -129,13 +130,18 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
     request = json.dumps({"set": own, "config": options(config), "count": count}, sort_keys=True)
     key = hashlib.sha256(f"{VERSION} {request}".encode()).hexdigest()[:12]
     kept = home() / "cache" / "reasoning-gym" / f"{own}-{key}.json"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}.part")
-        part.write_text(_asked(own, request), encoding="utf-8")
-        part.replace(kept)  # whole at once: another process may draw the same
-    entries: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
-    return entries
+    with suppress(FileNotFoundError, ValueError):  # a damaged file is drawn anew
+        return _entries(kept)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    part = kept.with_suffix(f".{os.getpid()}.part")
+    part.write_text(_asked(own, request), encoding="utf-8")
+    part.replace(kept)  # whole at once: another process may draw the same
+    return _entries(kept)
+
+
+def _entries(kept: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
+    return found
 
 
 def _installed() -> None:

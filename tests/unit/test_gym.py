@@ -99,7 +99,7 @@ def test_draws_depend_on_no_order_of_pythons_sets(tmp_path: Path) -> None:
     assert said[0] == said[1]
 
 
-def test_draws_are_made_once(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_are_made_once_unless_their_file_is_damaged(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def answered(own: str, request: str) -> str:
@@ -114,6 +114,12 @@ def test_draws_are_made_once(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert [json.loads(request) for request in asked] == [
         {"set": "mine", "count": 5, "config": {"low": 2, "name": "x"}}
     ]
+    (kept,) = mcpo_home.rglob("mine-*.json")
+    whole = kept.read_text()
+    kept.write_text(whole[:-3])
+    gym._draws.cache_clear()
+    assert gym.drawn("reasoning_gym:mine", ["low=2", "name=x"], 5) == [problem]
+    assert (len(asked), kept.read_text()) == (2, whole)
     gym._draws.cache_clear()
 
 

@@ -26,13 +26,20 @@ LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 BAR_WIDTH = 120
 """Least terminal width in columns at which running cells have a progress bar."""
+JSON_VERSION = 1
+"""Of what `--json` prints: it changes when a key goes away or changes its meaning, not when one is added."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 
 
-def print_json(document: Any) -> None:
-    """Print one JSON document on stdout; JSON has no NaN, see `journal.finite`."""
+def print_json(document: Mapping[str, Any]) -> None:
+    """Print one JSON object on stdout, its version first; a list stands in it under the name of what it lists."""
+    print_schema({"schema_version": JSON_VERSION, **document})
+
+
+def print_schema(document: Any) -> None:
+    """Print a document whose form is not ours on stdout; JSON has no NaN, see `journal.finite`."""
     sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
 
 

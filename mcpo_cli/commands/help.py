@@ -29,7 +29,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
 
     found = reference.look_up(key) if key else reference.entries()
     if as_json:
-        console.print_json([asdict(entry) for entry in found])
+        console.print_json({"settings": [asdict(entry) for entry in found]})
     elif len({entry.key for entry in found}) == 1:
         print("\n\n".join(map(_explained, found)))
     else:

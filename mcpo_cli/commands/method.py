@@ -32,7 +32,8 @@ def list_methods(as_json: Json = False, debug: Debug = False) -> None:
     abouts = {name: describe.text(type(method)).partition("\n")[0] for name, method in methods.items()}
     needs = {name: sorted(method.needs) for name, method in methods.items()}
     if as_json:
-        console.print_json([{"method": name, "about": abouts[name], "needs": needs[name]} for name in methods])
+        listed = [{"method": name, "about": abouts[name], "needs": needs[name]} for name in methods]
+        console.print_json({"methods": listed})
     else:
         rows = [[name, abouts[name], ", ".join(needs[name])] for name in methods]
         console.print_table(["method", "what it is", "needs"], rows)

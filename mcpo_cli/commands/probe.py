@@ -106,6 +106,7 @@ def _list(*, as_json: bool) -> None:
 
     known = probes.registry().values()
     if as_json:
-        console.print_json({one.name: {"question": one.question, "shows": one.shows} for one in known})
+        listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
+        console.print_json({"probes": listed})
     else:
         console.print_table(["probe", "question"], [[one.name, one.question] for one in known])

@@ -25,7 +25,7 @@ def schema(kind: Kind, debug: Debug = False) -> None:
     from mcpo_cli.config import json_schema
 
     makers = {"suite": json_schema.suite, "preset": json_schema.preset, "model": json_schema.model, "claims": _claims}
-    console.print_json(makers[kind]())
+    console.print_schema(makers[kind]())
 
 
 def _claims() -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> Non
 
 
 def test_every_probe_is_listed_with_its_question(here: InProcess) -> None:
-    assert here.json("probe", "list").keys() == probes.registry().keys()
+    assert [one["probe"] for one in here.json("probe", "list")["probes"]] == list(probes.registry())
     assert probes.get("mastery").question in here("probe", "list").stdout
 
 

@@ -175,6 +175,7 @@ def test_setup_refuses_a_package_with_another_hash(tmp_path: Path, installer: st
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / "constraints.txt").write_text("tiny==1.0\ntorch==2.13.0\n")
+    (tmp_path / "constraints-gym.txt").touch()
     hashes = tmp_path / ".ci" / "hashes" / "constraints.txt"
     hashes.parent.mkdir(parents=True)
     digest = hashlib.sha256(wheel.read_bytes() + b"changed" * changed).hexdigest()

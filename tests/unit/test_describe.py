@@ -46,7 +46,7 @@ def test_backends_and_curves() -> None:
 def test_list_names_every_method() -> None:
     result = CliRunner().invoke(app, ["list", "--json"])
     assert result.exit_code == 0
-    rows = {row["method"]: row for row in json.loads(result.output)}
+    rows = {row["method"]: row for row in json.loads(result.output)["methods"]}
     assert sorted(rows) == NAMES
     assert rows["rl_zvp"]["needs"] == ["entropy"]
     assert "arXiv 2509.21880" in rows["rl_zvp"]["about"]

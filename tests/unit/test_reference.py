@@ -40,4 +40,4 @@ def test_the_verb_prints_one_document_or_an_explanation() -> None:
     assert one.exit_code == 0
     assert "default    0.0007" in one.stdout
     document = json.loads(CliRunner().invoke(app, ["help", "--json"]).stdout)
-    assert [entry["key"] for entry in document] == [entry.key for entry in reference.entries()]
+    assert [entry["key"] for entry in document["settings"]] == [entry.key for entry in reference.entries()]

@@ -77,7 +77,8 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:
     console.print_json({"metrics": {"a": float("nan"), "b": 0.5}})
-    assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == {"metrics": {"a": "nan", "b": 0.5}}
+    printed = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert printed == {"schema_version": 1, "metrics": {"a": "nan", "b": 0.5}}
 
 
 def test_tables_cut_nothing_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

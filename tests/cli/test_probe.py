@@ -107,7 +107,7 @@ def test_a_diagnostic_run_its_checkpoints_and_the_store(cli: Cli, here: InProces
     assert all(len(client.get_metric_history(run.info.run_id, "probe/mastery/same_policy")) == 1 for run in children)
     (parent,) = {run.data.tags["mlflow.parentRunId"] for run in children}
     saved = Path(client.download_artifacts(parent, "probes/mastery.json", str(cli.home)))
-    assert json.loads(saved.read_text()) == document
+    assert {"schema_version": 1, **json.loads(saved.read_text())} == document
 
     run = document["runs"][0]["run_id"]
     looked = here.json("probe", "mastery", run, "--prompts", "40")

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 
 
 def timed(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
-    """Seconds of an `mcpo` command on the clock, and of the processor: on a busy machine only those can be compared."""
+    """Seconds of Python, given `words`, on the clock, and of the processor: on a busy machine only those compare."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [sys.executable, "-m", "mcpo_cli.main", *words]
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *words], env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter() - start, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def mcpo(environment: Mapping[str, str], *words: str) -> tuple[float, float]:
+    """The same of an `mcpo` command."""
+    return timed(environment, "-m", "mcpo_cli.main", *words)
 
 
 def fitted(seconds: Mapping[int, float]) -> dict[str, float]:

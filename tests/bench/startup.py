@@ -1,6 +1,6 @@
 """How long `mcpo --help` takes beside that of the smallest useful typer app, and what it takes to start a worker."""
 
-import resource
+import os
 import statistics
 import subprocess
 import sys
@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from mcpo_cli.scheduling.forks import ForkServer
+from tests.bench import growth
 
 POLL_SECONDS = 0.02
 PLAIN_APP = '''\
@@ -50,14 +51,8 @@ def seconds(repeats: int, folder: Path) -> tuple[list[float], list[float]]:
 
 def worker_seconds(repeats: int) -> float:
     """Processor seconds that a worker of the local engine spends before it trains; the median."""
-    command = [sys.executable, "-c", "import mcpo_cli.scheduling.worker, mcpo_cli.backends.local.train"]
-    found = []
-    for _ in range(repeats):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        found.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
-    return statistics.median(found)
+    imports = ("-c", "import mcpo_cli.scheduling.worker, mcpo_cli.backends.local.train")
+    return statistics.median(growth.timed(os.environ, *imports)[1] for _ in range(repeats))
 
 
 def forked_worker_seconds(repeats: int) -> float:

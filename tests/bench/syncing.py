@@ -41,7 +41,7 @@ def measure(numbers: Sequence[int]) -> dict[str, dict[str, float]]:
             environment = os.environ | {"MCPO_HOME": folder}
             environment.pop("MLFLOW_TRACKING_URI", None)
             write_runs(Path(folder), number)
-            first, again = (growth.timed(environment, "runs", "sync") for _ in range(2))
+            first, again = (growth.mcpo(environment, "runs", "sync") for _ in range(2))
             seconds = {"seconds": first[0], "processor_seconds": first[1]}
             found[str(number)] = {**seconds, "again_seconds": again[0], "again_processor_seconds": again[1]}
     of_processor = {number: found[str(number)]["processor_seconds"] for number in numbers}

@@ -64,7 +64,7 @@ def test_every_arm_is_trained_at_every_point_with_the_settings_that_concern_it(t
     # What an arm sets itself stays; an option goes to the arms whose method has it.
     assert {hinge.spec.train.lr for _, hinge in pairs} == {1e-3}
     assert len({base.spec.train.lr for base, _ in pairs}) == 4
-    assert {hinge.spec.method.delta for _, hinge in pairs} == {0.01, 0.02}  # type: ignore[attr-defined]
+    assert {hinge.spec.method.delta for _, hinge in pairs} == {0.01, 0.02}
 
 
 def test_what_the_command_line_sets_is_no_factor_any_more(tmp_path: Path) -> None:

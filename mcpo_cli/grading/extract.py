@@ -76,6 +76,12 @@ def marked(response: str) -> Marked | None:
     return _marked(said, said)
 
 
+def given(response: str, extracted: bool) -> tuple[str, ...]:
+    """The answers that a response marks, or else the whole of it, as if it is an answer that was `extracted`."""
+    found = None if extracted else marked(response)
+    return found.answers if found else (response.strip(),)
+
+
 def _marked(answers: list[str], beside: list[str]) -> Marked:
     def once(texts: list[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(reversed(texts)))[::-1]

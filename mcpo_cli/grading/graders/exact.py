@@ -4,7 +4,7 @@ White space between tokens is ignored.
 """
 
 from mcpo_cli.grading.base import Verdict, hedged
-from mcpo_cli.grading.extract import marked
+from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.integers import different
 
 INTEGERS = False
@@ -17,8 +17,7 @@ def version() -> str:
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
     """Correct if the tokens are equal; never unparsable."""
-    found = None if extracted else marked(response)
-    answers = found.answers if found else (response.strip(),)
+    answers = given(response, extracted)
     if len({tuple(answer.split()) for answer in answers}) > 1:
         return hedged(answers[-1], different(answers))
     return Verdict("correct" if answers[-1].split() == gold.split() else "wrong", answers[-1])

@@ -13,7 +13,7 @@ from typing import Any
 import reasoning_gym
 
 from mcpo_cli.grading.base import Verdict, hedged
-from mcpo_cli.grading.extract import marked
+from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.integers import different
 from mcpo_cli.grading.spelling import TEXT
 
@@ -28,8 +28,7 @@ def version() -> str:
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
     """Correct if the verifier gives the full score; an answer on which it raises an error is wrong."""
     problem = json.loads(gold)
-    found = None if extracted else marked(response)
-    answers = tuple(map(_bare, found.answers if found else (response.strip(),)))
+    answers = tuple(map(_bare, given(response, extracted)))
     if len(set(answers)) > 1:
         return hedged(answers[-1], different(answers))
     verifier = _verifier(problem["set"], json.dumps(problem["config"]))

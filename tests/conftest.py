@@ -33,6 +33,16 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", os.environ.get("PYTHONSAFEPATH", ""))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_pool_left() -> Iterator[None]:
+    """A training process keeps its pool of graders until it ends; this process goes on to tests that count processes."""
+    yield
+    grading = sys.modules.get("mcpo_cli.grading")
+    if grading and grading._pool.cache_info().currsize:
+        grading._pool("reasoning_gym").close()
+        grading._pool.cache_clear()
+
+
 @pytest.fixture
 def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """An empty MCPO_HOME."""

@@ -35,7 +35,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_pool_left() -> Iterator[None]:
-    """A training process keeps its pool of graders until it ends; this process goes on to tests that count processes."""
+    """Ends the pool of graders that a training process keeps: other tests of this process count processes."""
     yield
     grading = sys.modules.get("mcpo_cli.grading")
     if grading and grading._pool.cache_info().currsize:

@@ -26,15 +26,17 @@ TRAINING_UTILISATION = 0.35
 """Share of PEAK that training reaches."""
 SAMPLING_ROUNDS = 3
 """Batches that dynamic sampling draws to fill one training batch."""
-TRAINING_PASSES = 5
+TRAINING_PASSES, LORA_PASSES = 5, 4
 """Cost of training on a token, in forward passes: one for its old log-probability, one forward, one recomputation of
-activations, and two for the backward pass."""
+activations, and two for the backward pass; one with LoRA, which needs no gradients of most weights."""
 BYTES_TRAINED = 16
-"""Bytes per weight during training: weight, gradient and two moments, in float32."""
+"""Bytes per trained weight during training: weight, gradient and two moments, in float32."""
 BYTES_SAVED = 12
-"""Bytes per weight in a checkpoint: weight and two moments, in float32."""
+"""Bytes per trained weight in a checkpoint: weight and two moments, in float32."""
+BYTES_FROZEN = 4
+"""Bytes per other weight in training and in a checkpoint (LoRA): float32, as FSDP wants one type for all."""
 BYTES_PREVIOUS = 4
-"""More where the method needs the previous policy, too."""
+"""More per trained weight where the method needs the previous policy, too."""
 BYTES_SAMPLED = 2
 """Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
 
@@ -91,7 +93,7 @@ def basis(spec: RunSpec, mean_response: float | None = None) -> tuple[str, str]:
         f"estimated, not measured: responses of {response:,.0f} tokens on average ({source}); "
         f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {rerolled(spec):,} prompts "
         "sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 to "
-        f"sample, {2 * TRAINING_PASSES} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
+        f"sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
         f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
         f"{SLOW_SAMPLING:.1%} (most) while sampling",
         f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
@@ -110,13 +112,14 @@ def of(spec: RunSpec, mean_response: float | None = None) -> Cost:
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
     least, most = (sampling / share + training for share in (FAST_SAMPLING, SLOW_SAMPLING))
     saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
-    return Cost(least, most, sampled, trained, saved * parameters(spec))
+    checkpoint = saved * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
+    return Cost(least, most, sampled, trained, checkpoint)
 
 
 def operations(spec: RunSpec, sampled: float, trained: float, mean_response: float | None = None) -> float:
     """Floating-point operations of sampling and of training on that many tokens, each at the expected context."""
     prompt, response = lengths(spec, mean_response)
-    return _operations(spec, context=prompt + response / 2) * (sampled + TRAINING_PASSES * trained)
+    return _operations(spec, context=prompt + response / 2) * (sampled + _passes(spec) * trained)
 
 
 def lengths(spec: RunSpec, mean_response: float | None) -> tuple[float, float]:
@@ -154,6 +157,21 @@ def parameters(spec: RunSpec) -> int:
     return layers + embedding * (1 if model.tied else 2)
 
 
+def trained_parameters(spec: RunSpec) -> int:
+    """Number of weights that are trained: all, or with LoRA the two matrices of each linear layer of the blocks."""
+    model, rank = spec.model, spec.model.lora_rank
+    if not rank:
+        return parameters(spec)
+    queries, keys = model.heads * model.head_dim, kv_heads(model) * model.head_dim
+    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
+    return model.layers * rank * (attention + 3 * (model.hidden + model.mlp))
+
+
+def frozen_parameters(spec: RunSpec) -> int:
+    """Number of weights that stay what they are."""
+    return parameters(spec) if spec.model.lora_rank else 0
+
+
 def kv_heads(model: Model) -> int:
     """Number of key-value heads."""
     return model.kv_heads or model.heads
@@ -172,13 +190,15 @@ def gpu_bytes(spec: RunSpec) -> dict[str, float]:
     sequence's key-value cache, which must fit into the fraction `cluster.gpu_memory` of the GPU.
     """
     model, cluster, train = spec.model, spec.cluster, spec.train
-    shared = BYTES_TRAINED * parameters(spec) / (cluster.nodes * cluster.gpus)
+    state = BYTES_TRAINED * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
+    shared = state / (cluster.nodes * cluster.gpus)
     logits = 0 if cluster.fused_kernels else 2 * BYTES_SAMPLED * cluster.max_tokens_per_gpu * vocabulary(spec)
     inputs = BYTES_SAMPLED * cluster.max_tokens_per_gpu * model.layers * model.hidden
     # `sdpa` masks pairs of tokens of a pass: booleans, and torch's copy of them in bfloat16.
     mask = (1 + BYTES_SAMPLED) * cluster.max_tokens_per_gpu**2 if cluster.attention == "sdpa" else 0
     cache = 2 * BYTES_SAMPLED * model.layers * kv_heads(model) * model.head_dim
-    sampling = BYTES_SAMPLED * parameters(spec) + cache * (train.max_prompt + train.max_response)
+    sampled = parameters(spec) + (trained_parameters(spec) if model.lora_rank else 0)
+    sampling = BYTES_SAMPLED * sampled + cache * (train.max_prompt + train.max_response)
     samples = sampling / cluster.tensor_parallel / cluster.gpu_memory
     return {"trains": shared + logits + inputs + mask, "samples": samples}
 
@@ -191,6 +211,10 @@ def sdpa_factor(spec: RunSpec) -> float:
     prompt, response = spec.task.expected_tokens(spec.train.max_response)
     full, own = spec.cluster.max_tokens_per_gpu, prompt + response / 2
     return _operations(spec, context=full) / _operations(spec, context=own)
+
+
+def _passes(spec: RunSpec) -> int:
+    return LORA_PASSES if spec.model.lora_rank else TRAINING_PASSES
 
 
 def _operations(spec: RunSpec, context: float) -> float:

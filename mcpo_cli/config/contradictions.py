@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from mcpo_cli.config.schema import LOGGERS, RunSpec
+from mcpo_cli.config.schema import LOGGERS, Model, RunSpec
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.settings import plain
 
@@ -18,6 +18,7 @@ def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
     yield from _model(spec)
+    yield from _lora(spec)
     yield from (_cluster(spec) if spec.backend == "verl" else _no_cluster(spec))
 
 
@@ -79,6 +80,17 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
             if getattr(model, name) != value:
                 given = f"model.{name}={getattr(model, name)}"
                 yield f"{given} describes an existing model, but model.path is empty", "model.path=FOLDER"
+
+
+def _lora(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    model = spec.model
+    if model.lora_rank and spec.backend != "verl":
+        yield (
+            f"model.lora_rank={model.lora_rank}: backend={spec.backend} trains small models, and all of their weights",
+            "model.lora_rank=0, or backend=verl",
+        )
+    if not model.lora_rank and model.lora_alpha != Model.lora_alpha:
+        yield f"model.lora_alpha={model.lora_alpha} has no effect without model.lora_rank", "model.lora_rank=16"
 
 
 def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:

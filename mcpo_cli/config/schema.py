@@ -54,6 +54,13 @@ class Model:
     """Base of the rotary position embedding."""
     init_std: float = identity(0.5, gt=0)
     """Standard deviation of the initial weights of a model built from scratch."""
+    lora_rank: int = later(0, ge=0, le=512)
+    """Rank of the matrices that LoRA trains beside each linear layer, whose weights then stay; 0 trains all weights.
+
+    With backend=verl only. 512 is the largest that vLLM samples with.
+    """
+    lora_alpha: int = later(16, ge=1)
+    """LoRA adds the product of the two matrices, times `lora_alpha` / `lora_rank`, to a layer's weights."""
 
 
 @dataclass(frozen=True)
@@ -318,7 +325,9 @@ class RunSpec:
     def base_id(self) -> str:
         """The id of the base policy, shared by all runs that start from the same warm-up."""
         identity = self.identity()
-        parts = {key: identity[key] for key in ("model", "task", "warmup", "base_seed")}
+        parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
+        # How RL trains it changes nothing about where RL starts.
+        parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"

@@ -48,6 +48,8 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
     origin = model.path if HUB_ID.fullmatch(model.path) else Path(model.path).name
     yield "from", f"{origin} {model.revision}".strip() or "random weights and a warm-up on demonstrations"
     yield "global steps", f"{step} of {train.prompts} prompts x {train.rollouts} rollouts, learning rate {train.lr:g}"
+    if model.lora_rank:
+        yield "trained by", f"LoRA of rank {model.lora_rank}, alpha {model.lora_alpha}; merged into the weights here"
     yield "settings", f"scale `{spec.scale}`, regime `{spec.regime}`, backend `{spec.backend}`"
     yield "code", f"commit {code.get('commit') or 'unknown'}{' with changes' if code.get('dirty') else ''}"
 

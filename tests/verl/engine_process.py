@@ -34,9 +34,9 @@ AS_ON_GPUS = (
 """What a run on GPUs has beside these settings, as far as a processor can compute it."""
 
 
-def engine(folder: Path, *more: str) -> Any:
-    """The engine of a run's actor, with the settings that a run has, and those of verl in `more`."""
-    spec = load(["scale=verl-cpu", "cluster.attention=sdpa"])[0]
+def engine(folder: Path, *more: str, settings: tuple[str, ...] = ()) -> Any:
+    """The engine of a run's actor, with the settings that a run has beside `settings`, and those of verl in `more`."""
+    spec = load(["scale=verl-cpu", "cluster.attention=sdpa", *settings])[0]
     with initialize_config_module("verl.trainer.config", version_base=None):
         config = compose("ppo_trainer", [*overrides(spec, Paths(folder, folder, str(folder / "model"))), *more])
     model, actor = omega_conf_to_dataclass(config.actor_rollout_ref.model), config.actor_rollout_ref.actor
@@ -75,9 +75,19 @@ def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
 
 
 def measure(
-    built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int], sharing: int
+    built: Any,
+    batch: dict[str, Any],
+    method: Any,
+    split: dict[str, Any],
+    chosen: list[int],
+    sharing: int,
+    *,
+    step: bool = False,
 ) -> Any:
-    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
+    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank.
+
+    step: whether the weights then take a step.
+    """
     data = rows(batch, chosen)
     if "previous_policy" in method.needs:
         previous.swap(built)
@@ -88,7 +98,10 @@ def measure(
     with built.train_mode():
         built.optimizer_zero_grad()
         output = built.forward_backward_batch(data, partial(loss, method))
-        gradient = {name: p.grad.full_tensor().clone() for name, p in built.module.named_parameters()}
+        trained = ((name, p) for name, p in built.module.named_parameters() if p.requires_grad)
+        gradient = {name: p.grad.full_tensor().clone() for name, p in trained}
+        if step:
+            built.optimizer_step()
     total = torch.tensor(sum(output["loss"]))
     torch.distributed.all_reduce(total)
     reports = [None] * torch.distributed.get_world_size()

@@ -154,7 +154,9 @@ def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
     return {"facts": facts, "signals": signals, "bears": batch.signals.bears_PG.flatten().tolist()}
 
 
-def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subprocess.Popen[str]":
+def start(
+    folder: Path, ranks: int, sharing: int, rank: int, port: int, module: str = "engine_process"
+) -> "subprocess.Popen[str]":
     variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     environment = {
         **os.environ,
@@ -165,7 +167,7 @@ def start(folder: Path, ranks: int, sharing: int, rank: int, port: int) -> "subp
         "VERL_ENGINE_DEVICE": "cuda",
         "OMP_NUM_THREADS": "1",
     }
-    command = [sys.executable, "-m", "tests.verl.engine_process", str(folder), str(sharing)]
+    command = [sys.executable, "-m", f"tests.verl.{module}", str(folder), str(sharing)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 

@@ -1,6 +1,7 @@
 """verl's sharded checkpoints as Hugging Face folders.
 
-verl's own merger rounds every weight to bfloat16; this one writes the dtype that the policy was sampled in.
+verl's own merger rounds every weight to bfloat16; this one writes the dtype that the policy was sampled in. With LoRA
+it writes sums in float32: bfloat16 would round most of a small update away.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.backends.verl import checkpoint
+from mcpo_cli.backends.verl import checkpoint, lora
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 
@@ -23,11 +24,13 @@ def policy(root: Path, step: int, target: Path, spec: RunSpec) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     actor = checkpoint.folder(root, step) / "actor"
-    dtype = torch.float32 if spec.compute.device == "cpu" else torch.bfloat16
+    in_float32 = spec.compute.device == "cpu" or spec.model.lora_rank
+    dtype = torch.float32 if in_float32 else torch.bfloat16
     config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    model.load_state_dict({name: value.to(dtype) for name, value in _weights(actor).items()}, assign=True)
+    weights = lora.merged(_weights(actor), spec.model)
+    model.load_state_dict({name: value.to(dtype) for name, value in weights.items()}, assign=True)
     model.tie_weights()
     model.save_pretrained(target)
     AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(target)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
-from mcpo_cli.backends.verl import grammar, passthrough
+from mcpo_cli.backends.verl import grammar, lora, passthrough
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs import bases
 from mcpo_cli.seeds import Stream, stream
@@ -147,7 +147,7 @@ def _model(spec: RunSpec, paths: Paths) -> Table:
         "actor_rollout_ref.model.custom_chat_template": None,
         "actor_rollout_ref.model.external_lib": AGENT_MODULE,
         "actor_rollout_ref.model.trust_remote_code": False,
-        "actor_rollout_ref.model.lora_rank": 0,
+        **lora.settings(spec),
         "actor_rollout_ref.model.use_liger": False,
         "actor_rollout_ref.model.use_fused_kernels": cluster.fused_kernels,
         "actor_rollout_ref.model.fused_kernel_options.impl_backend": "triton",
@@ -240,8 +240,8 @@ def _rollout(spec: RunSpec) -> Table:
         "actor_rollout_ref.rollout.logprobs_mode": "raw_logprobs",
         "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz": True,
         "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": cluster.max_tokens_per_gpu,
-        # The engine gets the trainer's weights before it samples anything.
-        "actor_rollout_ref.rollout.load_format": "dummy",
+        # The engine gets the trainer's weights before it samples anything; with LoRA, those that are trained.
+        "actor_rollout_ref.rollout.load_format": "auto" if spec.model.lora_rank else "dummy",
         "actor_rollout_ref.rollout.dtype": "bfloat16" if on_gpu else "float32",
         "actor_rollout_ref.rollout.tensor_model_parallel_size": cluster.tensor_parallel,
         "actor_rollout_ref.rollout.gpu_memory_utilization": cluster.gpu_memory,

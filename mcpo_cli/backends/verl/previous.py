@@ -1,7 +1,7 @@
 """The policy before the last gradient step (need `previous_policy`), for methods that compare with it.
 
-Each rank keeps its share of these weights in main memory and in the checkpoint: 4 bytes a weight, over all ranks. For a
-pass under that policy they change places with the engine's.
+Each rank keeps its share of the weights that are trained in main memory and in the checkpoint: 4 bytes a weight, over
+all ranks. For a pass under that policy they change places with the engine's.
 """
 
 from collections.abc import Callable, Iterator
@@ -72,7 +72,8 @@ def load(folder: Path, engine: Any) -> None:
 
 def _shares(engine: Any) -> Iterator[tuple[str, Tensor]]:
     for name, parameter in engine.module.named_parameters():
-        yield name, parameter.detach().to_local()
+        if parameter.requires_grad:
+            yield name, parameter.detach().to_local()
 
 
 def _file(folder: Path) -> Path:

@@ -30,7 +30,7 @@ from mcpo_cli.backends.base import starved
 from mcpo_cli.backends.measure import Graded, Sums
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, passes, queue, watch
+from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, lora, passes, queue, watch
 from mcpo_cli.backends.verl.correction import WEIGHTS
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
@@ -103,6 +103,7 @@ class Trainer(PPOTrainerSync):
         if self.global_steps == 0:
             # verl's warm-up would give the first step rate 0; ours starts one increment above.
             watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
+            watch.on_each_rank(self.actor_rollout_wg, partial(lora.draw, stream(self.spec.seed, "init")))
         root = Path(self.config.trainer.default_local_dir)
         self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
         self.previous = None

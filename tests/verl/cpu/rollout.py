@@ -26,6 +26,7 @@ class Server:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         torch.set_num_threads(1)
         self.model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).to(self.device).eval()
+        self.loaded = {name: weight.clone() for name, weight in self.model.state_dict().items()}
         self.length, self.global_steps = response_length, 0
         self.waiting: list[Waiting] = []
         self.loop: asyncio.Task[None] | None = None
@@ -84,8 +85,12 @@ class Server:
             outputs.append(TokenOutput(token_ids=tokens[:length], log_probs=logps[:length], extra_fields=steps))
         return outputs
 
-    async def update_weights(self, weights: dict[str, torch.Tensor], global_steps: int | None) -> None:
-        """Take the policy's weights."""
+    async def update_weights(
+        self, weights: dict[str, torch.Tensor], peft_config: dict[str, Any] | None, global_steps: int | None
+    ) -> None:
+        """Take the policy's weights, or with `peft_config` the matrices of its LoRA."""
+        if peft_config:
+            weights = adapted(self.loaded, weights, peft_config["lora_alpha"] / peft_config["r"])
         missing, unknown = self.model.load_state_dict(weights, strict=False)
         # Tied weights come once.
         if unknown or set(missing) - {"lm_head.weight"}:
@@ -96,6 +101,18 @@ class Server:
         """Nothing is given back."""
 
     wake_up = sleep
+
+
+def adapted(
+    loaded: dict[str, torch.Tensor], matrices: dict[str, torch.Tensor], scale: float
+) -> dict[str, torch.Tensor]:
+    """The weights that were loaded with the product of their matrices, if they have any."""
+    weights, lora = dict(loaded), "lora_A.weight"
+    for name, a_RI in matrices.items():
+        if name.endswith(lora):
+            layer = f"{name.removeprefix('base_model.model.').removesuffix(lora)}weight"
+            weights[layer] = loaded[layer] + scale * matrices[name.replace("lora_A", "lora_B")] @ a_RI
+    return weights
 
 
 class Replica(RolloutReplica):
@@ -127,8 +144,15 @@ class Adapter(BaseRollout):
     async def release(self) -> None:
         """Nothing is given back."""
 
-    async def update_weights(self, weights: Any, global_steps: int | None = None, **_options: Any) -> None:
+    async def update_weights(
+        self,
+        weights: Any,
+        peft_config: dict[str, Any] | None = None,
+        global_steps: int | None = None,
+        **_options: Any,
+    ) -> None:
         """Every rank takes part in gathering a tensor; one of each replica hands it on."""
         tensors = {name: tensor.detach().cpu().clone() for name, tensor in weights}
         if self.leads:
-            await ray.get_actor(f"transformers_server_{self.replica}").update_weights.remote(tensors, global_steps)
+            server = ray.get_actor(f"transformers_server_{self.replica}")
+            await server.update_weights.remote(tensors, peft_config, global_steps)

@@ -1,0 +1,114 @@
+"""LoRA's settings (`model.lora_rank`): what refuses them, what verl is told, what a run costs with them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from mcpo_cli.backends import cost
+from mcpo_cli.backends.verl import lora, overrides
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.errors import ConfigError
+
+MODEL = "actor_rollout_ref.model"
+
+
+def paper(*more: str) -> RunSpec:
+    return load(["scale=paper", "model=qwen3-8b", *more])[0]
+
+
+def table(*more: str) -> overrides.Table:
+    spec = paper(*more)
+    return overrides.table(spec, overrides.planned(spec, Path("/home")))
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "fix"),
+    [
+        (
+            "task=arithmetic model=toy-s backend=local model.lora_rank=8",
+            "backend=local trains small models",
+            "model.lora_rank=0, or backend=verl",
+        ),
+        ("model.lora_alpha=32", "no effect without model.lora_rank", "model.lora_rank=16"),
+        ("model.lora_rank=513", "must be <= 512", "model.lora_rank=512"),
+        ("model.lora_rank=-1", "must be >= 0", "model.lora_rank=0"),
+    ],
+)
+def test_refused(words: str, said: str, fix: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(["scale=paper", *words.split()])
+    assert caught.value.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (f"{MODEL}.lora_rank=8", "decided by model.lora_rank"),
+        (f"{MODEL}.lora_alpha=8", "decided by model.lora_alpha"),
+        (f"{MODEL}.lora.merge=true", "mcpo itself sets"),
+    ],
+)
+def test_verls_own_keys_are_refused_with_what_sets_them(own: str, said: str) -> None:
+    spec = paper("model.lora_rank=16", f'cluster.verl=["{own}"]')
+    with pytest.raises(ConfigError, match=said):
+        overrides.overrides(spec, overrides.planned(spec, Path("/home")))
+
+
+def test_runs_without_it_keep_their_ids_and_all_runs_share_the_base_policy() -> None:
+    plain, toy = paper(), load(["scale=verl-cpu"])[0]
+    assert "lora_rank" not in plain.identity()["model"]
+    ids = {plain.run_id, *(paper("model.lora_rank=16", f"model.lora_alpha={alpha}").run_id for alpha in (16, 32))}
+    assert len(ids) == 3
+    assert paper("model.lora_rank=16").identity()["model"]["lora_rank"] == 16
+    assert load(["scale=verl-cpu", "model.lora_rank=4", "model.lora_alpha=8"])[0].base_id == toy.base_id
+
+
+def test_what_verl_is_told() -> None:
+    plain, rows = table(), table("model.lora_rank=16", "model.lora_alpha=32")
+    assert plain[f"{MODEL}.lora_rank"] == 0
+    assert plain["actor_rollout_ref.rollout.load_format"] == "dummy"
+    assert rows[f"{MODEL}.lora_rank"] == 16
+    assert rows[f"{MODEL}.lora_alpha"] == 32
+    assert rows[f"{MODEL}.target_modules"] == "all-linear"
+    # vLLM reads the model itself and gets the matrices, which stay apart.
+    assert rows["actor_rollout_ref.rollout.load_format"] == "auto"
+    assert rows[f"{MODEL}.lora.merge"] is False
+
+
+def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> None:
+    """Qwen3-8B, by hand: 36 blocks; queries 4096, keys and values 1024, feed-forward 12288."""
+    layers = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 12288), (4096, 12288), (12288, 4096)]
+    matrices = 36 * 16 * sum(inputs + outputs for inputs, outputs in layers)
+    full, spec = paper(), paper("model.lora_rank=16")
+    weights = cost.parameters(full)
+    assert cost.trained_parameters(spec) == matrices == 43_646_976
+    assert cost.trained_parameters(full) == weights
+    assert cost.of(spec).checkpoint == 4 * weights + 12 * matrices
+    assert cost.of(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint == 4 * weights + 16 * matrices
+    saved = cost.gpu_bytes(full)["trains"] - cost.gpu_bytes(spec)["trains"]
+    assert saved == (12 * weights - 16 * matrices) / 8
+    # The rollout engine has the matrices beside the weights.
+    more = cost.gpu_bytes(spec)["samples"] - cost.gpu_bytes(full)["samples"]
+    assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
+    # Five forward passes of training become four: most weights need no gradient.
+    assert cost.operations(spec, 0, 100) == 0.8 * cost.operations(full, 0, 100)
+    assert cost.operations(spec, 100, 0) == cost.operations(full, 100, 0)
+
+
+def test_merged_weights_by_hand() -> None:
+    layer = "base_model.model.model.layers.0.self_attn.q_proj"
+    matrices = {".lora_A.default.weight": [[1.0, 2.0]], ".lora_B.default.weight": [[3.0], [0.0], [-1.0]]}
+    weights = {layer + ending: torch.tensor(values) for ending, values in matrices.items()}
+    weights[f"{layer}.base_layer.weight"] = torch.ones(3, 2).bfloat16()
+    weights["base_model.model.model.norm.weight"] = torch.tensor([5.0])
+    merged = lora.merged(weights, Model(lora_rank=1, lora_alpha=2))
+    assert merged.keys() == {"model.layers.0.self_attn.q_proj.weight", "model.norm.weight"}
+    assert merged["model.layers.0.self_attn.q_proj.weight"].tolist() == [[7.0, 13.0], [1.0, 1.0], [-1.0, -3.0]]
+    assert merged["model.norm.weight"].tolist() == [5.0]
+    # A small update is not rounded away.
+    small = {name: value * 1e-2 if "lora_" in name else value for name, value in weights.items()}
+    updated = lora.merged(small, Model(lora_rank=1, lora_alpha=2))["model.layers.0.self_attn.q_proj.weight"]
+    assert updated[0].tolist() == pytest.approx([1.0006, 1.0012])
+    assert lora.merged(weights, Model()) is weights

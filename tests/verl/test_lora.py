@@ -1,0 +1,140 @@
+"""LoRA under verl (`model.lora_rank`): what is trained, what is sampled, and what is exported are one policy."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from mcpo_cli.backends import cost
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.verl import export
+from mcpo_cli.config.load import load
+from mcpo_cli.runs.journal import Journal, read_json, read_lines
+from tests.store_runs import free_port
+from tests.verl.conftest import PATIENCE, TOY, Runs, status
+from tests.verl.test_equivalence import G, P, record, rollouts, start
+
+pytestmark = pytest.mark.verl
+__all__ = ["rollouts"]
+RANKS, SCALE = 2, 8 / 4
+SETTINGS = ("model.lora_rank=4", "model.lora_alpha=8")
+A, B = ".lora_A.default.weight", ".lora_B.default.weight"
+
+
+@pytest.fixture(scope="module")
+def folder(rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where two ranks of verl's engine left what they computed."""
+    folder = tmp_path_factory.mktemp("lora")
+    record(rollouts, folder)
+    port = free_port()
+    processes = [start(folder, RANKS, 1, rank, port, "lora_process") for rank in range(RANKS)]
+    for process in processes:
+        said, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, said
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Any:
+    return torch.load(folder / "found.pt", weights_only=False)
+
+
+def test_training_starts_from_the_model_and_its_gradient_is_that_of_all_weights_projected(found: Any) -> None:
+    """With B = 0 the layer's weights are W: dL/dB = scale dL/dW A', and dL/dA = scale B' dL/dW = 0."""
+    (loss, gradient), (loss_of_lora, gradient_of_lora) = found["full"], found["lora"]
+    assert loss_of_lora == pytest.approx(loss, abs=1e-6)
+    layers = {name.removesuffix(B) for name in gradient_of_lora if name.endswith(B)}
+    # Seven linear layers in each of two blocks.
+    assert len(layers) == 14
+    assert gradient_of_lora.keys() == {layer + matrix for layer in layers for matrix in (A, B)}
+    for layer in layers:
+        weight_OI = gradient[layer.removeprefix("base_model.model.") + ".weight"]
+        expected_OR = SCALE * weight_OI @ found["drawn"][layer + A].T
+        assert expected_OR.norm() > 0
+        assert float((gradient_of_lora[layer + B] - expected_OR).norm()) <= 1e-4 * float(expected_OR.norm()), layer
+        assert not gradient_of_lora[layer + A].any()
+        assert not found["drawn"][layer + B].any()
+
+
+def test_the_first_matrices_come_from_the_seed_whatever_the_ranks(found: Any) -> None:
+    """As peft draws them: uniform, at most 1 / sqrt(inputs)."""
+    generator, first = torch.Generator().manual_seed(7), next(name for name in found["drawn"] if name.endswith(A))
+    assert torch.equal(found["drawn"][first], torch.empty(4, 64).uniform_(-1 / 8, 1 / 8, generator=generator))
+    assert len({float(drawn.sum()) for name, drawn in found["drawn"].items() if name.endswith(A)}) == 14
+
+
+def test_only_the_matrices_have_moments_and_are_kept_of_the_previous_policy(found: Any) -> None:
+    spec = load(["scale=verl-cpu", *SETTINGS])[0]
+    counted = sum(drawn.numel() for drawn in found["drawn"].values())
+    assert counted == cost.trained_parameters(spec)
+    # Shards of two ranks are halves.
+    assert found["moments"] == found["kept"] == counted / RANKS
+
+
+def test_the_previous_policy_is_that_before_the_step(found: Any) -> None:
+    assert torch.equal(found["swapped"].values(), found["before"].values())
+    assert (found["after"].values() - found["before"].values()).abs().max() > 0.01
+
+
+def test_what_is_exported_is_the_policy_that_was_trained(folder: Path, found: Any, rollouts: Rollouts) -> None:
+    spec = load(["scale=verl-cpu", *SETTINGS])[0]
+    export.policy(folder, 1, folder / "exported", spec)
+    after = torch.cat(log_probs(folder / "exported", rollouts)[::RANKS])
+    assert (after - found["after"].values()).abs().max() < 1e-5
+    before = torch.cat(log_probs(folder / "model", rollouts)[::RANKS])
+    assert (before - found["before"].values()).abs().max() < 1e-5
+
+
+def log_probs(model: Path, rollouts: Rollouts) -> list[Tensor]:
+    """Of the response tokens of each sequence, by transformers' own forward pass."""
+    policy = AutoModelForCausalLM.from_pretrained(model)
+    prompts = rollouts.prompt_PS.repeat_interleave(G, 0)
+    found = []
+    for place in range(P * G):
+        response_T = rollouts.token_PGT.flatten(0, 1)[place, : rollouts.length_PG.flatten()[place]]
+        with torch.no_grad():
+            logits_TV = policy(torch.cat([prompts[place], response_T])[None]).logits[0, len(prompts[place]) - 1 : -1]
+        found.append(logits_TV.log_softmax(-1).gather(-1, response_T[:, None]).squeeze(-1))
+    return found
+
+
+@pytest.mark.slow
+def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs: Runs) -> None:
+    """It feels its anchor: with a budget of 0, whatever the last gradient step moved counts."""
+    method = ("method=mcpo", "method.anchor=previous_step", "method.delta=0", "train.lr_warmup_steps=0")
+    rarely = ("compute.checkpoint_every=1", "probe.every=0", "probe.panel_every=0", "eval.every=2")
+    settings = (*TOY, *SETTINGS, *method, *rarely, "train.lr=0.01", "train.steps=2")
+    # The second checkpoint cannot be written.
+    assert runs("train", *settings, "cluster.plugin=tests.verl.faults.disk").returncode == 1
+    folder = runs.folder("mcpo")
+    assert status(folder)["durable_step"] == 1
+    result = runs("train", *settings)
+    assert result.returncode == 0, result.stdout
+    journal = Journal(folder)
+    assert read_json(folder / "attempt_2" / "status.json")["start_step"] == 1
+    again = of_training(journal.steps()[1])
+    assert again == of_training(read_lines(folder / "attempt_1" / "metrics.jsonl")[1])
+    assert again["train/grad_norm"] > 0
+    felt = {(row["step"], row["mini_batch"]): row["sums"]["hinge/prompts_felt"][0] for row in journal.mini_batches()}
+    assert felt[1, 1] == 0 < felt[2, 1]
+    for metrics in (row["metrics"] for row in journal.steps()):
+        # The rollout engine has the matrices that were trained.
+        assert metrics["sanity/logp_difference"] < 1e-4
+        assert metrics["sanity/noise_floor"] == 0
+    exported = Path(runs.json("export", folder.name)["folder"])
+    assert "LoRA of rank 4, alpha 8" in (exported / "README.md").read_text(encoding="utf-8")
+    base = runs.home / "cache" / "base" / load(settings)[0].base_id
+    before, after = (AutoModelForCausalLM.from_pretrained(model).state_dict() for model in (base, exported))
+    assert before.keys() == after.keys()
+    assert {name for name in before if not torch.equal(before[name], after[name])} == {
+        name for name in before if name.endswith("_proj.weight")
+    }
+
+
+def of_training(row: Any) -> dict[str, float]:
+    """The metrics of a step that do not depend on the machine."""
+    trained = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
+    return {name: value for name, value in row["metrics"].items() if name.startswith(trained)}

@@ -22,6 +22,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.machine import GIB
 from mcpo_cli.tasks.arithmetic import Arithmetic
+from tests.verl import LEAN
 
 SMALL = ("hidden=64", "layers=2", "heads=4", "kv_heads=2", "head_dim=16", "mlp=128", "vocabulary=512")
 """The model of a rehearsal."""
@@ -129,7 +130,7 @@ def packing(tokens: int) -> dict[str, Any]:
 def one_rank(spec: RunSpec, folder: Path) -> Iterator[None]:
     """Be the only rank of a run of `spec`."""
     rank = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "DIST_INIT_METHOD": f"file://{folder}/rendezvous"}
-    os.environ |= overrides.environment(spec) | rank
+    os.environ |= overrides.environment(spec) | rank | LEAN
     if spec.cluster.plugin:
         importlib.import_module(spec.cluster.plugin)
     distributed = importlib.import_module("verl.utils.distributed")

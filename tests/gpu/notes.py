@@ -7,10 +7,6 @@ from pathlib import Path
 from tests.gpu.report import Figure, Result
 
 
-class Skipped(Exception):
-    """A part cannot run here; the message says why."""
-
-
 class Notes:
     """Writes figures of a part down as soon as they are measured, and says them."""
 
@@ -36,10 +32,6 @@ class Notes:
         """A figure that cannot be measured here."""
         self._write({"left_out": name, "reason": reason})
 
-    def skipped(self, reason: str) -> None:
-        """The whole part cannot run here."""
-        self._write({"skipped": reason})
-
     def _write(self, row: dict[str, object]) -> None:
         with self.file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -51,7 +43,5 @@ def read(file: Path, result: Result) -> None:
     for row in (json.loads(line) for line in lines if line.endswith("\n")):
         if "figure" in row:
             result.figures.append(Figure(**row["figure"]))
-        elif "left_out" in row:
-            result.left_out[row["left_out"]] = row["reason"]
         else:
-            result.state, result.reason = "skipped", row["skipped"]
+            result.left_out[row["left_out"]] = row["reason"]

@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from tests.gpu.notes import Notes, Skipped
+from tests.gpu.notes import Notes
 from tests.gpu.parts import PARTS
 
 NOTES = "notes.jsonl"
@@ -15,11 +15,7 @@ NOTES = "notes.jsonl"
 
 def main(letter: str, device: str, folder: Path) -> None:
     """Measure the part."""
-    notes = Notes(folder / NOTES)
-    try:
-        import_module(PARTS[letter].module).measure(notes, device, folder)
-    except Skipped as reason:
-        notes.skipped(str(reason))
+    import_module(PARTS[letter].module).measure(Notes(folder / NOTES), device, folder)
 
 
 if __name__ == "__main__":

@@ -56,12 +56,23 @@ class Result:
     figures: list[Figure] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def line(self) -> str:
-        """One line for the terminal."""
-        reason = f": {self.reason}" if self.reason else ""
-        measured = f" ({len(self.figures)} figures, {self.seconds:.0f} s)" if self.state != "skipped" else ""
-        return f"{self.letter}  {self.title}: {self.state}{measured}{reason}"
+    def judge(self) -> None:
+        """It has failed if a figure is outside its limits."""
+        missed = [
+            f"{one.name} is {_number(one.value)}, not {one.limit or 'a number'}"
+            for one in self.figures
+            if not one.holds
+        ]
+        if missed and self.state == "measured":
+            self.state, self.reason = "failed", "; ".join(missed)
+
+    def lines(self) -> Iterator[str]:
+        """For the terminal: what became of it, then its figures."""
+        yield f"{self.letter}  {self.title}: {self.state}{_seconds(self)}{f': {self.reason}' if self.reason else ''}"
+        for one in self.figures:
+            yield f"     {one.name}: {_number(one.value)} {one.unit}{f'  ({one.limit})' if one.limit else ''}".rstrip()
+        for name, reason in self.left_out.items():
+            yield f"     {name}: not measured: {reason}"
 
 
 class Report:
@@ -79,10 +90,15 @@ class Report:
     def add(self, result: Result) -> None:
         """Take in a part's result; written once anything was measured, so that a machine without GPU erases nothing."""
         self.results.append(result)
-        if any(one.state != "skipped" for one in self.results):
+        if self.measured:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, json.dumps(self.to_json(), indent=2) + "\n")
             write_atomic(self.page, "\n".join(self.lines()) + "\n")
+
+    @property
+    def measured(self) -> bool:
+        """Whether any part was run."""
+        return any(result.state != "skipped" for result in self.results)
 
     @property
     def page(self) -> Path:

@@ -30,12 +30,12 @@ define lock
 endef
 
 # Markers of tests that need more than .venv; each has a target of its own.
-ELSEWHERE := vllm or verl or browser or postgres
+ELSEWHERE := vllm or verl or gpu or browser or postgres
 # Tests of one file stay together, so that a process sets up what they share; whoever is done first takes of the other's.
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -93,6 +93,12 @@ test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliab
 	$(BIN)/pytest $(SPREAD) tests/faults --reliability-report docs/reliability.md $(ARGS)
 
 setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu.md)
+
+# Of the environments that are there, the one with most of what the check needs; missing packages are reasons to skip a part.
+CHECKED := $(firstword $(wildcard $(GPU)/bin/pytest $(VERL)/bin/pytest) $(BIN)/pytest)
+
+gpu-check: $(if $(filter $(BIN)/%,$(CHECKED)),setup) ## Check a machine with one GPU, in .venv-gpu, else .venv-verl, else .venv (docs/gpu.md)
+	$(CHECKED) -m gpu tests/gpu $(ARGS)
 
 setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on CPU (5 GB)
 

@@ -8,23 +8,16 @@ shared by SHARING ranks. Reads `batch.pt` and `model/` of FOLDER; rank 0 writes 
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from hydra import compose, initialize_config_module
-from tensordict import TensorDict
-from verl.utils import tensordict_utils as tu
-from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.distributed import initialize_global_process_group_ray
-from verl.workers.engine import EngineRegistry
-from verl.workers.utils.padding import response_from_nested
 
-from mcpo_cli.backends.verl import batches, passes, previous
-from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, loss, merged
-from mcpo_cli.backends.verl.overrides import Paths, overrides
+from mcpo_cli.backends.verl import batches, previous
+from mcpo_cli.backends.verl.loss import PREVIOUS, merged
 from mcpo_cli.config.load import load
+from tests.verl import fsdp
 from tests.verl.cpu import flash
 
 AS_ON_GPUS = (
@@ -34,23 +27,9 @@ AS_ON_GPUS = (
 """What a run on GPUs has beside these settings, as far as a processor can compute it."""
 
 
-def engine(folder: Path, *more: str, settings: tuple[str, ...] = ()) -> Any:
-    """The engine of a run's actor, with the settings that a run has beside `settings`, and those of verl in `more`."""
-    spec = load(["scale=verl-cpu", "cluster.attention=sdpa", *settings])[0]
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", [*overrides(spec, Paths(folder, folder, str(folder / "model"))), *more])
-    model, actor = omega_conf_to_dataclass(config.actor_rollout_ref.model), config.actor_rollout_ref.actor
-    actor = omega_conf_to_dataclass(actor)
-    built = EngineRegistry.new(
-        model_type="language_model",
-        backend=actor.engine.strategy,
-        model_config=model,
-        engine_config=actor.engine,
-        optimizer_config=actor.optim,
-        checkpoint_config=actor.checkpoint,
-    )
-    built.initialize()
-    return built
+def engine(folder: Path, *more: str) -> Any:
+    """The engine of a toy run's actor, see `fsdp.engine`."""
+    return fsdp.engine(load(["scale=verl-cpu", "cluster.attention=sdpa"])[0], folder / "model", *more)
 
 
 def shares(sharing: int) -> tuple[str, ...]:
@@ -62,46 +41,18 @@ def shares(sharing: int) -> tuple[str, ...]:
     )
 
 
-def rows(batch: dict[str, Any], chosen: list[int]) -> TensorDict:
-    """Some of the recorded sequences, as verl's queue hands them out."""
-    nested = {name: [batch[name][i] for i in chosen] for name in ("prompts", "responses", "old_log_probs")}
-    nested["input_ids"] = [torch.cat(pair) for pair in zip(nested["prompts"], nested["responses"], strict=True)]
-    nested["position_ids"] = [torch.arange(len(ids)) for ids in nested["input_ids"]]
-    nested["response_mask"] = [torch.ones_like(response) for response in nested["responses"]]
-    nested["loss_mask"] = nested["response_mask"]
-    nested |= {name: [values[i] for i in chosen] for name, values in batch["signals"].items()}
-    fields = {name: torch.nested.as_nested_tensor(value, layout=torch.jagged) for name, value in nested.items()}
-    return TensorDict({**fields, FACTS: batch["facts"][chosen]}, batch_size=len(chosen))
-
-
 def measure(
-    built: Any,
-    batch: dict[str, Any],
-    method: Any,
-    split: dict[str, Any],
-    chosen: list[int],
-    sharing: int,
-    *,
-    step: bool = False,
+    built: Any, batch: dict[str, Any], method: Any, split: dict[str, Any], chosen: list[int], sharing: int
 ) -> Any:
-    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank.
-
-    step: whether the weights then take a step.
-    """
-    data = rows(batch, chosen)
+    """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
+    data = fsdp.rows(batch, chosen)
     if "previous_policy" in method.needs:
         previous.swap(built)
-        data[PREVIOUS] = log_probs(built, batch, split, chosen)
+        data[PREVIOUS] = fsdp.log_probs(built, batch, split, chosen)
         previous.swap(built)
-    told = passes.update(method, len(batch["responses"]))
-    tu.assign_non_tensor(data, use_remove_padding=True, use_fused_kernels=False, **split, **told)
     with built.train_mode():
-        built.optimizer_zero_grad()
-        output = built.forward_backward_batch(data, partial(loss, method))
-        trained = ((name, p) for name, p in built.module.named_parameters() if p.requires_grad)
-        gradient = {name: p.grad.full_tensor().clone() for name, p in trained}
-        if step:
-            built.optimizer_step()
+        output = fsdp.backward(built, data, method, split, len(batch["responses"]))
+        gradient = fsdp.gradients(built)
     total = torch.tensor(sum(output["loss"]))
     torch.distributed.all_reduce(total)
     reports = [None] * torch.distributed.get_world_size()
@@ -111,26 +62,15 @@ def measure(
     return float(total) / len(reports), gradient, sums
 
 
-def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: list[int]) -> torch.Tensor:
-    """Those of the response tokens, ragged, by a pass without gradients."""
-    data = rows(batch, chosen)
-    tu.assign_non_tensor(data, use_remove_padding=True, use_fused_kernels=False, **split)
-    tu.assign_non_tensor(data, **passes.log_probs(entropy=True))
-    with built.eval_mode():
-        output = built.infer_batch(data)["model_output"]
-    return response_from_nested(output["log_probs"], data["response_mask"])
-
-
 def drifts(built: Any, batch: dict[str, Any], method: Any, chosen: list[int]) -> dict[str, float]:
     """The largest change of a log-probability under the same weights, if the pass before packed alike or otherwise."""
     update = batch["splits"]["dynamic"]
     found = {}
     for packing, split in {"alike": update, "otherwise": batch["splits"]["all"]}.items():
-        known = dict(zip(chosen, log_probs(built, batch, split, chosen).unbind(), strict=True))
-        data = rows(batch | {"old_log_probs": known}, chosen)
-        tu.assign_non_tensor(data, use_remove_padding=True, **update, **passes.update(method, len(known)))
+        known = dict(zip(chosen, fsdp.log_probs(built, batch, split, chosen).unbind(), strict=True))
+        data = fsdp.rows(batch | {"old_log_probs": known}, chosen)
         with built.train_mode():
-            reports = built.forward_backward_batch(data, partial(loss, method))["metrics"]["mcpo"]
+            reports = fsdp.backward(built, data, method, update, len(known))["metrics"]["mcpo"]
         found[packing] = max(report["drift"] for report in reports)
     return found
 

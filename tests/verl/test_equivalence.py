@@ -22,7 +22,6 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.verl import at_rest
-from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
@@ -31,7 +30,7 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.methods import Centred, Remembering
 from tests.store_runs import free_port
-from tests.verl import LEAN
+from tests.verl import LEAN, queued
 from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
@@ -88,13 +87,7 @@ def policy(noise: float = 0.0) -> Policy:
 
 def graded(rollouts: Rollouts, method: Method) -> GradedBatch:
     """The rollouts with made-up verdicts and a shaped reward."""
-    correct_PG = torch.arange(G) < torch.tensor(ACCURACY)[:, None]
-    reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
-    place_P = torch.arange(P)
-    tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
-    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=LIMIT, **tokens)
-    signals, _ = method.signals(step, method.initial_state())
-    return GradedBatch(rollouts, correct_PG, signals, place_P)
+    return queued.graded(rollouts, method, ACCURACY, LIMIT)
 
 
 def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
@@ -123,35 +116,12 @@ def record(rollouts: Rollouts, folder: Path) -> None:
     """What verl's engine needs of the batch, and the policy that is trained on it."""
     policy(0.02).save(folder / "model", TOKENIZER)
     policy(PREVIOUS).save(folder / "previous", TOKENIZER)
-    lengths = rollouts.length_PG.flatten().tolist()
-
-    def cut(name: str) -> list[torch.Tensor]:
-        values = getattr(rollouts, name).flatten(0, 1)
-        return [value[:length] for value, length in zip(values, lengths, strict=True)]
-
-    methods = [(label, method, through_the_queue(rollouts, method)) for label, method in METHODS.items()]
-    torch.save(
-        {
-            "prompts": list(rollouts.prompt_PS.repeat_interleave(G, 0)),
-            "responses": cut("token_PGT"),
-            "old_log_probs": cut("logp_PGT"),
-            "methods": methods,
-            "splits": SPLITS,
-        },
-        folder / "batch.pt",
-    )
-
-
-def through_the_queue(rollouts: Rollouts, method: Method) -> dict[str, Any]:
-    """What verl's trainer puts into its queue for the loss."""
-    from mcpo_cli.backends.verl import queue
-
-    batch = prepared(rollouts, method)[1]
-    places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
-    fields = queue.fields(method, batch.signals, rollouts.length_PG, [batch.total(LIMIT)], places)
-    facts = fields.pop(FACTS)
-    signals = {name: list(value.unbind()) for name, value in fields.items()}
-    return {"facts": facts, "signals": signals, "bears": batch.signals.bears_PG.flatten().tolist()}
+    methods = [
+        (label, method, queued.through_the_queue(prepared(rollouts, method)[1], method, LIMIT))
+        for label, method in METHODS.items()
+    ]
+    batch = {**queued.sequences(rollouts), "methods": methods, "splits": SPLITS}
+    torch.save(batch, folder / "batch.pt")
 
 
 def start(

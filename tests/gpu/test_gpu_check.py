@@ -1,0 +1,16 @@
+"""`make gpu-check`: each part runs to its end, and its figures are inside their limits."""
+
+import pytest
+
+from tests.gpu.conftest import Check
+from tests.gpu.parts import PARTS
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("letter", PARTS)
+def test_part(letter: str, check: Check) -> None:
+    result = check.run(PARTS[letter])
+    if result.state == "skipped":
+        pytest.skip(result.reason)
+    assert result.state == "measured", result.reason

@@ -1,0 +1,51 @@
+"""A batch of rollouts as both backends take it: graded for the local one, and as rows of verl's queue (`fsdp.py`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.update import GradedBatch
+from mcpo_cli.backends.verl.loss import FACTS
+from mcpo_cli.methods import Method, Step
+
+
+def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], limit: int) -> GradedBatch:
+    """The rollouts with made-up verdicts and a shaped reward.
+
+    right_P: how many of each prompt's rollouts are right. limit: the longest response that sampling allows.
+    """
+    device, G = rollouts.length_PG.device, rollouts.length_PG.shape[1]
+    correct_PG = torch.arange(G, device=device) < torch.tensor(right_P, device=device)[:, None]
+    reward_PG = correct_PG.double() - rollouts.length_PG.double() / 40
+    place_P = torch.arange(len(right_P), device=device)
+    tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
+    step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=limit, **tokens)
+    signals, _ = method.signals(step, method.initial_state())
+    return GradedBatch(rollouts, correct_PG, signals, place_P)
+
+
+def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
+    """What verl's rollout engine and its pass before the update put into the queue."""
+    G = rollouts.length_PG.shape[1]
+    lengths = rollouts.length_PG.flatten().tolist()
+
+    def cut(values_PGT: torch.Tensor) -> list[torch.Tensor]:
+        return [value[:length] for value, length in zip(values_PGT.flatten(0, 1).cpu(), lengths, strict=True)]
+
+    prompts = list(rollouts.prompt_PS.cpu().repeat_interleave(G, 0))
+    return {"prompts": prompts, "responses": cut(rollouts.token_PGT), "old_log_probs": cut(rollouts.logp_PGT)}
+
+
+def through_the_queue(batch: GradedBatch, method: Method, limit: int) -> dict[str, Any]:
+    """What verl's trainer puts into its queue for the loss, and which sequences bear a gradient."""
+    from mcpo_cli.backends.verl import queue
+
+    (P, G), length_PG = batch.correct_PG.shape, batch.rollouts.length_PG.cpu()
+    signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(limit)
+    places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
+    fields = queue.fields(method, signals, length_PG, [total], places)
+    facts = fields.pop(FACTS)
+    named = {name: list(value.unbind()) for name, value in fields.items()}
+    return {"facts": facts, "signals": named, "bears": signals.bears_PG.flatten().tolist()}

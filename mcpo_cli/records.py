@@ -104,7 +104,8 @@ class GroupRow(TypedDict):
     duplicates: float
     """Share of identical pairs of rollouts."""
     entropy: NotRequired[float]
-    """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts."""
+    """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts. Under
+    backend=verl one in eight of the rollouts without a gradient is measured, and stands for the others."""
     entropy_right: NotRequired[float]
     """The same over right rollouts; absent if there are none."""
     entropy_wrong: NotRequired[float]

@@ -1,4 +1,6 @@
-"""Which sequences pass through verl's update."""
+"""Which sequences pass through verl's engine."""
+
+from collections import Counter
 
 import torch
 from hypothesis import given
@@ -26,6 +28,27 @@ def test_all_that_bear_a_gradient_pass_and_no_more_than_ranks_need(
     assert max((tokens[i] for i in set(passing) - bearing), default=0) <= min((tokens[i] for i in left_out), default=50)
 
 
+@given(bears=BEARS, ranks=st.sampled_from([1, 2, 4]), data=st.data())
+def test_log_probabilities_are_computed_of_those_that_pass_and_of_one_in_eight_others(
+    bears: list[bool], ranks: int, data: st.DataObject
+) -> None:
+    tokens = data.draw(st.lists(st.integers(1, 50), min_size=len(bears), max_size=len(bears)))
+    prompts = data.draw(st.lists(st.integers(0, 2), min_size=len(bears), max_size=len(bears)))
+    kinds, part = [*zip(prompts, bears, strict=True)], list(range(len(bears)))
+    measured = batches.measured(bears, kinds)
+    # Every kind is measured, one in eight of those that bear nothing; the ranks have no say.
+    count = Counter(kind for kind, chosen in zip(kinds, measured, strict=True) if chosen)
+    assert count == {kind: size if kind[1] else -(-size // 8) for kind, size in Counter(kinds).items()}
+    update, *others = batches.packs(part, bears, measured, tokens, ranks)
+    # The update's sequences together, so that what the engine packs is the same.
+    assert update == batches.passing(part, bears, tokens, ranks)
+    rest = [i for pack in others for i in pack]
+    assert len({*update, *rest}) == len(update) + len(rest)
+    assert {*update, *rest} >= {i for i in part if measured[i]}
+    assert len(rest) % ranks == 0
+    assert sum(not measured[i] for i in rest) < ranks
+
+
 def _unasked() -> torch.Tensor:
     raise AssertionError("log-probabilities were read")
 
@@ -41,8 +64,6 @@ def test_a_hinge_bears_nothing_before_the_first_gradient_step_and_is_reported() 
     logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
     bears_PG, reported = at_rest.screened(method, step, signals, lambda: logp_PGT, first)
     assert bears_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
-    # As is expected before any log-probability is known.
-    assert torch.equal(bears_PG, signals.bears_PG & ~at_rest.suspected(method, signals, 2))
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]

@@ -3,14 +3,51 @@
 Shape suffixes: P prompts, G rollouts of each, T tokens; B = P x G sequences.
 """
 
+import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Sums
-from mcpo_cli.methods import Method, MiniBatch, Signals, Step, TokenBatch
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a method says of a batch.
+
+    signals: with the columns of `Method.prepare`. length_PG: tokens of each response. totals: of each mini-batch, which
+    all have equally many prompts. bears_PG: which sequences bear a gradient. at_rest: what the method reports of those
+    of the first mini-batch that bear none as the policy has not moved yet.
+    """
+
+    signals: Signals
+    length_PG: Tensor
+    totals: list[MiniBatch]
+    bears_PG: Tensor
+    at_rest: Sums
+
+
+def ask(spec: RunSpec, step: Step, state: State, logp_PGT: Callable[[], Tensor], seed: int) -> tuple[Said, State]:
+    """What the method of `spec` says of the batch `step`, and its next state.
+
+    logp_PGT: log-probabilities under the policy of now, for methods that look at them. seed: of `Method.prepare`.
+    """
+    method, size = spec.method, spec.train.mini_batch
+    signals, state = method.signals(step, state)
+    totals = [
+        MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
+        for index_M in torch.arange(len(step.length_PG)).split(size)
+    ]
+    if method.prepares:
+        (total,) = totals
+        signals = prepared(method, step, signals, logp_PGT(), total, seed)
+    bears_PG, at_rest = screened(method, step, signals, logp_PGT, totals[0])
+    return Said(signals, step.length_PG, totals, bears_PG, at_rest), state
 
 
 def tokens(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch) -> TokenBatch:
@@ -34,17 +71,6 @@ def prepared(method: Method, step: Step, signals: Signals, logp_PGT: Tensor, tot
     return signals.with_columns(method.prepare(method.scores(batch), batch, seed))
 
 
-def suspected(method: Method, signals: Signals, prompts: int) -> Tensor:
-    """Which rollouts of the first mini-batch, of `prompts`, may bear nothing at rest although they do later, PG.
-
-    None for a method that compares with the policy before the last gradient step: that one has moved already.
-    """
-    screens = method.screens and "previous_policy" not in method.needs
-    suspected_PG = signals.bears_PG & (signals.advantage_PG == 0) & screens
-    suspected_PG[prompts:] = False
-    return suspected_PG
-
-
 def screened(
     method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch
 ) -> tuple[Tensor, Sums]:
@@ -52,7 +78,10 @@ def screened(
 
     first: totals of the first mini-batch. So rounding between two forward passes cannot pass for a drift.
     """
-    bears_PG, screened_PG = signals.bears_PG.clone(), suspected(method, signals, first.prompts)
+    # A method that compares with the policy before the last gradient step is not at rest: that one has moved already.
+    screens = method.screens and "previous_policy" not in method.needs
+    bears_PG, screened_PG = signals.bears_PG.clone(), signals.bears_PG & (signals.advantage_PG == 0) & screens
+    screened_PG[first.prompts :] = False
     if not screened_PG.any():
         return bears_PG, Sums()
     batch = tokens(step, signals, logp_PGT(), first).select(screened_PG.flatten())

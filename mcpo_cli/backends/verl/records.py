@@ -68,8 +68,8 @@ class Records:
         """Write all rows of one global step.
 
         kept, discarded: groups in the batch, and those that dynamic sampling dropped. measured, metrics: our metrics,
-        and verl's own. spent: with this step. Sampling metrics cover all groups, except `train/entropy`: verl computes
-        entropies with the old log-probabilities of kept groups; the others would cost another forward pass.
+        and verl's own. spent: with this step. Sampling metrics cover all groups, except `train/entropy`: entropies come
+        with the old log-probabilities of kept groups (`batches.measured`); the others would cost more forward passes.
         """
         everything = groups.in_order([*kept, *discarded])
         graded = groups.graded(everything, tokenizer.eos_token_id, self.spec.train.temperature)

@@ -4,12 +4,11 @@ Our loop records, evaluates and saves in an order from which a run can resume. S
 and the checkpoints are verl's.
 """
 
-import operator
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +26,10 @@ from verl.utils.skip import SkipManager
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import starved
-from mcpo_cli.backends.measure import Graded, Sums
+from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, lora, passes, queue, watch
-from mcpo_cli.backends.verl.correction import WEIGHTS
 from mcpo_cli.backends.verl.groups import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.overrides import TRAINER
@@ -40,7 +38,6 @@ from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.methods import MiniBatch, Step
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
@@ -52,9 +49,10 @@ class Trainer(PPOTrainerSync):
 
     Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
     and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
-    trained_tokens: of the sequences that passed through an update, prompts included. bears_PG: which ones bear a
-    gradient. at_rest: what the method reports of those that bear none as the policy has not moved yet. engine: a metric
-    of the rollout engine, the same in every step.
+    said: what the method says of the batch. packs: the
+    sequences whose log-probabilities are computed, those of one pass together. kinds: of each sequence, what
+    `queue.with_entropy` takes. trained_tokens: of the sequences that
+    passed through an update, prompts included. engine: a metric of the rollout engine, the same in every step.
     """
 
     def __init__(self, config: Any) -> None:
@@ -68,7 +66,8 @@ class Trainer(PPOTrainerSync):
         self.discarded: list[Group] = []
         self.measured: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
-        self.trained_tokens, self.at_rest = 0, Sums()
+        self.packs, self.kinds = list[list[str]](), dict[str, tuple[Hashable, bool]]()
+        self.trained_tokens = 0
         self.engine: dict[str, float] = {}
         self.method_state = self.spec.method.initial_state()
         super().__init__(config)
@@ -155,8 +154,8 @@ class Trainer(PPOTrainerSync):
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        self.measured["sanity/logp_difference"] = queue.logp_difference(batch.keys)
-        self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
+        self.measured["sanity/logp_difference"] = queue.logp_difference([*chain(*self.packs)])
+        self.kept = queue.with_entropy(self.kept, self.kinds, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
         self.records.rows("mini_batches", self.global_steps, self.mini_batches)
         length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
@@ -275,12 +274,12 @@ class Trainer(PPOTrainerSync):
         return found
 
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
-        """Form mini-batches of whole groups in stream order; ranks get equally many sequences and similar work.
+        """Order the batch as the stream, whatever the random ids of its prompts.
 
-        verl would split groups over mini-batches, whose totals would then depend on the number of ranks.
+        Each pass shares its own sequences between the ranks (`batches.shared`). verl would split groups over
+        mini-batches, whose totals would then depend on the number of ranks.
         """
-        tokens = [tag["seq_len"] for tag in batch.tags]
-        batch.reorder(batches.shared(self._parts(batch.keys), tokens, self._ranks))
+        batch.reorder(sorted(range(len(batch)), key=lambda i: groups.place_of(batch.keys[i], self.prompts)))
         return batch
 
     @property
@@ -288,11 +287,38 @@ class Trainer(PPOTrainerSync):
         """Number of ranks with sequences of their own; GPUs that share each sequence are one."""
         return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
 
-    def _parts(self, keys: Sequence[str]) -> list[list[int]]:
-        """The positions in `keys` of each mini-batch's sequences, in stream order."""
-        order = sorted(range(len(keys)), key=lambda i: groups.place_of(keys[i], self.prompts))
+    @property
+    def _parts(self) -> list[list[int]]:
+        """The positions in the batch of each mini-batch's sequences."""
+        sequences = range(self.spec.train.prompts * self.spec.train.rollouts)
         size = self.spec.train.mini_batch * self.spec.train.rollouts
-        return [order[start : start + size] for start in range(0, len(order), size)]
+        return [list(sequences[start : start + size]) for start in sequences[::size]]
+
+    def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        """Compute them of the sequences that bear a gradient, and of a sample of the others for its entropy.
+
+        verl does so for all. A method whose signals depend on them gets all here, too.
+        """
+        keys, places = batch.keys, self._places(batch.keys)
+        if not self._signals_need_logp:
+            self._ask_method(keys, "rollout_log_probs")
+        bears = [self._signals_need_logp or bool(self.said.bears_PG[place]) for place in places]
+        right = [self.kept[prompt].correct[rollout] for prompt, rollout in places]
+        kinds = [(prompt, *kind) for (prompt, _), *kind in zip(places, right, bears, strict=True)]
+        tokens, ranks, parts = [tag["seq_len"] for tag in batch.tags], self._ranks, self._parts
+        measured = batches.measured(bears, kinds)
+        packs = chain(*(batches.packs(part, bears, measured, tokens, ranks) for part in parts))
+        self.packs = [[keys[i] for i in batches.shared([pack], tokens, ranks)] for pack in packs]
+        self.kinds = dict(zip(keys, zip(kinds, measured, strict=True), strict=True))
+        passing = [*chain(*self.packs)]
+        super()._compute_old_log_prob(batch.select_keys(passing), metrics)
+        queue.stand_in([key for key in keys if key not in {*passing}])
+        return batch
+
+    @property
+    def _signals_need_logp(self) -> bool:
+        """Whether what the method says of a batch depends on the trainer's log-probabilities or entropies."""
+        return bool(self.spec.method.needs & {"logp", "entropy"}) or self.spec.method.prepares
 
     def _as_in_the_update(self, batch: Any) -> Any:
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
@@ -300,45 +326,30 @@ class Trainer(PPOTrainerSync):
         Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
         bit: no drift there is rounding.
         """
-        tokens, bears = [tag["seq_len"] for tag in batch.tags], self._will_bear(batch.keys)
-        for part in self._parts(batch.keys):
-            passing = batches.passing(part, bears, tokens, self._ranks)
-            others = sorted({*part} - {*passing})
-            for together in filter(None, (passing, others)):
-                chosen = batch.select_keys([batch.keys[i] for i in batches.shared([together], tokens, self._ranks)])
-                chosen.extra_info = batch.extra_info | passes.log_probs(entropy=True)
-                self.log_probs(chosen)
+        for pack in self.packs:
+            chosen = batch.select_keys(pack)
+            chosen.extra_info = batch.extra_info | passes.log_probs(entropy=True)
+            self.log_probs(chosen)
         return batch
 
-    def _will_bear(self, keys: Sequence[str]) -> list[bool]:
-        """Which trajectories will bear a gradient, as far as can be said before their log-probabilities are known."""
-        method = self.spec.method
-        if method.needs & {"logp", "entropy"}:
-            return [True] * len(keys)
-        signals, _ = method.signals(self._step(keys), self.method_state)
-        bears_PG = signals.bears_PG & ~at_rest.suspected(method, signals, self.spec.train.mini_batch)
-        return [bool(bears_PG[place]) for place in self._places(keys)]
+    def _ask_method(self, keys: Sequence[str], logp: str) -> None:
+        """Ask the method about the batch; `logp`: field with the log-probabilities under the policy of now."""
+        step = queue.step(self.spec, self.kept, self._graded(self.kept), keys, self.prompts)
+        logp_PGT = partial(queue.padded, logp, keys, self.prompts, step.length_PG)
+        seed = stream(self.spec.seed, "method", self.global_steps, 0)
+        self.said, self.method_state = at_rest.ask(self.spec, step, self.method_state, logp_PGT, seed)
+        correct_PG = torch.tensor([group.correct for group in self.kept])
+        self.measured |= measure.weights(correct_PG, self.said.signals.advantage_PG)
+        self.measured |= measure.signs(correct_PG, self.said.signals.advantage_PG)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Compute the method's signals on whole groups, and what the loss needs to know of each mini-batch."""
-        method, step = self.spec.method, self._step(batch.keys)
-        logp_PGT = partial(queue.padded, "old_log_probs", batch.keys, self.prompts, step.length_PG)
-        signals, self.method_state = method.signals(step, self.method_state)
-        correct_PG = torch.tensor([group.correct for group in self.kept])
-        self.measured |= measure.weights(correct_PG, signals.advantage_PG)
-        self.measured |= measure.signs(correct_PG, signals.advantage_PG)
-        self.totals = [
-            MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
-            for index_M in torch.arange(len(self.kept)).split(self.spec.train.mini_batch)
-        ]
-        if method.prepares:
-            (total,), seed = self.totals, stream(self.spec.seed, "method", self.global_steps, 0)
-            signals = at_rest.prepared(method, step, signals, logp_PGT(), total, seed)
-        self.bears_PG, self.at_rest = at_rest.screened(method, step, signals, logp_PGT, self.totals[0])
-        fields = queue.fields(method, signals, step.length_PG, self.totals, self._places(batch.keys))
+        """Put what the loss reads of each sequence into the queue."""
+        if self._signals_need_logp:
+            self._ask_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:
-            fields[WEIGHTS], measured = queue.weights(batch.keys, cap)
-            metrics.update(measured)
+            metrics.update(queue.put_weights([*chain(*self.packs)], cap))
+        said, places = self.said, self._places(batch.keys)
+        fields = queue.fields(self.spec.method, said.signals, said.length_PG, said.totals, places)
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:
@@ -346,35 +357,15 @@ class Trainer(PPOTrainerSync):
         place = {group.prompt.order: i for i, group in enumerate(self.kept)}
         return [(place[order], rollout) for order, rollout in (groups.place_of(key, self.prompts) for key in keys)]
 
-    def _step(self, keys: Sequence[str]) -> Step:
-        """The kept groups as the `Step` that methods take."""
-        needs, graded = self.spec.method.needs, self._graded(self.kept)
-        answers = [[verdict.answer for verdict in group.verdicts] for group in self.kept]
-
-        def tokens(field: str) -> torch.Tensor:
-            return queue.padded(field, keys, self.prompts, graded.length_PG)
-
-        return Step(
-            reward_PG=graded.reward_PG,
-            correct_PG=torch.tensor([group.seen for group in self.kept]),
-            length_PG=graded.length_PG,
-            prompt_P=torch.tensor([problem.number for problem in graded.problems]),
-            limit=self.spec.train.max_response,
-            # The trainer's own log-probabilities: importance ratios use these.
-            logp_PGT=tokens("old_log_probs") if "logp" in needs else None,
-            entropy_PGT=tokens("entropy") if "entropy" in needs else None,
-            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
-        )
-
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Take the gradient steps of a global step with verl, and record the loss's own report.
 
         Sequences without a gradient stay out. Weights are global over a mini-batch, so the sum is the same.
         """
         train, tokens, ranks = self.spec.train, [tag["seq_len"] for tag in batch.tags], self._ranks
-        bears = [bool(self.bears_PG[place]) for place in self._places(batch.keys)]
+        bears = [bool(self.said.bears_PG[place]) for place in self._places(batch.keys)]
         self.trained_tokens, output = 0, dict[str, Any]()
-        for part in self._parts(batch.keys):
+        for part in self._parts:
             passing = batches.passing(part, bears, tokens, ranks)
             self.trained_tokens += sum(tokens[i] for i in passing)
             chosen = batch.select_keys([batch.keys[i] for i in batches.shared([passing], tokens, ranks)])
@@ -386,7 +377,7 @@ class Trainer(PPOTrainerSync):
         watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         reports = output.pop(METRIC)
         self.mini_batches, measured = gradient_steps(
-            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.at_rest
+            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.said.at_rest
         )
         self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}

@@ -1,0 +1,73 @@
+"""How many tokens verl's trainer passes through the model for batches that runs recorded, beside verl's own recipe.
+
+`python -m tests.bench.token_passes RUN_FOLDER ...` prints a line a run. A forward pass of a token counts once, a
+backward pass twice. verl passes every sequence of a batch forward for its old log-probabilities, and forward and
+backward in its update. What a folder has is responses' lengths by group, so those of a group are taken for equal.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from mcpo_cli.backends.local import encoding, tokenizer
+from mcpo_cli.backends.verl import at_rest, batches
+from mcpo_cli.config.load import from_dict
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.methods import Step
+from mcpo_cli.records import GroupRow
+from mcpo_cli.runs.journal import Journal, read_json
+from mcpo_cli.tasks import closed
+
+UPDATE = 3
+
+
+def counted(folder: Path) -> dict[str, float]:
+    """Shares of tokens that belong to prompts mastered and all wrong, and token-passes by verl's recipe and by ours."""
+    spec = from_dict(read_json(folder / "spec.json"))
+    rows = [row for row in Journal(folder).groups() if row["kept"]]
+    total = dict.fromkeys(("tokens", "mastered", "all_wrong", "ours"), 0)
+    for number in sorted({row["step"] for row in rows}):
+        step, tokens_PG = recorded(spec, [row for row in rows if row["step"] == number])
+        total["tokens"] += int(tokens_PG.sum())
+        total["mastered"] += int(tokens_PG[step.correct_PG.all(-1)].sum())
+        total["all_wrong"] += int(tokens_PG[~step.correct_PG.any(-1)].sum())
+        total["ours"] += passes(spec, step, tokens_PG.flatten().tolist())
+    shares = {name: total[name] / total["tokens"] for name in ("mastered", "all_wrong")}
+    verl = (1 + UPDATE) * total["tokens"]
+    return {**shares, "verl": verl, "ours": total["ours"], "saved": 1 - total["ours"] / verl}
+
+
+def recorded(spec: RunSpec, rows: Sequence[GroupRow]) -> tuple[Step, torch.Tensor]:
+    """The batch, and the tokens of each sequence with its prompt, PG."""
+    G = spec.train.rollouts
+    correct_PG = torch.arange(G) < torch.tensor([[round(row["p"] * G)] for row in rows])
+    length_PG = torch.tensor([[round(row["mean_length"])] * G for row in rows])
+    words = tokenizer.build(closed(spec.task).vocabulary)
+    prompt_PS = encoding.prompts(words, [Problem(row["prompt"], "") for row in rows])
+    step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(len(rows)), limit=spec.train.max_response)
+    return step, length_PG + prompt_PS.shape[1]
+
+
+def passes(spec: RunSpec, step: Step, tokens: Sequence[int]) -> int:
+    """Token-passes of one batch on one rank."""
+    method, G = spec.method, spec.train.rollouts
+    unmoved_PGT = torch.zeros(*step.length_PG.shape, int(step.length_PG.max()))
+    said, _ = at_rest.ask(spec, step, method.initial_state(), lambda: unmoved_PGT, 0)
+    bears, right = said.bears_PG.flatten().tolist(), step.correct_PG.flatten().tolist()
+    kinds = [(i // G, right[i], bears[i]) for i in range(len(tokens))]
+    measured = batches.measured(bears, kinds)
+    total = 0
+    for part in torch.arange(len(tokens)).split(spec.train.mini_batch * G):
+        packs = batches.packs(part.tolist(), bears, measured, tokens, 1)
+        total += sum(tokens[i] for pack in packs for i in pack)
+        total += UPDATE * sum(tokens[i] for i in batches.passing(part.tolist(), bears, tokens, 1))
+    return total
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(json.dumps({"run": Path(name).name, **counted(Path(name))}))

@@ -8,7 +8,10 @@ import json
 import os
 import platform
 import statistics
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -73,26 +76,33 @@ def machine() -> dict[str, Any]:
     return {"threads": workload.THREADS, "cores": os.cpu_count(), "python": platform.python_version(), **packages}
 
 
+MEASURED: dict[str, Callable[[], Any]] = {
+    "help": help_ratio,
+    "worker_start_cpu_seconds": lambda: startup.worker_seconds(STARTS),
+    "forked_worker_seconds": lambda: startup.forked_worker_seconds(STARTS),
+    "local_vs_trl": against_trl,
+    "local_vs_trl_at_step_15": steps.against_trl,
+    "steps": steps.of_runs,
+    "warmup": warmup.seconds_of_ten,
+    "mcpo_overhead": mcpo_overhead,
+    "step_as_work_grows": scaling.measure,
+    "grading": grading.against_serial,
+    "report_of_long_runs": lambda: reporting.measure(reporting.SEEDS),
+    "sync_of_runs": lambda: syncing.measure(syncing.SIZES),
+}
+
+
 def main() -> None:
     """Measure everything, write `reports/bench.json`, print it."""
     torch.set_num_threads(workload.THREADS)
-    load_before = os.getloadavg()[0]
-    report = {
-        "help": help_ratio(),
-        "worker_start_cpu_seconds": startup.worker_seconds(STARTS),
-        "forked_worker_seconds": startup.forked_worker_seconds(STARTS),
-        "local_vs_trl": against_trl(),
-        "local_vs_trl_at_step_15": steps.against_trl(),
-        "steps": steps.of_runs(),
-        "warmup": warmup.seconds_of_ten(),
-        "mcpo_overhead": mcpo_overhead(),
-        "step_as_work_grows": scaling.measure(),
-        "grading": grading.against_serial(),
-        "report_of_long_runs": reporting.measure(),
-        "sync_of_runs": syncing.measure(syncing.SIZES),
-        "load_average": {"before": load_before, "after": os.getloadavg()[0]},
-        "machine": machine(),
-    }
+    load_before, start = os.getloadavg()[0], time.monotonic()
+    report = dict[str, Any]()
+    for i, (name, measure) in enumerate(MEASURED.items(), 1):
+        print(f"{time.monotonic() - start:4.0f} s: {name} ({i} of {len(MEASURED)})", file=sys.stderr)
+        report[name] = measure()
+    report["load_average"] = {"before": load_before, "after": os.getloadavg()[0]}
+    report["machine"] = machine()
+    report["seconds"] = time.monotonic() - start
     path = home() / "reports" / "bench.json"
     path.parent.mkdir(exist_ok=True)
     text = json.dumps(report, indent=2)

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -66,7 +65,7 @@ class Check:
         """Run the part's process to its end, and take in what it wrote down, whatever the end was."""
         folder = self.scrap / part.letter
         folder.mkdir()
-        command = [sys.executable, "-P", "-m", "tests.gpu.process", part.letter, self.device, str(folder)]
+        command = process.command(part.letter, self.device, folder)
         start = time.monotonic()
         with (folder / "log.txt").open("wb") as log:
             child = subprocess.Popen(

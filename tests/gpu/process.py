@@ -13,6 +13,11 @@ from tests.gpu.parts import PARTS
 NOTES = "notes.jsonl"
 
 
+def command(letter: str, device: str, folder: Path) -> list[str]:
+    """What starts it."""
+    return [sys.executable, "-P", "-m", __name__, letter, device, str(folder)]
+
+
 def main(letter: str, device: str, folder: Path) -> None:
     """Measure the part."""
     import_module(PARTS[letter].module).measure(Notes(folder / NOTES), device, folder)

@@ -119,7 +119,8 @@ class Report:
         yield from ("", "| | |", "|---|---|")
         for name, value in self.header.items():
             shown = ", ".join(f"{key} {of}" for key, of in value.items()) if isinstance(value, dict) else value
-            yield f"| {name} | {shown} |"
+            if shown is not None:
+                yield f"| {name.replace('_', ' ')} | {shown} |"
         for result in self.results:
             yield from ("", f"## {result.letter}: {result.title}", "")
             yield f"{result.state.capitalize()}{_seconds(result)}{f': {result.reason}' if result.reason else ''}."

@@ -8,7 +8,7 @@ from tests.gpu.parts import PARTS
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("letter", PARTS)
+@pytest.mark.parametrize("letter", PARTS, ids=lambda letter: PARTS[letter].name)
 def test_part(letter: str, check: Check) -> None:
     result = check.run(PARTS[letter])
     if result.state == "skipped":

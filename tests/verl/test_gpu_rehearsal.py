@@ -1,0 +1,68 @@
+"""`make gpu-check ARGS=--rehearse`: each part of the GPU check runs at tiny sizes on a processor."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+pytestmark = [pytest.mark.verl, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """What a rehearsal of all parts wrote."""
+    home = tmp_path_factory.mktemp("rehearsal")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu", "--rehearse"]
+    environment = {**os.environ, "MCPO_HOME": str(home)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stdout
+    assert "rehearsal of the GPU check: no result" in done.stdout
+    return json.loads((home / "reports" / "gpu-check-rehearsal.json").read_text(encoding="utf-8"))
+
+
+def figures(report: Any, letter: str) -> dict[str, float]:
+    (part,) = (part for part in report["parts"] if part["letter"] == letter)
+    return {figure["name"]: figure["value"] for figure in part["figures"]}
+
+
+def test_it_is_marked_as_a_rehearsal_and_every_part_has_figures(report: Any) -> None:
+    assert report["rehearsal"]
+    assert [(part["letter"], part["state"]) for part in report["parts"]] == [(each, "measured") for each in "ABCDEF"]
+    assert all(figure["holds"] for part in report["parts"] for figure in part["figures"])
+    held = {part["letter"] for part in report["parts"] for figure in part["figures"] if figure["at_most"] is not None}
+    assert held == set("ABDE")
+
+
+def test_the_engines_gradient_is_the_local_backends(report: Any) -> None:
+    found = figures(report, "A")
+    assert 0 < found["gradient, float32"] < 1e-5
+    # Rounding to bfloat16 is seen, so the comparison sees something.
+    assert 100 * found["gradient, float32"] < found["gradient, bfloat16"] < 0.1
+    assert found["weights moved"] > 0
+
+
+def test_another_packing_is_seen_and_the_same_one_is_exact(report: Any) -> None:
+    found = figures(report, "B")
+    assert found["bfloat16, same packing: largest"] == 0
+    assert 0 < found["float32, another packing: largest"] < 1e-4 < found["bfloat16, another packing: largest"]
+
+
+def test_rows_are_left_out_and_two_steps_are_trained(report: Any) -> None:
+    found = figures(report, "D")
+    assert 0 < found["gradient, fewer sequences"] < 0.05
+    # A quarter of the prompts has no right rollout.
+    assert 0.15 < found["tokens saved"] < 0.35
+    assert figures(report, "E")["global steps"] == 2
+
+
+def test_what_needs_a_gpu_is_left_out_with_the_reason(report: Any) -> None:
+    left_out = {name: reason for part in report["parts"] for name, reason in part["left_out"].items()}
+    assert left_out["fused Triton kernels"] == "Triton needs a GPU"
+    assert {"utilisation", "peak memory", "memory while offloaded", "toy-s: share of launches"} <= left_out.keys()

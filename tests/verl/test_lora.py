@@ -14,6 +14,7 @@ from mcpo_cli.backends.verl import export
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
 from tests.store_runs import free_port
+from tests.verl import LEFT_OUT
 from tests.verl.conftest import PATIENCE, TOY, Runs, status
 from tests.verl.test_equivalence import G, P, record, rollouts, start
 
@@ -132,6 +133,19 @@ def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs
     assert {name for name in before if not torch.equal(before[name], after[name])} == {
         name for name in before if name.endswith("_proj.weight")
     }
+
+
+@pytest.mark.vllm
+def test_vllm_samples_with_the_matrices_beside_the_weights(runs: Runs) -> None:
+    del runs.env[LEFT_OUT]
+    once = ("train.lr=0.01", "train.lr_warmup_steps=0", "train.steps=2", "eval.every=2")
+    unprobed = ("probe.every=0", "probe.panel_every=0")
+    result = runs("train", *TOY, *SETTINGS, *once, *unprobed, "method=grpo", "cluster.rollout=vllm")
+    assert result.returncode == 0, result.stdout
+    steps = Journal(runs.folder("grpo")).steps()
+    assert steps[0]["metrics"]["train/grad_norm"] > 0
+    # In the second step it samples with the matrices that the first has moved.
+    assert max(row["metrics"]["verl/training/rollout_probs_diff_max"] for row in steps) < 1e-4
 
 
 def of_training(row: Any) -> dict[str, float]:

@@ -3,6 +3,9 @@
 import pytest
 
 from mcpo_cli.runs.journal import Journal
+from tests.gpu.notes import Notes, read
+from tests.gpu.parts import training
+from tests.gpu.report import Result
 from tests.verl import LEFT_OUT
 from tests.verl.conftest import TOY, Runs, nobody_is_left
 
@@ -28,3 +31,9 @@ def test_vllm_follows_the_policy_through_updates(runs: Runs) -> None:
     # The V2 model runner needs a GPU.
     assert {row["metrics"]["verl/vllm_v2_model_runner"] for row in steps} == {0}
     assert nobody_is_left(folder)
+    # What part E of `make gpu-check` reads of a run.
+    notes, found = Notes(runs.home / "notes"), Result("E", "a run")
+    training.report(notes, [row["metrics"] for row in steps], 0.0)
+    read(notes.file, found)
+    assert len(found.figures) == 6
+    assert all(figure.holds for figure in found.figures)

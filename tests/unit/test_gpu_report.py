@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from mcpo_cli.backends.verl.overrides import overrides, planned
+from mcpo_cli.config.load import load
 from mcpo_cli.machine import GIB, Gpu
 from tests.gpu import conftest, process
 from tests.gpu.conftest import Check
 from tests.gpu.notes import Notes, read
-from tests.gpu.parts import PARTS, Part
+from tests.gpu.parts import PARTS, Part, training
 from tests.gpu.report import Report, Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +121,12 @@ def test_without_a_gpu_each_part_says_that_it_is_skipped(tmp_path: Path) -> None
         (line,) = (line for line in done.stdout.splitlines() if line.startswith(f"{part.letter}  "))
         assert line.startswith(f"{part.letter}  {part.title}: skipped: this machine has no NVIDIA GPU")
     assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.parametrize("rollout", ["vllm", "transformers"])
+def test_part_e_starts_a_run_of_verl_on_a_gpu(rollout: str) -> None:
+    (spec,) = load([*training.settings("cuda", rollout), *training.LEARNS])
+    (given,) = [word for word in overrides(spec, planned(spec, ROOT)) if word.startswith("trainer.device=")]
+    assert given == "trainer.device=cuda"
+    assert (spec.backend, spec.cluster.rollout, spec.train.steps) == ("verl", rollout, 2)
+    assert bool(spec.cluster.plugin) == (rollout == "transformers")

@@ -1,4 +1,7 @@
-"""`make gpu-check ARGS=--rehearse`: each part of the GPU check runs at tiny sizes on a processor."""
+"""`make gpu-check ARGS=--rehearse`: parts of the GPU check run at tiny sizes on a processor.
+
+All but E, which is a run as those of the other tests here; `test_vllm_rollout.py` has what it reads of one.
+"""
 
 import json
 import os
@@ -15,9 +18,10 @@ pytestmark = [pytest.mark.verl, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What a rehearsal of all parts wrote."""
+    """What a rehearsal wrote."""
     home = tmp_path_factory.mktemp("rehearsal")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu", "--rehearse"]
+    command += ["-k", "not training"]
     environment = {**os.environ, "MCPO_HOME": str(home)}
     done = subprocess.run(
         command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -34,10 +38,10 @@ def figures(report: Any, letter: str) -> dict[str, float]:
 
 def test_it_is_marked_as_a_rehearsal_and_every_part_has_figures(report: Any) -> None:
     assert report["rehearsal"]
-    assert [(part["letter"], part["state"]) for part in report["parts"]] == [(each, "measured") for each in "ABCDEF"]
+    assert [(part["letter"], part["state"]) for part in report["parts"]] == [(each, "measured") for each in "ABCDF"]
     assert all(figure["holds"] for part in report["parts"] for figure in part["figures"])
     held = {part["letter"] for part in report["parts"] for figure in part["figures"] if figure["at_most"] is not None}
-    assert held == set("ABDE")
+    assert held == set("ABD")
 
 
 def test_the_engines_gradient_is_the_local_backends(report: Any) -> None:
@@ -54,12 +58,11 @@ def test_another_packing_is_seen_and_the_same_one_is_exact(report: Any) -> None:
     assert 0 < found["float32, another packing: largest"] < 1e-4 < found["bfloat16, another packing: largest"]
 
 
-def test_rows_are_left_out_and_two_steps_are_trained(report: Any) -> None:
+def test_sequences_without_a_gradient_are_left_out(report: Any) -> None:
     found = figures(report, "D")
     assert 0 < found["gradient, fewer sequences"] < 0.05
     # A quarter of the prompts has no right rollout.
     assert 0.15 < found["tokens saved"] < 0.35
-    assert figures(report, "E")["global steps"] == 2
 
 
 def test_what_needs_a_gpu_is_left_out_with_the_reason(report: Any) -> None:

@@ -3,6 +3,7 @@
 Only `one_rank` and what runs inside it imports verl: it has to find the environment variables of a run.
 """
 
+import gc
 import importlib
 import os
 import time
@@ -148,6 +149,13 @@ def seconds(compute: Callable[[], object], device: str) -> float:
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - start
+
+
+def released(device: str) -> None:
+    """Give back the memory of engines that are no longer used: their parts refer to each other."""
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
 
 
 def allocated(device: str) -> float:

@@ -62,12 +62,12 @@ def tell(built: Any, data: TensorDict, split: dict[str, Any], passing: dict[str,
 
 
 def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: list[int]) -> torch.Tensor:
-    """Those of the response tokens, ragged, by a pass without gradients."""
+    """Those of the response tokens, ragged, by a pass without gradients; in main memory, as verl hands them on."""
     data = rows(batch, chosen)
     tell(built, data, split, passes.log_probs(entropy=True))
     with built.eval_mode():
         output = built.infer_batch(data)["model_output"]
-    return response_from_nested(output["log_probs"], data["response_mask"])
+    return response_from_nested(output["log_probs"].cpu(), data["response_mask"])
 
 
 def backward(

@@ -40,8 +40,10 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
                 notes.left_out(name, "Triton needs a GPU")
                 continue
             changed = dataclasses.replace(spec, cluster=dataclasses.replace(spec.cluster, **cluster))
+            engines.released(device)
             built = fsdp.engine(changed, folder / "model", *more)
             drifts(notes, name, built, changed, row, SHAPES[device].limit)
+            del built
 
 
 def variants(device: str) -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
@@ -76,7 +78,7 @@ def drifts(notes: Notes, name: str, built: Any, spec: RunSpec, row: dict[str, An
     everything, delta = [*range(len(row["responses"]))], spec.method.delta
     for packing, before in {"same packing": limit, "another packing": limit // 2}.items():
         old = fsdp.log_probs(built, row, engines.packing(before), everything)
-        data = fsdp.rows(row | {"old_log_probs": [*old.cpu().unbind()]}, everything)
+        data = fsdp.rows(row | {"old_log_probs": [*old.unbind()]}, everything)
         drift_N = torch.cat([*seen(built, data, spec, limit)])
         share = float((drift_N > delta).double().mean())
         told = f"of {len(drift_N):,} response tokens under the same weights"

@@ -38,7 +38,9 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
         row = queued.sequences(batch.rollouts) | queued.through_the_queue(batch, spec.method, shape.T)
         both = Both(spec, row, engines.packing(shape.limit), value, gradient)
         exact(notes, both, folder / "model")
+        engines.released(device)
         as_users_have_it(notes, both, device, folder)
+        engines.released(device)
         offloaded(notes, both, device, folder / "model")
 
 

@@ -4,11 +4,12 @@ The policies are random and the rewards are coins, so that every group bears a g
 """
 
 import statistics
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
@@ -55,7 +56,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
             notes.left_out(f"{name}: share of launches", "a processor launches no kernels")
             continue
         meaning = "share of a step in which the GPU computes nothing, because kernels are launched more slowly"
-        notes.figure(f"{name}: share of launches", idle(trainer), "", meaning)
+        notes.figure(f"{name}: share of launches", idle(trainer, rows), "", meaning)
 
 
 def new(spec: RunSpec, folder: Path) -> Trainer:
@@ -72,15 +73,14 @@ def step(trainer: Trainer) -> dict[str, Any]:
     return dict(Journal(trainer.attempt.folder.parent).steps()[-1]["metrics"])
 
 
-def idle(trainer: Trainer) -> float:
-    """1 less the time of all kernels over the wall time, of one step."""
+def idle(trainer: Trainer, rows: Sequence[dict[str, Any]]) -> float:
+    """1 less the time of all kernels of one step over the wall time of the steps `rows`, which were not profiled."""
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     torch.cuda.synchronize()
     with torch.profiler.profile(activities=activities) as profiled:
-        start = time.perf_counter()
-        trainer.step += 1
-        trainer.global_step()
+        step(trainer)
         torch.cuda.synchronize()
-        wall = time.perf_counter() - start
-    kernels = sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6
-    return 1 - kernels / wall
+    # Operations on the processor hold the time of their kernels, too, and annotations that of all kernels inside.
+    found = [event for event in profiled.key_averages() if event.device_type == DeviceType.CUDA]
+    kernels = sum(event.self_device_time_total for event in found if not event.is_user_annotation) / 1e6
+    return 1 - kernels / statistics.median(row["perf/seconds"] for row in rows)

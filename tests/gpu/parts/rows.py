@@ -23,7 +23,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
         row = queued.sequences(rollouts) | queued.through_the_queue(batch, spec.method, shape.T)
         built = fsdp.engine(spec, folder / "model", *engines.as_on_gpus(device))
         everything, tokens = [*range(shape.P * shape.G)], [len(ids) + shape.S for ids in row["responses"]]
-        row["old_log_probs"] = [*fsdp.log_probs(built, row, engines.packing(shape.limit), everything).cpu().unbind()]
+        row["old_log_probs"] = [*fsdp.log_probs(built, row, engines.packing(shape.limit), everything).unbind()]
         chosen = batches.passing(everything, row["bears"], tokens, 1)
 
         def update(rows: list[int], limit: int = shape.limit) -> tuple[Any, float]:

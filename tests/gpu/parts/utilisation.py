@@ -6,7 +6,6 @@ has many: in the second one, gradients are there already.
 """
 
 import dataclasses
-import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +68,7 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
     """By a random model; the second gradient step is measured, whose optimizer has its moments."""
     from tests.verl import fsdp, queued
 
-    released(device)
+    engines.released(device)
     shape, before = SHAPES[device], engines.allocated(device)
     engines.random_model(spec.model, device, model)
     rollouts = engines.random_rollouts(shape, spec.model.vocabulary)
@@ -96,13 +95,6 @@ def taken(spec: RunSpec, device: str, model: Path) -> Taken:
         passes = engines.seconds(update, device)
         peak = torch.cuda.max_memory_allocated() / GIB - before if device == "cuda" else 0.0
     return Taken(alone, passes, peak)
-
-
-def released(device: str) -> None:
-    """The memory of the model before, whose parts refer to each other."""
-    gc.collect()
-    if device == "cuda":
-        torch.cuda.empty_cache()
 
 
 def memory(notes: Notes, whole: RunSpec, found: Taken, how: str) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -77,15 +77,16 @@ class Sampled:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
         problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
+        tensor = partial(torch.tensor, device=chosen.device)
         return Step(
             reward_PG=self.reward_PG[chosen],
             correct_PG=self.seen_PG[chosen],
             length_PG=rollouts.length_PG,
-            prompt_P=torch.tensor([problem.number for problem in problems]),
+            prompt_P=tensor([problem.number for problem in problems]),
             limit=limit,
             logp_PGT=rollouts.logp_PGT if "logp" in needs else None,
             entropy_PGT=rollouts.entropy_PGT if "entropy" in needs else None,
-            answer_PG=torch.tensor(measure.answer_classes(answers)) if "answers" in needs else None,
+            answer_PG=tensor(measure.answer_classes(answers)) if "answers" in needs else None,
         )
 
 
@@ -300,7 +301,8 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
-        self.method_state = saved.tensors.get("method", self.method_state)
+        known = saved.tensors.get("method", self.method_state)
+        self.method_state = {name: tensor.to(self.policy.device) for name, tensor in known.items()}
         self._follow_journal()
 
     def _follow_journal(self) -> None:

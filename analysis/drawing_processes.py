@@ -18,11 +18,12 @@ MOST = 3
 
 
 def helpers() -> Executor:
-    """A context manager with helper processes on the other cores; they exit with this process, even if it is killed.
+    """A context manager with helper processes, one a core; they exit with this process, even if it is killed.
 
+    Drawing takes twice as long as computing what is drawn, which is why this process's core gets one as well.
     loky runs them: it can send what `pickle` cannot, such as the functions in a figure, and needs no `__main__`.
     """
-    most = min(MOST, max(1, cores() - 1))
+    most = min(MOST, cores())
     pool: Executor = ProcessPoolExecutor(most, initializer=_end_with, initargs=(os.getpid(),))
     return pool
 

@@ -23,17 +23,12 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.machine import GIB
 from mcpo_cli.tasks.arithmetic import Arithmetic
-from tests.verl import LEAN
+from tests.verl import AS_ON_GPUS, LEAN
 
 SMALL = ("hidden=64", "layers=2", "heads=4", "kv_heads=2", "head_dim=16", "mlp=128", "vocabulary=512")
 """The model of a rehearsal."""
 REHEARSED = ("compute.device=cpu", "cluster.plugin=tests.verl.cpu", "cluster.rollout=transformers")
 FLOAT32 = "++actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32"
-AS_ON_GPUS = (
-    "++actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16",
-    "actor_rollout_ref.model.enable_gradient_checkpointing=true",
-)
-"""What a run on a processor lacks and can compute."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ TOY = (
     "warmup.max_steps=4000",
 )
 """Half the answers to short problems are right, so that every kind of group occurs."""
+TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
+"""How the metrics of a step begin that depend on what is trained alone, not on the machine."""
 PATIENCE = 1200.0
 """Seconds after which what has not happened never will: many times what it takes where nothing else runs."""
 

@@ -17,14 +17,8 @@ from verl.utils.distributed import initialize_global_process_group_ray
 from mcpo_cli.backends.verl import batches, previous
 from mcpo_cli.backends.verl.loss import PREVIOUS, merged
 from mcpo_cli.config.load import load
-from tests.verl import fsdp
+from tests.verl import AS_ON_GPUS, fsdp
 from tests.verl.cpu import flash
-
-AS_ON_GPUS = (
-    "++actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=bf16",
-    "actor_rollout_ref.model.enable_gradient_checkpointing=true",
-)
-"""What a run on GPUs has beside these settings, as far as a processor can compute it."""
 
 
 def engine(folder: Path, *more: str) -> Any:

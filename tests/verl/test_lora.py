@@ -11,18 +11,18 @@ from transformers import AutoModelForCausalLM
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import export
+from mcpo_cli.backends.verl.lora import PREFIX, A, B
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
 from tests.store_runs import free_port
 from tests.verl import LEFT_OUT
-from tests.verl.conftest import PATIENCE, TOY, Runs, status
+from tests.verl.conftest import PATIENCE, TOY, TRAINED, Runs, status
 from tests.verl.test_equivalence import G, P, record, rollouts, start
 
 pytestmark = pytest.mark.verl
 __all__ = ["rollouts"]
 RANKS, SCALE = 2, 8 / 4
 SETTINGS = ("model.lora_rank=4", "model.lora_alpha=8")
-A, B = ".lora_A.default.weight", ".lora_B.default.weight"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_training_starts_from_the_model_and_its_gradient_is_that_of_all_weights_
     assert len(layers) == 14
     assert gradient_of_lora.keys() == {layer + matrix for layer in layers for matrix in (A, B)}
     for layer in layers:
-        weight_OI = gradient[layer.removeprefix("base_model.model.") + ".weight"]
+        weight_OI = gradient[layer.removeprefix(PREFIX) + ".weight"]
         expected_OR = SCALE * weight_OI @ found["drawn"][layer + A].T
         assert expected_OR.norm() > 0
         assert float((gradient_of_lora[layer + B] - expected_OR).norm()) <= 1e-4 * float(expected_OR.norm()), layer
@@ -149,6 +149,4 @@ def test_vllm_samples_with_the_matrices_beside_the_weights(runs: Runs) -> None:
 
 
 def of_training(row: Any) -> dict[str, float]:
-    """The metrics of a step that do not depend on the machine."""
-    trained = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
-    return {name: value for name, value in row["metrics"].items() if name.startswith(trained)}
+    return {name: value for name, value in row["metrics"].items() if name.startswith(TRAINED)}

@@ -16,7 +16,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.tasks.arithmetic import Arithmetic
 from tests.verl.cluster import Cluster
-from tests.verl.conftest import PATIENCE, TOY, Runs, ended, logged, nobody_is_left, phase, status, wait
+from tests.verl.conftest import PATIENCE, TOY, TRAINED, Runs, ended, logged, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]
 STEPS, PROMPTS, G = 4, 6, 4
@@ -25,7 +25,6 @@ ANCHOR = ("method.anchor=previous_step", "method.delta=0")
 PROBED = (*TOY, "method=reweighted", *ANCHOR, "train.steps=4", "probe.panel=6")
 """This method is MCPO, which also records the weights of its groups."""
 PANEL = "probe.panel_every=2"
-TRAINED = ("train/", "mastery/", "hinge/", "weight/", "sampling/")
 
 
 @dataclass(frozen=True)

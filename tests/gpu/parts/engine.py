@@ -107,19 +107,23 @@ class Both:
         """Loss and gradient by an engine of verl."""
         from tests.verl import fsdp
 
-        count = len(self.row["responses"])
         with built.train_mode():
-            output = fsdp.backward(built, fsdp.rows(self.row, [*range(count)]), self.spec.method, self.split, count)
-            return sum(output["loss"]), {name: value.cpu() for name, value in fsdp.gradients(built).items()}
+            loss = self._backward(built)
+            return loss, {name: value.cpu() for name, value in fsdp.gradients(built).items()}
 
     def step(self, built: Any) -> float:
         """An optimizer step; returns the loss before it."""
+        with built.train_mode():
+            loss = self._backward(built)
+            built.optimizer_step()
+        return loss
+
+    def _backward(self, built: Any) -> float:
         from tests.verl import fsdp
 
-        count = len(self.row["responses"])
-        with built.train_mode():
-            output = fsdp.backward(built, fsdp.rows(self.row, [*range(count)]), self.spec.method, self.split, count)
-            built.optimizer_step()
+        everything = [*range(len(self.row["responses"]))]
+        data = fsdp.rows(self.row, everything)
+        output = fsdp.backward(built, data, self.spec.method, self.split, len(everything))
         return float(sum(output["loss"]))
 
 

@@ -28,7 +28,6 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
 
         def update(rows: list[int], limit: int = shape.limit) -> tuple[Any, float]:
             """The gradient of these sequences, and the seconds of its passes."""
-            gradient = dict[str, Any]()
 
             def compute() -> None:
                 fsdp.backward(built, fsdp.rows(row, rows), spec.method, engines.packing(limit), len(rows))

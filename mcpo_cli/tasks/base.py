@@ -22,8 +22,10 @@ from mcpo_cli.settings import identity
 EOS, BLANK = "<eos>", "_"
 """The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
 HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
-Fits = Callable[[str], bool]
-"""Tells whether a prompt (the text of the user's turn) is short enough to train on."""
+Messages = Sequence[Mapping[str, str]]
+"""A prompt: `role` and `content` of each message, see `tokenization.prompt_ids`."""
+Fits = Callable[[Messages], bool]
+"""Tells whether a prompt is short enough to train on."""
 
 
 class Limits(Protocol):
@@ -75,6 +77,11 @@ class Task(ABC):
     """The grader of `mcpo_cli.grading` that judges the answers."""
     reasons: ClassVar[bool] = False
     """Whether responses should reason, so that a bare right answer is suspicious."""
+    judged_apart: ClassVar[bool] = True
+    """Whether training judges in processes apart, with limits of time and memory (`grading.Pool`).
+
+    A grader that needs no heavy library and always ends can judge in the training process.
+    """
     held_out_rule: ClassVar[str] = ""
     """The rule that keeps held-out problems out of training; empty if there is none."""
 
@@ -127,9 +134,18 @@ class Task(ABC):
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """Mean tokens of a prompt and of a response, used for estimates."""
 
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Strings that end a response, in addition to the model's own end tokens."""
+        return ()
+
     def turn(self, problem: Problem) -> str:
         """The user's turn for `problem`."""
         return problem.text
+
+    def messages(self, problem: Problem) -> list[dict[str, str]]:
+        """The whole prompt of `problem`: `role` and `content` of each message (see `tokenization.prompt_ids`)."""
+        return [{"role": "user", "content": self.turn(problem)}]
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """A message and a fixing override for each option that contradicts another option or `train`."""
@@ -152,8 +168,7 @@ class ClosedTask(Task):
     grader = "exact"
     one_right_response: ClassVar[bool] = True
     """Whether the gold is the only right response, so that its probability is the policy's expected accuracy."""
-    judged_apart: ClassVar[bool] = False
-    """Whether training judges in processes apart, with limits of time and memory (`grading.Pool`)."""
+    judged_apart = False
     words: ClassVar[tuple[str, ...]]
     """The words of prompts and answers, without `EOS` and `BLANK`; with the space among them, each is a character."""
 

@@ -124,7 +124,7 @@ class Published:
         """
         task, train = self.task, self.train
         every = self.loaded[task.data].problems
-        pool = [problem for problem in every if self.fits(task.turn(problem))]
+        pool = [problem for problem in every if self.fits(task.messages(problem))]
         if len(pool) < train.prompts:
             raise ConfigError(
                 f"{task.data}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "

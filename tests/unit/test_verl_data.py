@@ -151,5 +151,5 @@ def test_a_benchmark_that_is_not_whole(folder: Path, tmp_path: Path) -> None:
 def test_a_prompt_is_measured_in_the_models_own_tokens(tmp_path: Path) -> None:
     model = untrained(tmp_path / "model")
     run = spec("scale=paper", "train.max_prompt=4")
-    assert fits(run, model)("1 + 2 =")
-    assert not fits(run, model)("1 + 2 + 3 =")
+    assert fits(run, model)([{"role": "user", "content": "1 + 2 ="}])
+    assert not fits(run, model)([{"role": "user", "content": "1 + 2 + 3 ="}])

@@ -12,6 +12,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutp
 
 from mcpo_cli.backends.verl.overrides import AGENT
 from mcpo_cli.seeds import stream
+from mcpo_cli.tokenization import prompt_ids
 
 
 @register(AGENT)
@@ -27,17 +28,17 @@ class OneTurn(AgentLoopBase):
 
         `row` has the prompt's `seed`, and a `temperature` where it differs from verl's setting.
         """
-        prompt_ids, start = self._prompt(row["raw_prompt"]), time.monotonic()
+        prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"]), time.monotonic()
         # A seed per rollout: results do not depend on the engine's other requests.
         own = {"seed": stream(row["seed"], "rollout", row["session_id"])}
         own |= {"temperature": row["temperature"]} if "temperature" in row else {}
         sampled = await self.server_manager.generate(
-            request_id=uuid4().hex, prompt_ids=prompt_ids, sampling_params=sampling_params | own
+            request_id=uuid4().hex, prompt_ids=prompt, sampling_params=sampling_params | own
         )
         length = self.rollout_config.response_length
         response_ids, logps = sampled.token_ids[:length], sampled.log_probs
         return AgentLoopOutput(
-            prompt_ids=prompt_ids,
+            prompt_ids=prompt,
             response_ids=response_ids,
             response_mask=[1] * len(response_ids),
             response_logprobs=logps[:length] if logps else None,
@@ -45,9 +46,3 @@ class OneTurn(AgentLoopBase):
             metrics={"generate_sequences": time.monotonic() - start},
             extra_fields=sampled.extra_fields,
         )
-
-    def _prompt(self, messages: Any) -> list[int]:
-        if self.tokenizer.chat_template is None:
-            return list(self.tokenizer("".join(message["content"] for message in messages))["input_ids"])
-        turns = [dict(message) for message in messages]
-        return list(self.tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))

@@ -16,7 +16,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.tasks.base import Fits
+from mcpo_cli.tasks.base import Fits, Messages
+from mcpo_cli.tokenization import prompt_ids
 
 ROWS = 8192
 """Rows held in memory at once; with dynamic sampling the file holds many epochs."""
@@ -26,7 +27,7 @@ def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) ->
     """`problem` in verl's schema."""
     return {
         "data_source": source,
-        "prompt": [{"role": "user", "content": spec.task.turn(problem)}],
+        "prompt": spec.task.messages(problem),
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
         "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader_of(source)},
@@ -70,13 +71,8 @@ def fits(spec: RunSpec, folder: Path) -> Fits:
 
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
-    def answer(text: str) -> bool:
-        tokenizer, turns = reader(), [{"role": "user", "content": text}]
-        if tokenizer.chat_template is None:
-            tokens = tokenizer(text)["input_ids"]
-        else:
-            tokens = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
-        return len(tokens) <= spec.train.max_prompt
+    def answer(messages: Messages) -> bool:
+        return len(prompt_ids(reader(), messages)) <= spec.train.max_prompt
 
     return answer
 

@@ -1,0 +1,18 @@
+"""Prompts as token ids: the one place where messages meet a tokenizer, for training, evaluation and both backends."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TEXT = "text"
+"""The role of a message that is given to the model as it is, without a chat template."""
+
+
+def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
+
+    A message of the role TEXT is tokenized as it is, and so is everything if the tokenizer has no chat template.
+    """
+    if tokenizer.chat_template is None or messages[0]["role"] == TEXT:
+        return list(tokenizer("".join(message["content"] for message in messages))["input_ids"])
+    turns = [dict(message) for message in messages]
+    return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))

@@ -84,10 +84,10 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 def _lora(spec: RunSpec) -> Iterator[tuple[str, str]]:
     model = spec.model
-    if model.lora_rank and spec.backend != "verl":
+    if model.lora_rank and spec.backend == "local" and not model.path:
         yield (
-            f"model.lora_rank={model.lora_rank}: backend={spec.backend} trains small models, and all of their weights",
-            "model.lora_rank=0, or backend=verl",
+            f"model.lora_rank={model.lora_rank}: a model built from scratch has no weights worth keeping",
+            "model.lora_rank=0, or model.path=FOLDER",
         )
     if not model.lora_rank and model.lora_alpha != Model.lora_alpha:
         yield f"model.lora_alpha={model.lora_alpha} has no effect without model.lora_rank", "model.lora_rank=16"
@@ -95,6 +95,8 @@ def _lora(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
     cluster, train = spec.cluster, spec.train
+    if spec.compute.dtype != "auto":
+        yield f"compute.dtype={spec.compute.dtype} is a setting of backend=local", "compute.dtype=auto"
     if cluster.gpus % cluster.tensor_parallel:
         yield (
             f"cluster.tensor_parallel={cluster.tensor_parallel} does not divide cluster.gpus={cluster.gpus}",

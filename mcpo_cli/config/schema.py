@@ -57,7 +57,7 @@ class Model:
     lora_rank: int = later(0, ge=0, le=512)
     """Rank of the matrices that LoRA trains beside each linear layer, whose weights then stay; 0 trains all weights.
 
-    With backend=verl only. 512 is the largest that vLLM samples with.
+    For models that exist. 512 is the largest that vLLM samples with.
     """
     lora_alpha: int = later(16, ge=1)
     """LoRA adds the product of the two matrices, times `lora_alpha` / `lora_rank`, to a layer's weights."""
@@ -181,10 +181,24 @@ class Compute:
     """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)
     """Runs at a time; 0 means one per core."""
+    dtype: Literal["auto", "float32", "bfloat16"] = later("auto")
+    """Number format of matrix products and attention with backend=local; weights and logits are float32 always.
+
+    `auto`: bfloat16 on CUDA, float32 on a CPU. It changes results by more than rounding in float32 does, so a value
+    other than `auto` is of the kind identity.
+    """
     micro_batch: int = runtime(16, ge=1)
-    """Prompts per forward and backward pass."""
+    """Most prompts per forward and backward pass."""
+    micro_batch_tokens: int = runtime(16384, ge=1)
+    """Most tokens per forward and backward pass of backend=local, a group's prompt counted once; one group at least."""
+    recompute: bool = runtime(False)
+    """Whether the backward pass of backend=local computes activations again (gradient checkpointing): less memory."""
     checkpoint_every: int = runtime(5, ge=1)
     """Global steps between checkpoints."""
+    checkpoints: int = runtime(2, ge=1)
+    """Checkpoints of backend=local that are kept while a run trains: the newest ones, in case the last is damaged."""
+    checkpoints_after: int = runtime(2, ge=0)
+    """Checkpoints of backend=local that are kept once a run is done; its final policy always is."""
     shipped_base: bool = runtime(True)
     """Whether to start from the base policy that comes with mcpo, where one does; false makes it here."""
     sample_groups: int = runtime(2, ge=0)
@@ -290,7 +304,7 @@ class RunSpec:
     train: Train = identity(Train())
     eval: Eval = identity(Eval())
     probe: Probe = identity(Probe())
-    compute: Compute = runtime(Compute())
+    compute: Compute = identity(Compute())
     cluster: Cluster = identity(Cluster())
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
@@ -350,10 +364,8 @@ class RunSpec:
         # Runs without plug-ins keep the ids that they had before plug-ins existed.
         if plugins := nested.pop("plugins"):
             nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}
-        # So do runs whose cluster changes nothing.
-        if not nested["cluster"]:
-            del nested["cluster"]
-        return nested
+        # So do runs whose machines change nothing.
+        return {key: value for key, value in nested.items() if value or key not in ("cluster", "compute")}
 
 
 def digest(data: Any) -> str:

@@ -46,5 +46,6 @@ def closed(task: Task) -> ClosedTask:
         return task
     names = ", ".join(closed_registry())
     raise ConfigError(
-        f"task={task.name} has no vocabulary of its own: backend=local trains on {names} only", fix="backend=verl"
+        f"task={task.name} has no vocabulary of its own to build a model for, as {names} have",
+        fix="model=smollm2-135m, or model.path=FOLDER",
     )

@@ -7,8 +7,8 @@ import torch
 import transformers
 
 from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
-from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import Attempt
 
@@ -21,7 +21,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     """
     torch.set_num_threads(spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
-    policy, tokenizer = base_policy(spec, attempt, stop=lambda: False)
+    policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
     for folder in checkpoint.kept(run_dir):
         if checkpoint.step_of(folder) in steps:

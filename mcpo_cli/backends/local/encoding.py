@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli import grading
+from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.backends.local.tokenizer import separator, split
 from mcpo_cli.data.base import Problem
-from mcpo_cli.tasks import ClosedTask
+from mcpo_cli.tasks import Task
+from mcpo_cli.tasks.base import Messages
+from mcpo_cli.tokenization import prompt_ids
 
 
 @dataclass(frozen=True)
@@ -45,16 +49,72 @@ class Judged:
     """What the grader took for the answer, a list a group."""
 
 
-def prompts(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem]) -> Tensor:
-    """prompt_PS: the tokens of the prompts, which must have the same length.
+class Language:
+    """How a run's model reads problems and writes responses: its tokenizer, the task's prompts, the ends of responses.
 
-    A word is a token: looking it up takes a quarter of the tokenizer's time.
+    stop_ids: the tokens that end a response; the first of them fills up. A model built from scratch (`closed`) has the
+    task's vocabulary: a word is a token, and looking it up takes a quarter of the tokenizer's time.
     """
+
+    def __init__(
+        self, task: Task, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int] = (), *, closed: bool
+    ) -> None:
+        self.task, self.tokenizer, self.closed = task, tokenizer, closed
+        self.eos: int = tokenizer.eos_token_id if closed else stop_ids[0]
+        self.stops = None if closed else Stops(tokenizer, stop_ids, task.stops)
+
+    def prompts(self, problems: Sequence[Problem]) -> Tensor:
+        """prompt_PS: the tokens of the prompts, filled up with `trees.NO_TOKEN`."""
+        if self.closed:
+            return prompts(self.tokenizer, problems)
+        ids = [torch.tensor(prompt_ids(self.tokenizer, self.task.messages(problem))) for problem in problems]
+        return torch.nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=trees.NO_TOKEN)
+
+    def fits(self, messages: Messages, limit: int) -> bool:
+        """Whether a prompt has at most `limit` tokens."""
+        return len(prompt_ids(self.tokenizer, messages)) <= limit
+
+    def shown(self, rollouts: Rollouts) -> list[list[str]]:
+        """The text of each response with whatever ends it, a list a group."""
+        if self.closed:
+            return decoded(rollouts, self.tokenizer)
+        return [[self._read(tokens) for tokens in group] for group in _tokens(rollouts)]
+
+    def texts(self, rollouts: Rollouts) -> list[list[str]]:
+        """The text of each response as graders take it: without end tokens, up to the first stop string."""
+        if self.stops is None:
+            end = self.tokenizer.eos_token
+            return [[text.removesuffix(end) for text in texts] for texts in decoded(rollouts, self.tokenizer)]
+        cut = self.stops.cut
+        return [[cut(self._read(tokens, plain=True)) for tokens in group] for group in _tokens(rollouts)]
+
+    def _read(self, tokens: list[int], *, plain: bool = False) -> str:
+        """The text of `tokens`; plain: without special tokens."""
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=plain))
+
+    def judge(self, problems: Sequence[Problem], rollouts: Rollouts, source: str = "") -> Judged:
+        """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
+
+        A group's equal responses are judged once. source: the held-out tier of the problems; empty for training.
+        """
+        texts_PG, task = self.texts(rollouts), self.task
+        pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
+        asked = [(problems[p].gold, text) for p, text in pairs]
+        judged = grading.verdicts(task.grader_of(source or task.source), asked, apart=task.judged_apart)
+        verdicts = dict(zip(pairs, judged, strict=True))
+        groups = [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
+        correct = [[verdict.status == "correct" for verdict in group] for group in groups]
+        correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
+        return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])
+
+
+def prompts(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]) -> Tensor:
+    """prompt_PS: the tokens of the prompts of a closed task, which all have the same length."""
     ids = tokenizer.get_vocab()
     return torch.tensor([[ids[word] for word in split(problem.text, ids)] for problem in problems])
 
 
-def encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], longest: int) -> Encoded:
+def encode(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem], longest: int) -> Encoded:
     """Tokens of demonstrations, whose golds are whole responses of at most `longest` tokens."""
     ids = tokenizer.get_vocab()
     golds = [[*(ids[word] for word in split(problem.gold, ids)), tokenizer.eos_token_id] for problem in problems]
@@ -62,28 +122,15 @@ def encode(tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], long
     return Encoded(prompts(tokenizer, problems), torch.tensor(padded), torch.tensor([len(gold) for gold in golds]))
 
 
-def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerFast) -> list[list[str]]:
-    """The text of each response, its end token included, a list a group."""
+def decoded(rollouts: Rollouts, tokenizer: PreTrainedTokenizerBase) -> list[list[str]]:
+    """The text of each response of a model with a closed vocabulary, its end token included, a list a group."""
     words, between = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))), separator(tokenizer.get_vocab())
+    return [[between.join([words[token] for token in tokens]) for tokens in group] for group in _tokens(rollouts)]
+
+
+def _tokens(rollouts: Rollouts) -> list[list[list[int]]]:
+    """The tokens of each response, a list a group."""
     return [
-        [between.join([words[token] for token in token_T[:length]]) for token_T, length in zip(*group, strict=True)]
+        [tokens[:length] for tokens, length in zip(*group, strict=True)]
         for group in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
     ]
-
-
-def judge(
-    task: ClosedTask, tokenizer: PreTrainedTokenizerFast, problems: Sequence[Problem], rollouts: Rollouts
-) -> Judged:
-    """The verdicts of the task's grader on the text of each response, as verl and `mcpo evaluate` have them.
-
-    A group's equal responses are judged once.
-    """
-    end = tokenizer.eos_token
-    texts_PG = [[text.removesuffix(end) for text in texts] for texts in decoded(rollouts, tokenizer)]
-    pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
-    judged = grading.verdicts(task.grader, [(problems[p].gold, text) for p, text in pairs], apart=task.judged_apart)
-    verdicts = dict(zip(pairs, judged, strict=True))
-    groups = [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
-    correct = [[verdict.status == "correct" for verdict in group] for group in groups]
-    correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
-    return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])

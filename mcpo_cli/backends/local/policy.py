@@ -1,26 +1,31 @@
-"""The policy: a stock Qwen3 whose forward pass computes each distinct beginning of a group's rollouts once.
+"""The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
 `tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
 training; `Growth` adds a level of rows at a time, for sampling. In both, linear layers see the rows of all groups as
 one matrix without padding, attention sees a sequence a group, and a mask lets each row see its own ancestors only.
 
-Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, N rows, H heads, D head size,
-V vocabulary, E hidden size; B sequences of L rows, W of which are asked. The weights live in a `Qwen3ForCausalLM`,
-so saving, loading, vLLM and verl need nothing of this file; a test holds log-probabilities and gradients against the
-stock forward pass.
+The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without
+norms of queries and keys and with or without biases), so saving, loading, vLLM and verl need nothing of this file; a
+test holds log-probabilities and gradients against the stock forward pass.
+
+Shape suffixes: P prompts, G rollouts of each, S prompt tokens, T response tokens, N rows, H heads (of queries, of keys
+and values, or of both), D head size, V vocabulary, E hidden size; B sequences of L rows, W of which are asked.
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.schema import Model
 from mcpo_cli.seeds import stream
@@ -31,18 +36,31 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values BLHD, a pair a layer."""
 
+Matrices = Sequence[tuple[Tensor, Tensor | None]]
+"""Weight and bias of linear layers that multiply the same input; their outputs stand side by side."""
+
+ROW_COST = 200
+"""Pairs of rows in an attention that cost as much as everything else of a row (toy-s: 180); more in wider layers."""
+PAIR_COST = 9
+"""Weights of a layer that cost as much as one number of a head in a pair of rows: attention is far below the speed of
+matrix products."""
+FUSED = 2**18
+"""Most numbers of weights that are copied into one matrix, which saves calls; larger products gain nothing from it."""
+VOCABULARY_NUMBERS = 2**25
+"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
+
 
 @dataclass(frozen=True)
 class Layer:
-    """The weights of one decoder layer; those that multiply the same input are one matrix."""
+    """The weights of one decoder layer."""
 
     input_norm: Tensor
-    qkv: Tensor
-    qk_norm_2HD: Tensor
-    out: Tensor
+    qkv: Matrices
+    qk_norm_HD: Tensor | None
+    out: Matrices
     mlp_norm: Tensor
-    gate_up: Tensor
-    down: Tensor
+    gate_up: Matrices
+    down: Matrices
 
 
 def device(wanted: str) -> torch.device:
@@ -50,7 +68,7 @@ def device(wanted: str) -> torch.device:
     return torch.device("cuda" if wanted == "cuda" or (wanted == "auto" and torch.cuda.is_available()) else "cpu")
 
 
-def build(settings: Model, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwen3ForCausalLM:
+def build(settings: Model, tokenizer: PreTrainedTokenizerBase, seed: int) -> Qwen3ForCausalLM:
     """A Qwen3 with random weights from the `init` stream of `seed`; tied embeddings, float32."""
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -76,55 +94,124 @@ def build(settings: Model, tokenizer: PreTrainedTokenizerFast, seed: int) -> Qwe
 
 
 class Policy:
-    """Forward passes over the weights of `model`; they stay shared with it."""
+    """Forward passes over the weights of `model`; they stay shared with it.
 
-    def __init__(self, model: Qwen3ForCausalLM, place: torch.device) -> None:
+    Args:
+        dtype: of the products of weights and of attention; None means that of the weights. Norms, the residual stream
+            and logits are computed in that of the weights, which always are what is trained.
+        lora: the matrices that are trained in place of the weights.
+        recompute: whether the backward pass computes each layer's activations again instead of keeping them.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        place: torch.device,
+        *,
+        dtype: torch.dtype | None = None,
+        lora: Lora | None = None,
+        recompute: bool = False,
+    ) -> None:
         config = model.config
-        self.model, self.device = model, place
+        self.model, self.device, self.lora, self.recompute = model, place, lora, recompute
         torch.nn.Module.to(model, place)
-        self.heads, self.head_dim, self.eps = config.num_attention_heads, config.head_dim, config.rms_norm_eps
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.eps: float = config.rms_norm_eps
         self.vocabulary: int = config.vocab_size
+        self.weights_dtype = model.model.embed_tokens.weight.dtype
+        self.dtype = dtype or self.weights_dtype
+        self.layer_weights = sum(weight.numel() for weight in model.model.layers[0].parameters())
+        """Weights of one layer."""
+        self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
+        """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
+        self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
+        """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=place)[None]
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
         # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
 
+    def named_parameters(self) -> dict[str, Tensor]:
+        """The trained tensors by name, in a fixed order; tied weights are listed once."""
+        return self.lora.named_parameters() if self.lora else dict(self.model.named_parameters())
+
     def parameters(self) -> list[Tensor]:
         """The trained tensors, in a fixed order."""
-        return list(self.model.parameters())
+        return list(self.named_parameters().values())
 
     def copy(self) -> "Policy":
-        """A policy with its own weights, equal to these now."""
-        return Policy(copy.deepcopy(self.model), self.device)
+        """A policy whose trained tensors are its own, equal to these now."""
+        options: Mapping[str, Any] = {"dtype": self.dtype, "recompute": self.recompute}
+        if self.lora:
+            return Policy(self.model, self.device, lora=self.lora.copy(), **options)
+        return Policy(copy.deepcopy(self.model), self.device, **options)
 
-    def save(self, folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-        """Write the Hugging Face folder that vLLM, verl and `from_pretrained` load."""
-        self.model.save_pretrained(folder)
+    def save(self, folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Write the Hugging Face folder that vLLM, verl and `from_pretrained` load; LoRA's matrices are merged."""
+        weights = self.model.state_dict()
+        if self.lora:
+            weights = {name: self.lora.merged(name, weight).detach() for name, weight in weights.items()}
+        self.model.save_pretrained(folder, state_dict=weights)
         tokenizer.save_pretrained(folder)
 
     def log_probs(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
         """logp_PGT of the tokens at temperature 1, nats, with its gradient; 0 outside the mask.
 
-        mask_PGT: the tokens of each response, the first ones.
+        prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, the first ones.
         """
-        logp_NV, place_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT)
-        return logp_NV.flatten()[place_PGT] * mask_PGT
+        (logp_PGT,) = self._predictions(prompt_PS, token_PGT, mask_PGT, entropies=False)
+        return logp_PGT
 
     def log_probs_and_entropies(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> tuple[Tensor, Tensor]:
         """`log_probs`, and entropy_PGT where each token was drawn, nats, without a gradient; 0 outside the mask."""
-        logp_NV, place_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT)
+        logp_PGT, entropy_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT, entropies=True)
+        return logp_PGT, entropy_PGT
+
+    def _predictions(
+        self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, *, entropies: bool
+    ) -> tuple[Tensor, ...]:
+        """Log-probabilities of the tokens and, if asked for, entropies where they were drawn; 0 outside the mask.
+
+        Rows of the vocabulary are made in pieces that are made again in the backward pass, so that they need little
+        memory; a single piece is kept.
+        """
+        tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary, self.row_cost)
+        x_NE = self.hidden_states(tree, self.layers())
+        row_PGT, token_PGT = tree.predictor_PGT.where(mask_PGT, 0), token_PGT.where(mask_PGT, 0)
+        size = self.rows_at_once
+        if len(x_NE) <= size:
+            return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, entropies))
+        row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
+        found, places = [], []
+        for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
+            place = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
+            asked = piece_NE, row_K[place] - first, token_K[place], entropies
+            found.append(checkpoint(self._at_tokens, *asked, use_reentrant=False))
+            places.append(place)
+        back = torch.cat(places).argsort()
+        return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*found, strict=True))
+
+    def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, entropies: bool) -> tuple[Tensor, ...]:
+        """Log-probability of each `token`, and entropy if asked for, where row `row` of `x_NE` predicts."""
+        logp_NV = self.logits(x_NE).log_softmax(-1)
+        logp = logp_NV.flatten()[row * self.vocabulary + token]
+        if not entropies:
+            return (logp,)
         fixed_NV = logp_NV.detach()
-        entropy_N = -(fixed_NV.exp() * fixed_NV).sum(-1)
-        return logp_NV.flatten()[place_PGT] * mask_PGT, entropy_N[place_PGT // self.vocabulary] * mask_PGT
+        return logp, -(fixed_NV.exp() * fixed_NV).sum(-1)[row]
 
-    def _predictions(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> tuple[Tensor, Tensor]:
-        """logp_NV of the rows that predict, and the place of each response's tokens in it, flattened."""
-        tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary)
-        logp_NV = self.logits(tree, self.layers()).log_softmax(-1)
-        return logp_NV, (tree.predictor_PGT * self.vocabulary + token_PGT).where(mask_PGT, 0)
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of which logits are made at a time."""
+        return max(1, VOCABULARY_NUMBERS // self.vocabulary)
 
-    def logits(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
-        """logits_NV of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""
+    def logits(self, x_NE: Tensor) -> Tensor:
+        """logits_NV of hidden states after the last norm."""
+        return functional.linear(x_NE, self.model.lm_head.weight)
+
+    def hidden_states(self, tree: Tree, layers: Sequence[Layer], cache: KeysValues | None = None) -> Tensor:
+        """x_NE of the rows of `tree` that predict, under the weights `layers`; `cache` takes keys and values."""
         unseen_BLL = self.unseen(tree.seen_BLL)
 
         def attend(_layer: int, q_NHD: Tensor, k_NHD: Tensor, v_NHD: Tensor) -> Tensor:
@@ -133,8 +220,10 @@ class Policy:
                 cache.append((k_BLHD, v_BLHD))
             # Without the silent rows in the last layer: these fill the slots before a prompt's last token.
             silent = len(k_NHD) - len(q_NHD)
-            first = tree.prompt - 1 if silent else 0
-            q_BWHD = rows(q_NHD, tree.row_BL[:, first:] - silent)
+            first = tree.shortest - 1 if silent else 0
+            row_BW = tree.row_BL[:, first:] - silent
+            # In a longer prompt silent rows remain in these slots; nothing reads what is computed there.
+            q_BWHD = rows(q_NHD, row_BW.clamp(min=0))
             out_BWHD = attention(q_BWHD, k_BLHD, v_BLHD, unseen_BLL[:, first:])
             place_N = tree.sequence_N[silent:] * q_BWHD.shape[1] + tree.slot_N[silent:] - first
             return rows(out_BWHD.flatten(0, 1), place_N)
@@ -143,53 +232,80 @@ class Policy:
 
     def layers(self) -> list[Layer]:
         """The weights as they are now, as `forward` wants them."""
-        found = []
-        for layer in self.model.model.layers:
-            a, mlp = layer.self_attn, layer.mlp
-            norms = [self._paired(norm.weight).expand(self.heads, -1) for norm in (a.q_norm, a.k_norm)]
-            q, k = (self._paired(x.weight, self.heads) for x in (a.q_proj, a.k_proj))
-            found.append(
-                Layer(
-                    input_norm=layer.input_layernorm.weight,
-                    qkv=torch.cat([q, k, a.v_proj.weight]),
-                    qk_norm_2HD=torch.stack(norms),
-                    out=a.o_proj.weight,
-                    mlp_norm=layer.post_attention_layernorm.weight,
-                    gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
-                    down=mlp.down_proj.weight,
-                )
+        return [self._layer(f"model.layers.{i}.", layer) for i, layer in enumerate(self.model.model.layers)]
+
+    def _layer(self, name: str, layer: Any) -> Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+
+        def matrix(module: Any, inner: str, heads: int = 0) -> tuple[Tensor, Tensor | None]:
+            weight = self.lora.merged(f"{name}{inner}.weight", module.weight) if self.lora else module.weight
+
+            def prepared(one: Tensor) -> Tensor:
+                return (self._paired(one, heads) if heads else one).to(self.dtype)
+
+            return prepared(weight), None if module.bias is None else prepared(module.bias)
+
+        norms = [
+            self._paired(norm.weight).expand(heads, -1)
+            for norm, heads in (
+                (getattr(attention, "q_norm", None), self.heads),
+                (getattr(attention, "k_norm", None), self.kv_heads),
             )
-        return found
+            if norm is not None
+        ]
+        return Layer(
+            input_norm=layer.input_layernorm.weight,
+            qkv=fused(
+                matrix(attention.q_proj, "self_attn.q_proj", self.heads),
+                matrix(attention.k_proj, "self_attn.k_proj", self.kv_heads),
+                matrix(attention.v_proj, "self_attn.v_proj"),
+            ),
+            qk_norm_HD=torch.cat(norms) if norms else None,
+            out=[matrix(attention.o_proj, "self_attn.o_proj")],
+            mlp_norm=layer.post_attention_layernorm.weight,
+            gate_up=fused(matrix(mlp.gate_proj, "mlp.gate_proj"), matrix(mlp.up_proj, "mlp.up_proj")),
+            down=[matrix(mlp.down_proj, "mlp.down_proj")],
+        )
 
     def forward(
         self, layers: Sequence[Layer], token_N: Tensor, position_N: Tensor, attend: Attend, silent: int = 0
     ) -> Tensor:
-        """logits_NV of the rows after the first `silent`; what attends to what is the caller's.
+        """x_NE of the rows after the first `silent`, after the last norm; what attends to what is the caller's.
 
         Silent rows need keys and values in every layer, and nothing else of the last one.
         """
         inner = self.model.model
-        turn = self.turns[position_N][:, None, None]
+        turn = self.turns[position_N][:, None]
         hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight)
         for index, layer in enumerate(layers):
-            x_NE = self._norm(hidden_NE) * layer.input_norm
-            qkv = functional.linear(x_NE, layer.qkv).view(-1, 3, self.heads, self.head_dim)
-            q_NHD, k_NHD = rotate(self._norm(qkv[:, :2]) * layer.qk_norm_2HD, turn).unbind(1)
-            if index == len(layers) - 1:
-                q_NHD, hidden_NE = q_NHD[silent:], hidden_NE[silent:]
-            out_NHD = attend(index, q_NHD, k_NHD, qkv[:, 2])
-            hidden_NE = hidden_NE + functional.linear(out_NHD.flatten(1), layer.out)
-            x_NE = self._norm(hidden_NE) * layer.mlp_norm
-            gate, up = functional.linear(x_NE, layer.gate_up).chunk(2, dim=-1)
-            hidden_NE = hidden_NE + functional.linear(functional.silu(gate) * up, layer.down)
-        return functional.linear(self._norm(hidden_NE) * inner.norm.weight, self.model.lm_head.weight)
+            step = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
+            if self.recompute and torch.is_grad_enabled():
+                hidden_NE = checkpoint(self._block, *step, use_reentrant=False)
+            else:
+                hidden_NE = self._block(*step)
+        x_NE: Tensor = self._norm(hidden_NE) * inner.norm.weight
+        return x_NE
+
+    def _block(self, index: int, layer: Layer, hidden_NE: Tensor, turn: Tensor, attend: Attend, silent: int) -> Tensor:
+        """One decoder layer; returns hidden_NE of the rows after the first `silent`."""
+        heads = self.heads + self.kv_heads
+        qkv = project(self._norm(hidden_NE) * layer.input_norm, layer.qkv).unflatten(-1, (-1, self.head_dim))
+        qk_NHD, v_NHD = qkv[:, :heads].to(self.weights_dtype), qkv[:, heads:]
+        if layer.qk_norm_HD is not None:
+            qk_NHD = self._norm(qk_NHD) * layer.qk_norm_HD
+        q_NHD, k_NHD = rotate(qk_NHD, turn).to(self.dtype).split([self.heads, self.kv_heads], dim=1)
+        q_NHD, hidden_NE = q_NHD[silent:], hidden_NE[silent:]
+        out_NHD = attend(index, q_NHD, k_NHD, v_NHD)
+        hidden_NE = hidden_NE + project(out_NHD.flatten(1), layer.out)
+        gate, up = project(self._norm(hidden_NE) * layer.mlp_norm, layer.gate_up).chunk(2, dim=-1)
+        return hidden_NE + project(functional.silu(gate) * up, layer.down)
 
     @staticmethod
     def _paired(weight: Tensor, heads: int = 1) -> Tensor:
         """Each head's numbers in the order first, D/2-th, second, ...: neighbours are rotated together.
 
-        Qwen3 rotates the halves of a head against each other. The order of a head's numbers does not matter to
-        the product of query and key, as long as it is the same in both.
+        The stock classes rotate the halves of a head against each other. The order of a head's numbers does not matter
+        to the product of query and key, as long as it is the same in both.
         """
         paired: Tensor = weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
         return paired
@@ -200,7 +316,7 @@ class Policy:
 
     def unseen(self, seen: Tensor) -> Tensor:
         """What attention adds to its scores: 0 where seen, -inf elsewhere."""
-        nothing = self.turns.real.new_zeros(())
+        nothing = torch.zeros((), dtype=self.dtype, device=self.device)
         return nothing.where(seen, float("-inf"))
 
 
@@ -212,18 +328,20 @@ class Growth:
 
     def __init__(self, policy: Policy, prompt_PS: Tensor) -> None:
         P, S = prompt_PS.shape
-        self.policy, self.layers, self.position = policy, policy.layers(), S
+        self.policy, self.layers = policy, policy.layers()
         self.cache: KeysValues = []
         no_token_P11 = prompt_PS.new_zeros(P, 1, 1)
-        trunks = trees.grow(prompt_PS, no_token_P11, no_token_P11.bool(), policy.vocabulary)
-        self.logits_NV = policy.logits(trunks, self.layers, self.cache)
-        """Logits after each row of the newest level; at first after each prompt."""
+        trunks = trees.grow(prompt_PS, no_token_P11, no_token_P11.bool(), policy.vocabulary, policy.row_cost)
+        self.x_NE = policy.hidden_states(trunks, self.layers, self.cache)
+        """Hidden states of the newest level's rows; at first of the prompts' last tokens."""
         self.sequence_N = torch.arange(P, device=prompt_PS.device)
-        self.seen_NL = torch.ones(P, S, dtype=torch.bool, device=prompt_PS.device)
-        self.filled_B = torch.full_like(self.sequence_N, S)
+        self.filled_B = self.position_N = trees.lengths(prompt_PS)
+        """Slots that are taken; and the position of the rows to come next."""
+        self.seen_NL = torch.arange(S, device=prompt_PS.device) < self.filled_B[:, None]
 
     def extend(self, parent_N: Tensor, token_N: Tensor) -> None:
         """The next level: a row for each token of `token_N`, after the row `parent_N` of the level before."""
+        position_N = self.position_N[parent_N]
         sequence_N = self._drop_ended(self.sequence_N[parent_N])
         B = len(self.filled_B)
         rank_N = trees.ranks(sequence_N, B)
@@ -232,7 +350,7 @@ class Growth:
         L, W = int(self.filled_B.max()), int(rank_N.max()) + 1
         seen_NL = widen(self.seen_NL[parent_N], L)
         seen_NL.scatter_(1, slot_N[:, None], True)
-        self.sequence_N, self.seen_NL = sequence_N, seen_NL
+        self.sequence_N, self.seen_NL, self.position_N = sequence_N, seen_NL, position_N + 1
         seen_BWL = seen_NL.new_ones(B, W, L)
         seen_BWL[sequence_N, rank_N] = seen_NL[:, :L]
         unseen_BWL = self.policy.unseen(seen_BWL)
@@ -244,9 +362,7 @@ class Growth:
             q_BWHD[sequence_N, rank_N] = q_NHD
             return attention(q_BWHD, k_BLHD[:, :L], v_BLHD[:, :L], unseen_BWL)[sequence_N, rank_N]
 
-        position_N = torch.full_like(token_N, self.position)
-        self.position += 1
-        self.logits_NV = self.policy.forward(self.layers, token_N, position_N, attend)
+        self.x_NE = self.policy.forward(self.layers, token_N, position_N, attend)
 
     def _drop_ended(self, sequence_N: Tensor) -> Tensor:
         """`sequence_N` numbered without the groups that have no row in it, once these are a quarter of all.
@@ -261,6 +377,21 @@ class Growth:
         return (goes_on_B.cumsum(0) - 1)[sequence_N]
 
 
+def fused(*matrices: tuple[Tensor, Tensor | None]) -> Matrices:
+    """The matrices as one where they are small; large ones as they are, since a copy of them costs more than a call."""
+    weights, biases = zip(*matrices, strict=True)
+    if sum(weight.numel() for weight in weights) > FUSED:
+        return matrices
+    return [(torch.cat(weights), None if biases[0] is None else torch.cat(biases))]
+
+
+def project(x_NE: Tensor, matrices: Matrices) -> Tensor:
+    """The products of `x_NE` and the matrices, in their number format, side by side."""
+    x_NE = x_NE.to(matrices[0][0].dtype)
+    found = [functional.linear(x_NE, weight, bias) for weight, bias in matrices]
+    return found[0] if len(found) == 1 else torch.cat(found, dim=-1)
+
+
 def widen(x: Tensor, length: int) -> Tensor:
     """With room for `length` entries on axis 1, zeros at first; twice the room or more, so that copies are rare."""
     room = x.shape[1]
@@ -272,7 +403,9 @@ def widen(x: Tensor, length: int) -> Tensor:
 def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor) -> Tensor:
     """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
-    return functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None]).transpose(1, 2)
+    grouped = q.shape[1] != k.shape[1]
+    out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)
+    return out.transpose(1, 2)
 
 
 def rows(x_NHD: Tensor, index: Tensor) -> Tensor:

@@ -8,22 +8,29 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Growth, Policy
+from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.backends.local.tree import branch
 
 CHUNK = 128
-"""Prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the processor's cache."""
+"""Most prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the CPU's cache."""
+CACHE_BYTES = 4 * 2**30
+"""Most bytes of keys and values of the prompts that are sampled at a time."""
+BLOCK = 128
+"""Tokens of the vocabulary whose probabilities are added up one after the other."""
 
 
 @dataclass(frozen=True)
 class Rollouts:
     """G responses to each of P prompts, padded to T tokens.
 
-    token_PGT: padded with the end token. length_PG: tokens, the end token included. ended_PG: closed by
-    the end token; the others were cut at T. logp_PGT: log-probability of each token under the sampling
-    policy at temperature 1, nats. entropy_PGT: entropy of the policy (temperature 1) where the token was
-    drawn, nats.
+    prompt_PS: filled up with `trees.NO_TOKEN`. token_PGT: padded with the end token. length_PG: tokens, the last one
+    included, which is the end token or completes a stop string. ended_PG: closed by that; the others were cut at T.
+    logp_PGT: log-probability of each token under the sampling policy at temperature 1, nats. entropy_PGT: entropy of
+    the policy (temperature 1) where the token was drawn, nats.
     """
 
     prompt_PS: Tensor
@@ -45,41 +52,61 @@ class Rollouts:
 
 def concatenate(parts: list[Rollouts]) -> Rollouts:
     """One batch of all groups of `parts`."""
-    return Rollouts(**{name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0])})
+    joined = {name: torch.cat([vars(part)[name] for part in parts]) for name in vars(parts[0]) if name != "prompt_PS"}
+    return Rollouts(prompt_PS=trees.stack([part.prompt_PS for part in parts]), **joined)
 
 
 @torch.no_grad()
 def sample(
-    policy: Policy, prompt_PS: Tensor, rollouts: int, max_response: int, temperature: float, eos: int, seed: int
+    policy: Policy,
+    prompt_PS: Tensor,
+    rollouts: int,
+    max_response: int,
+    temperature: float,
+    eos: int,
+    seed: int,
+    stops: Stops | None = None,
 ) -> Rollouts:
-    """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`."""
+    """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
+
+    eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends.
+    """
     uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
-    chunk = CHUNK * torch.get_num_threads()
+    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops)
+
+
+@torch.no_grad()
+def at_quantiles(
+    policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int, stops: Stops | None = None
+) -> Rollouts:
+    """Responses whose tokens are drawn at the quantiles `uniform_TPG`; see `sample`."""
+    T, _, G = uniform_TPG.shape
+    most = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
+    chunk = min(CHUNK * torch.get_num_threads(), max(1, most))
     parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), strict=True)
-    return concatenate([_sample(policy, part_PS, part_TPG, temperature, eos) for part_PS, part_TPG in parts])
+    return concatenate([_sample(policy, part_PS, part_TPG, temperature, eos, stops) for part_PS, part_TPG in parts])
 
 
-def _sample(policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int) -> Rollouts:
+def _sample(
+    policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int, stops: Stops | None
+) -> Rollouts:
     T, P, G = uniform_TPG.shape
     uniform_TB = uniform_TPG.flatten(1)
     token_BT = prompt_PS.new_full((P * G, T), eos)
     length_B = prompt_PS.new_full((P * G,), T)
     growth = Growth(policy, prompt_PS)
-    logp_BT, entropy_BT = (growth.logits_NV.new_zeros(P * G, T) for _ in range(2))
+    logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
     # The rollouts that go on, and the row that each has come to.
     live_M = torch.arange(P * G, device=prompt_PS.device)
     row_M = live_M // G
     for t in range(T):
-        logp_NV = growth.logits_NV.log_softmax(-1)
-        entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
-        cumulative_NV = cumulative(growth.logits_NV if temperature != 1 else logp_NV, temperature)
-        token_M = at_quantile(cumulative_NV[row_M], uniform_TB[t, live_M])
-        token_BT[live_M, t] = token_M
-        logp_BT[live_M, t] = logp_NV[row_M, token_M]
-        entropy_BT[live_M, t] = entropy_N[row_M]
-        length_B[live_M[token_M == eos]] = t + 1
-        goes_on = token_M != eos
-        live_M, row_M, token_M = live_M[goes_on], row_M[goes_on], token_M[goes_on]
+        token_M, logp_M, entropy_M = _next_tokens(policy, growth.x_NE, row_M, uniform_TB[t, live_M], temperature)
+        token_BT[live_M, t], logp_BT[live_M, t], entropy_BT[live_M, t] = token_M, logp_M, entropy_M
+        ends_M = token_M == eos
+        if stops:
+            ends_M |= stops.reached(token_BT[live_M, : t + 1])
+        length_B[live_M[ends_M]] = t + 1
+        live_M, row_M, token_M = live_M[~ends_M], row_M[~ends_M], token_M[~ends_M]
         if t == T - 1 or not len(live_M):
             break
         parent_N, token_N, row_M = branch(row_M, token_M, policy.vocabulary)
@@ -90,23 +117,60 @@ def _sample(policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature:
     return Rollouts(prompt_PS, token, length_B.view(P, G), ended_B.view(P, G), logp, entropy)
 
 
+def _next_tokens(
+    policy: Policy, x_NE: Tensor, row_M: Tensor, uniform_M: Tensor, temperature: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The token of each rollout at its quantile, its log-probability and the entropy there, both at temperature 1.
+
+    row_M: the row of x_NE that each rollout has come to.
+    """
+    size = policy.rows_at_once
+    if len(x_NE) > size:
+        found = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
+        for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
+            place = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
+            part = _next_tokens(policy, piece_NE, row_M[place] - first, uniform_M[place], temperature)
+            for whole, values in zip(found, part, strict=True):
+                whole[place] = values
+        token_M, logp_M, entropy_M = found
+        return token_M, logp_M, entropy_M
+    logits_NV = policy.logits(x_NE)
+    logp_NV = logits_NV.log_softmax(-1)
+    entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
+    probability_NV = (logp_NV if temperature == 1 else logits_NV / temperature).softmax(-1)
+    token_M = at_quantile(probability_NV, uniform_M, row_M)
+    return token_M, logp_NV[row_M, token_M], entropy_N[row_M]
+
+
 def quantiles(seed: int, prompts: int, rollouts: int, max_response: int) -> Tensor:
     """uniform_TPG: the quantile at which each token is drawn, from stream `seed`."""
     generator = torch.Generator().manual_seed(seed)
     return torch.rand(max_response, prompts, rollouts, generator=generator)
 
 
-def draw(logits_V: Tensor, temperature: float, uniform: Tensor) -> Tensor:
-    """The token at quantile `uniform` of softmax(logits / temperature), over the last axis."""
-    return at_quantile(cumulative(logits_V, temperature), uniform)
+def draw(logits_MV: Tensor, temperature: float, uniform_M: Tensor) -> Tensor:
+    """token_M at the quantiles `uniform_M` of softmax(logits / temperature)."""
+    return at_quantile(
+        (logits_MV / temperature).softmax(-1), uniform_M, torch.arange(len(logits_MV), device=logits_MV.device)
+    )
 
 
-def cumulative(logits_V: Tensor, temperature: float) -> Tensor:
-    """The distribution function of softmax(logits / temperature), over the last axis."""
-    return (logits_V / temperature).softmax(-1).cumsum(-1)
+def at_quantile(probability_NV: Tensor, uniform_M: Tensor, row_M: Tensor) -> Tensor:
+    """token_M at quantile `uniform_M` of the distribution in row `row_M` of `probability_NV`.
 
-
-def at_quantile(cumulative_V: Tensor, uniform: Tensor) -> Tensor:
-    """The token at quantile `uniform` of a distribution function."""
-    # Rounding may leave the last entry below the quantile.
-    return (cumulative_V < uniform[..., None] * cumulative_V[..., -1:]).sum(-1)
+    A sum over a large vocabulary would lose small probabilities to rounding, so blocks of it are added up first.
+    """
+    N, V = probability_NV.shape
+    probability_NCB = functional.pad(probability_NV, (0, -V % min(V, BLOCK))).view(N, -1, min(V, BLOCK))
+    if probability_NCB.shape[1] == 1:
+        cumulative_MV = probability_NV.cumsum(-1)[row_M]
+        # Rounding may leave the last entry below the quantile.
+        return (cumulative_MV < uniform_M[:, None] * cumulative_MV[:, -1:]).sum(-1)
+    cumulative_MC = probability_NCB.sum(-1).cumsum(-1)[row_M]
+    target_M = uniform_M * cumulative_MC[:, -1]
+    block_M = (cumulative_MC < target_M[:, None]).sum(-1)
+    before_M = functional.pad(cumulative_MC, (1, 0)).gather(1, block_M[:, None]).squeeze(1)
+    cumulative_MB = probability_NCB[row_M, block_M].cumsum(-1)
+    # Rounding may leave a block's last entry below what is left: then its last token with a probability is drawn.
+    left_M = torch.minimum(target_M - before_M, cumulative_MB[:, -1])
+    return block_M * BLOCK + (cumulative_MB < left_M[:, None]).sum(-1)

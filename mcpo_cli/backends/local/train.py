@@ -9,17 +9,17 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import Stop, starved
 from mcpo_cli.backends.local import checkpoint, gradients
-from mcpo_cli.backends.local.encoding import Judged, decoded, judge, prompts
+from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
+from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
-from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
@@ -34,7 +34,6 @@ from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks import closed
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,11 @@ class Clock:
 class Trainer:
     """The state of one run between global steps: weights, optimizer, place in the training stream."""
 
-    def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
-        self.benchmark = closed(spec.task)
+        closed = not spec.model.path
+        self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
+        self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state = spec.method.initial_state()
         self.step = 0
@@ -205,7 +206,7 @@ class Trainer:
     def sample_round(self, refill: int) -> Sampled:
         """One batch worth of prompts from the training stream, with graded rollouts."""
         train = self.spec.train
-        problems = self.benchmark.training(self.spec.seed, self.cursor, train.prompts)
+        problems = self.problems.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
         rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         seen_PG = judged.correct_PG
@@ -234,11 +235,11 @@ class Trainer:
 
     def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
-        train = self.spec.train
-        prompt_PS = prompts(self.tokenizer, problems).to(self.policy.device)
-        eos = self.tokenizer.eos_token_id
-        rollouts = sample(self.policy, prompt_PS, train.rollouts, train.max_response, train.temperature, eos, seed)
-        return rollouts, judge(self.benchmark, self.tokenizer, problems, rollouts)
+        train, language = self.spec.train, self.language
+        prompt_PS = language.prompts(problems).to(self.policy.device)
+        shape = train.rollouts, train.max_response, train.temperature
+        rollouts = sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops)
+        return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
         """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
@@ -280,13 +281,15 @@ class Trainer:
         self.attempt.journal.rows("groups", self.step, measure.group_rows(self.step, sampled.graded, in_batch))
         if with_samples:
             shown = sampled.rollouts.select(torch.arange(len(sampled.problems))[: self.spec.compute.sample_groups])
-            rows = measure.sample_rows(self.step, sampled.graded, decoded(shown, self.tokenizer))
+            rows = measure.sample_rows(self.step, sampled.graded, self.language.shown(shown))
             self.attempt.journal.rows("samples", self.step, rows)
 
     def evaluate(self) -> None:
         """All held-out tiers under the current policy."""
         self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
-        self.attempt.journal.rows("eval", self.step, evaluate(self.spec, self.policy, self.tokenizer, self.step))
+        self.attempt.journal.rows(
+            "eval", self.step, evaluate(self.spec, self.policy, self.language, self.problems, self.step)
+        )
 
     def save(self) -> None:
         """Write a checkpoint of the current step, after which its records are final."""
@@ -308,7 +311,7 @@ class Trainer:
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
-        self.rerolls = Rerolls(self.spec, journal, self.step, self.benchmark.training(self.spec.seed, 0, panel))
+        self.rerolls = Rerolls(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
         self.spent = Spent(self.spec, journal, self.step)
 
 
@@ -319,7 +322,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
     """
     torch.set_num_threads(spec.compute.threads)
-    policy, tokenizer = base_policy(spec, attempt, stop)
+    policy, tokenizer = start_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))

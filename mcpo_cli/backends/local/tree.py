@@ -11,19 +11,36 @@ and a group of rollouts is a tree of rows whose trunk is the prompt:
     1 <eos>                                     `- 1
 
 A row sees the rows on its way back to the root and no others. The last token of a rollout has no row: nothing follows
-that it could predict.
+that it could predict. First tokens that all prompts have in common, such as a system turn or worked examples, have one
+row for all prompts.
 
-Shape suffixes as in `policy.py`; also M = P * G rollouts, K tokens that are read (those of all rollouts but their last
-ones), B sequences of at most L rows: a group, or a part of one, with its prompt.
+Prompts may differ in length: `prompt_PS` is filled up with NO_TOKEN. Shape suffixes as in `policy.py`; also M = P * G
+rollouts, K tokens that are read (those of all rollouts but their last ones), C tokens that all prompts begin with, B
+sequences of at most L rows: a group, or a part of one, with its prompt.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-ROW = 200
-"""Pairs of rows in an attention that cost as much as everything else that is computed for a row (toy-s: 180)."""
+NO_TOKEN = -1
+"""Fills up `prompt_PS` after the last token of a shorter prompt."""
+WORTH_SHARING = 8
+"""Least number of first tokens for which prompts share rows."""
+
+
+def lengths(prompt_PS: Tensor) -> Tensor:
+    """Tokens of each prompt."""
+    return (prompt_PS != NO_TOKEN).sum(-1)
+
+
+def stack(prompts: Sequence[Tensor]) -> Tensor:
+    """prompt_PS of batches of prompts, filled up to the longest of all."""
+    longest = max(prompt_PS.shape[1] for prompt_PS in prompts)
+    return torch.cat([functional.pad(part, (0, longest - part.shape[1]), value=NO_TOKEN) for part in prompts])
 
 
 def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -39,7 +56,8 @@ def branch(row_M: Tensor, token_M: Tensor, vocabulary: int) -> tuple[Tensor, Ten
 class Tree:
     """The rows of groups of rollouts, and where each stands in the sequences that attention works on.
 
-    The prompts' rows come first, position by position (row s * P + p), then the distinct beginnings, by sequence.
+    The prompts' rows come first: the tokens that all prompts share, then position by position those that predict
+    nothing, then the last token of each prompt. The distinct beginnings follow, by sequence.
     """
 
     token_N: Tensor
@@ -56,23 +74,51 @@ class Tree:
     """Whether a row (second axis) sees another one (last axis) of its sequence."""
     predictor_PGT: Tensor
     """The row that predicts each token of the responses, counted from the prompts' last rows; any outside the mask."""
-    prompt: int
-    """The slots of a prompt: its tokens."""
+    shortest: int
+    """Tokens of the shortest prompt: slots before its last one hold rows that predict nothing."""
     silent: int
     """How many rows predict nothing: the first ones, of prompts but for their last tokens."""
 
 
-def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int) -> Tree:
+@dataclass(frozen=True)
+class Trunks:
+    """The rows of P prompts: `token_N`, `position_N` and the prompt `prompt_N` of each, in the order of `Tree`."""
+
+    token_N: Tensor
+    position_N: Tensor
+    prompt_N: Tensor
+    row_PS: Tensor
+    """The row of each token; of those after a prompt's end, the row of its last token."""
+
+    @staticmethod
+    def of(prompt_PS: Tensor) -> "Trunks":
+        """Rows of the prompts; the first tokens that all share have one row each, those of the first prompt."""
+        (P, S), place = prompt_PS.shape, prompt_PS.device
+        length_P, shared = lengths(prompt_PS), _shared(prompt_PS)
+        at_S = torch.arange(S, device=place)
+        inner_SP = (at_S[:, None] >= shared) & (at_S[:, None] < length_P - 1)
+        position_I, prompt_I = inner_SP.nonzero(as_tuple=True)
+        silent = shared + len(position_I)
+        row_PS = (silent + torch.arange(P, device=place))[:, None].repeat(1, S)
+        row_PS[:, :shared] = at_S[:shared]
+        row_PS[prompt_I, position_I] = shared + torch.arange(len(position_I), device=place)
+        position_N = torch.cat([at_S[:shared], position_I, length_P - 1])
+        prompt_N = torch.cat([at_S.new_zeros(shared), prompt_I, torch.arange(P, device=place)])
+        return Trunks(prompt_PS[prompt_N, position_N], position_N, prompt_N, row_PS)
+
+
+def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int, row_cost: int) -> Tree:
     """The tree of each group of rollouts; `_parts` says when groups are cut into parts.
 
-    mask_PGT: the tokens of each response, the first ones.
+    mask_PGT: the tokens of each response, the first ones. row_cost: pairs of rows in an attention that cost as much as
+    everything else that is computed for a row.
     """
     (P, S), (_, G, T), place = prompt_PS.shape, token_PGT.shape, prompt_PS.device
-    M = P * G
+    M, trunks, length_P = P * G, Trunks.of(prompt_PS), lengths(prompt_PS)
     token_MT, read_MT = token_PGT.reshape(M, T)[:, :-1], mask_PGT.reshape(M, T)[:, 1:]
     rollout_K, level_K = read_MT.nonzero(as_tuple=True)
     beginning_K = _beginnings(token_MT, G, vocabulary)[read_MT]
-    parts_P = _parts(beginning_K, rollout_K, (P, S, G))
+    parts_P = _parts(beginning_K, rollout_K, length_P, G, row_cost)
     first_P, B = parts_P.cumsum(0) - parts_P, int(parts_P.sum())
     sequence_PG = first_P[:, None] + torch.arange(G, device=place) * parts_P[:, None] // G
     sequence_K = sequence_PG.flatten()[rollout_K]
@@ -82,16 +128,17 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
     # One of the rollouts that read a row says what the row is.
     reader_N = row_K.new_zeros(N).scatter_(0, row_K, torch.arange(len(row_K), device=place))
     rollout_N, level_N, sequence_N = rollout_K[reader_N], level_K[reader_N], sequence_K[reader_N]
-    slot_N = S + ranks(sequence_N, B)
-    L = int(slot_N.max()) + 1 if N else S
-
     group_B = torch.arange(P, device=place).repeat_interleave(parts_P)
-    row_BL = ((S - 1) * P + group_B)[:, None].repeat(1, L)
-    row_BL[:, :S] = group_B[:, None] + P * torch.arange(S, device=place)
-    row_BL[sequence_N, slot_N] = S * P + torch.arange(N, device=place)
+    length_B = length_P[group_B]
+    slot_N = length_B[sequence_N] + ranks(sequence_N, B)
+    L = max(S, int(slot_N.max()) + 1) if N else S
 
-    seen_BLL = torch.zeros(B, L, L, dtype=torch.bool, device=place)
-    seen_BLL[:, :, :S] = torch.ones(L, S, dtype=torch.bool, device=place).tril()
+    row_BL = trunks.row_PS[group_B, -1][:, None].repeat(1, L)
+    row_BL[:, :S] = trunks.row_PS[group_B]
+    row_BL[sequence_N, slot_N] = len(trunks.token_N) + torch.arange(N, device=place)
+
+    in_prompt_BL = torch.arange(L, device=place) < length_B[:, None]
+    seen_BLL = torch.ones(L, L, dtype=torch.bool, device=place).tril() & in_prompt_BL[:, None]
     # The way from each row back to the prompt. Beyond the row it stays at slot 0, the prompt's first.
     slot_MT = row_K.new_zeros(M, T - 1)
     slot_MT[read_MT] = slot_N[row_K]
@@ -100,18 +147,25 @@ def grow(prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, vocabulary: int
 
     predictor_MT = (torch.arange(M, device=place) // G)[:, None].repeat(1, T)
     predictor_MT[:, 1:][read_MT] = P + row_K
-    at_PS = torch.arange(S, device=place).repeat(P, 1)
     return Tree(
-        token_N=torch.cat([prompt_PS.T.flatten(), token_MT[rollout_N, level_N]]),
-        position_N=torch.cat([at_PS.T.flatten(), S + level_N]),
-        sequence_N=torch.cat([first_P.repeat(S), sequence_N]),
-        slot_N=torch.cat([at_PS.T.flatten(), slot_N]),
+        token_N=torch.cat([trunks.token_N, token_MT[rollout_N, level_N]]),
+        position_N=torch.cat([trunks.position_N, length_B[sequence_N] + level_N]),
+        sequence_N=torch.cat([first_P[trunks.prompt_N], sequence_N]),
+        slot_N=torch.cat([trunks.position_N, slot_N]),
         row_BL=row_BL,
         seen_BLL=seen_BLL,
         predictor_PGT=predictor_MT.view(P, G, T),
-        prompt=S,
-        silent=(S - 1) * P,
+        shortest=int(length_P.min()),
+        silent=len(trunks.token_N) - P,
     )
+
+
+def _shared(prompt_PS: Tensor) -> int:
+    """C: the number of first tokens that all prompts share, never the last one of a prompt; 0 if they are too few."""
+    shortest = int(lengths(prompt_PS).min())
+    same_S = (prompt_PS == prompt_PS[:1]).all(0)[: shortest - 1]
+    shared = int(same_S.cumprod(0).sum())
+    return shared if shared >= WORTH_SHARING and len(prompt_PS) > 1 else 0
 
 
 def ranks(sequence_N: Tensor, sequences: int) -> Tensor:
@@ -130,13 +184,13 @@ def _beginnings(token_MT: Tensor, rollouts: int, vocabulary: int) -> Tensor:
     return beginning_MT
 
 
-def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) -> Tensor:
+def _parts(beginning_K: Tensor, rollout_K: Tensor, length_P: Tensor, rollouts: int, row_cost: int) -> Tensor:
     """parts_P: the number of equal parts to cut each group into, the one that costs least.
 
     A part has rows of its own, so what its rollouts share with other parts is computed again. But a sequence of L rows
     costs L * L pairs in an attention, however few of them see each other: rollouts that share little are better apart.
     """
-    P, S, G = shape
+    P, G = len(length_P), rollouts
     _, row_K = torch.unique(beginning_K, return_inverse=True)
     reads_NG = row_K.new_zeros(int(row_K.max()) + 1 if len(row_K) else 0, G, dtype=torch.bool)
     reads_NG[row_K, rollout_K % G] = True
@@ -145,7 +199,7 @@ def _parts(beginning_K: Tensor, rollout_K: Tensor, shape: tuple[int, int, int]) 
     def cost_P(parts: int) -> Tensor:
         rows_NC = reads_NG.view(-1, parts, G // parts).any(-1).float()
         rows_PC = rows_NC.new_zeros(P, parts).index_add_(0, group_N, rows_NC)
-        cost: Tensor = (rows_PC * ROW + (S + rows_PC).square()).sum(-1)
+        cost: Tensor = (rows_PC * row_cost + (length_P[:, None] + rows_PC).square()).sum(-1)
         return cost
 
     choices = [parts for parts in range(1, G + 1) if G % parts == 0]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.backends import measure
+from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import Sums
@@ -21,6 +22,9 @@ from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.seeds import stream
+
+WORTH_SPLITTING = 2**20
+"""Weights of a layer from which on torch's threads compute its products faster together than a micro-batch each."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,9 @@ class Updater:
         self.policy, self.method, self.train, self.compute, self.seed = policy, method, train, compute, seed
         self.trained_tokens = 0
         self.previous = policy.copy() if "previous_policy" in method.needs else None
-        # A micro-batch a thread: torch's own threads split every operation, and these are too small for it.
-        self._map = _threads(compute.threads).map if compute.threads > 1 else map
+        # A micro-batch a thread where operations are too small for torch's own threads, which split every one of them.
+        apart = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
+        self._map = _threads(compute.threads).map if apart else map
         self.optimizer = torch.optim.AdamW(
             policy.parameters(), lr=train.lr, betas=train.betas, weight_decay=train.weight_decay, fused=True
         )
@@ -102,14 +107,15 @@ class Updater:
             # The optimizer still moves by its momentum, and the loss is recorded: one group stands for all.
             bears_M[0] = True
         rollouts = batch.rollouts.select(bears_M)
-        self.trained_tokens += int(rollouts.length_PG.sum()) + rollouts.prompt_PS.shape[1] * rollouts.length_PG.numel()
-        total_gradients = [torch.zeros_like(parameter) for parameter in self.policy.parameters()]
+        self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
+        total_gradients: tuple[Tensor, ...] = ()
         parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, bears_M)]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
         first = number == 0
         for gradients, measured in self._map(lambda part: self._gradients(part[0], part[1], total, first), parts):
-            for sum_so_far, gradient in zip(total_gradients, gradients, strict=True):
+            for sum_so_far, gradient in zip(total_gradients, gradients, strict=bool(total_gradients)):
                 sum_so_far.add_(gradient)
+            total_gradients = total_gradients or gradients
             sums.merge(measured)
         for parameter, gradient in zip(self.policy.parameters(), total_gradients, strict=True):
             parameter.grad = gradient
@@ -118,6 +124,7 @@ class Updater:
         if self.previous is not None:
             self._load_weights(self.previous, self._weights(self.policy))
         self.optimizer.step()
+        self.optimizer.zero_grad()
         return sums
 
     def state(self) -> dict[str, dict[str, Tensor]]:
@@ -143,13 +150,12 @@ class Updater:
 
     @staticmethod
     def _weights(policy: Policy) -> dict[str, Tensor]:
-        # named_parameters lists tied weights once; state_dict would list them twice.
-        return {name: value.detach() for name, value in policy.model.named_parameters()}
+        return {name: value.detach() for name, value in policy.named_parameters().items()}
 
     @staticmethod
     def _load_weights(policy: Policy, tensors: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
-            for name, parameter in policy.model.named_parameters():
+            for name, parameter in policy.named_parameters().items():
                 parameter.copy_(tensors[name])
 
     @torch.no_grad()
@@ -195,11 +201,25 @@ class Updater:
             return gradients, sums
 
     def _micro_batches(self, batch: GradedBatch, chosen_M: Tensor) -> Iterator[Tensor]:
-        """Places of the groups `chosen_M`, those of similar length together, so that little is padded."""
+        """Places of the groups `chosen_M`, those of similar length together, so that little is padded.
+
+        A micro-batch has at most `micro_batch` groups, and at most `micro_batch_tokens` tokens unless it is one group.
+        """
         index = chosen_M.nonzero().squeeze(-1)
-        longest = batch.rollouts.length_PG[index].amax(-1) if len(index) else index
-        by_length = index[longest.argsort(stable=True)]
-        yield from by_length.split(self.compute.micro_batch) if len(index) else ()
+        if not len(index):
+            return
+        rollouts = batch.rollouts.select(index)
+        by_length = rollouts.length_PG.amax(-1).argsort(stable=True)
+        token_M = rollouts.length_PG.sum(-1) + trees.lengths(rollouts.prompt_PS)
+        part, tokens = list[int](), 0
+        for place, more in zip(by_length.tolist(), token_M[by_length].tolist(), strict=True):
+            full = len(part) == self.compute.micro_batch or tokens + more > self.compute.micro_batch_tokens
+            if part and full:
+                yield index[part]
+                part, tokens = [], 0
+            part.append(place)
+            tokens += more
+        yield index[part]
 
     def tokens(self, batch: GradedBatch, total: MiniBatch, at_rest: bool = False, whole: bool = False) -> TokenBatch:
         """The groups of `batch` as sequences, with log-probabilities under the policy and the one before it.

@@ -16,12 +16,12 @@ from pathlib import Path
 import torch
 from filelock import FileLock
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast
 
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import Encoded, encode, judge, prompts
+from mcpo_cli.backends.local.encoding import Encoded, Language, encode
 from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
@@ -36,13 +36,6 @@ from mcpo_cli.tasks import closed
 
 PROBE_ROLLOUTS = 4
 """Responses sampled to each prompt of the warm-up's probe if a problem has several right ones."""
-
-
-def base_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, PreTrainedTokenizerFast]:
-    """The base policy of `spec` and its tokenizer; raises as `base_folder`."""
-    folder = base_folder(spec, attempt, stop)
-    model = Qwen3ForCausalLM.from_pretrained(folder, dtype="float32")
-    return Policy(model, device(spec.compute.device)), PreTrainedTokenizerFast.from_pretrained(folder)
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
@@ -141,9 +134,10 @@ def measured_accuracy(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokeni
     problems = task.training(stream(seed, "probe"), 0, spec.warmup.probe_prompts)
     if task.one_right_response:
         return expected_accuracy(policy, encode(tokenizer, problems, task.answer_length))
-    prompt_PS, eos = prompts(tokenizer, problems).to(policy.device), tokenizer.eos_token_id
-    rollouts = sample(policy, prompt_PS, PROBE_ROLLOUTS, task.answer_length, 1.0, eos, stream(seed, "probe", 0))
-    return float(judge(task, tokenizer, problems, rollouts).correct_PG.double().mean())
+    language = Language(task, tokenizer, closed=True)
+    prompt_PS, shape = language.prompts(problems).to(policy.device), (PROBE_ROLLOUTS, task.answer_length)
+    rollouts = sample(policy, prompt_PS, *shape, 1.0, language.eos, stream(seed, "probe", 0))
+    return float(language.judge(problems, rollouts).correct_PG.double().mean())
 
 
 @torch.no_grad()

@@ -4,17 +4,17 @@ A resumed evaluation therefore equals an uninterrupted one, token by token. `eng
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessorList, TopPLogitsWarper
+from transformers import GenerationConfig, LogitsProcessorList, TopPLogitsWarper
 
 from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import draw
-from mcpo_cli.errors import ConfigError, RunFailed, first_line
+from mcpo_cli.backends.local.start import load
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
@@ -52,7 +52,7 @@ class Transformers:
         torch.set_num_threads(threads)
         self.facts, self.sampling, self.device = model, sampling, place(device)
         self.tokenizer = tokenizer(model)
-        self.model = _load(model).to(self.device).eval()
+        self.model = load(model.folder, model.name, model.dtype).to(self.device).eval()
         # Otherwise the model's own defaults (top-k, penalties, ...) would fill omitted settings.
         self.model.generation_config = GenerationConfig()
 
@@ -86,28 +86,3 @@ class Transformers:
         )
         responses = ids_BS[:, len(request.prompt_ids) :].tolist()
         return [finish(self.tokenizer, ids, stop_ids, seed) for ids, seed in zip(responses, request.seeds, strict=True)]
-
-
-def _load(facts: ModelFacts) -> Any:
-    """Loads the model in the number format of its files, which must hold every weight.
-
-    Raises:
-        ConfigError: transformers cannot load it, or weights are missing.
-    """
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        # Returns two values, contrary to its annotation.
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            facts.folder, dtype=facts.dtype, local_files_only=True, trust_remote_code=False, output_loading_info=True
-        )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        library = f"transformers {transformers.__version__}"
-        raise ConfigError(f"{facts.name}: {library} cannot load it: {first_line(error)}") from error
-    model, info = loaded
-    # transformers would replace them with random numbers.
-    if absent := sorted(info["missing_keys"]) + sorted(str(key) for key in info["mismatched_keys"]):
-        raise ConfigError(
-            f"{facts.name}: {len(absent)} weights are missing or differ in shape from config.json: "
-            f"{', '.join(absent[:3])}"
-        )
-    return model

@@ -1,0 +1,51 @@
+"""When a response ends besides at the end token: at other tokens, or where its text has a stop string."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedTokenizerBase
+
+
+class Stops:
+    """The ends of responses of one model.
+
+    ends_V: tokens that end a response wherever they are drawn. A stop string that one token completes ends the
+    response with that token; a string of several characters may be spread over several tokens, so where a token has
+    its last character the text of the last tokens is looked at.
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int], strings: Sequence[str]) -> None:
+        self.tokenizer, self.strings = tokenizer, tuple(strings)
+        texts = token_texts(tokenizer) if strings else ()
+        self.ends_V = torch.tensor([any(string in text for string in strings) for text in texts], dtype=torch.bool)
+        self.ends_V = torch.nn.functional.pad(self.ends_V, (0, max(0, len(tokenizer) - len(texts))))
+        self.ends_V[[*stop_ids]] = True
+        last = {string[-1] for string in strings if len(string) > 1}
+        self.may_end_V = torch.tensor([bool(last & set(text)) for text in texts] or [False], dtype=torch.bool)
+
+    def reached(self, token_MT: Tensor) -> Tensor:
+        """Whether each of M responses ends with the last of its tokens so far."""
+        token_M = token_MT[:, -1].cpu()
+        # A model may have more tokens than its tokenizer; these are in no text.
+        ends_M = _at(self.ends_V, token_M)
+        for index in (_at(self.may_end_V, token_M) & ~ends_M).nonzero().squeeze(-1).tolist():
+            # Each token has a character at least, but for parts of one.
+            text = self.tokenizer.decode(token_MT[index, -4 * max(map(len, self.strings)) :].tolist())
+            ends_M[index] = any(string in text for string in self.strings)
+        return ends_M.to(token_MT.device)
+
+    def cut(self, text: str) -> str:
+        """The text before the first stop string."""
+        return text[: min((place for string in self.strings if (place := text.find(string)) >= 0), default=len(text))]
+
+
+@lru_cache(maxsize=1)
+def token_texts(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+    """The text of each token alone."""
+    return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
+
+
+def _at(flags_V: Tensor, token_M: Tensor) -> Tensor:
+    return flags_V[token_M.clamp(max=len(flags_V) - 1)] & (token_M < len(flags_V))

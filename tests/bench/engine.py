@@ -11,9 +11,9 @@ from torch import Tensor
 from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
+from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Sampled, Trainer
 from mcpo_cli.backends.local.update import GradedBatch
-from mcpo_cli.backends.local.warmup import base_policy
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods.base import State
 from mcpo_cli.runs.attempts import Attempt
@@ -64,7 +64,7 @@ class RealRun(Timed):
     def __init__(self, spec: RunSpec) -> None:
         self.scrap = tempfile.TemporaryDirectory()
         attempt = Attempt(Path(self.scrap.name), spec, 0)
-        super().__init__(spec, attempt, *base_policy(spec, attempt, stop=lambda: False))
+        super().__init__(spec, attempt, *start_policy(spec, attempt, stop=lambda: False))
 
 
 class LocalEngine(Timed):

@@ -9,8 +9,8 @@ from torch import Tensor
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local import warmup
-from mcpo_cli.backends.local.encoding import encode, judge
-from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.encoding import Language, encode
+from mcpo_cli.backends.local.policy import ROW_COST, Policy
 from mcpo_cli.backends.local.sampler import Rollouts, draw, sample
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.backends.local.update import log_probs, log_probs_and_entropies
@@ -38,15 +38,12 @@ def distinct(rollouts: Rollouts) -> int:
     )
 
 
-def grown(rollouts: Rollouts) -> Tree:
-    return trees.grow(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT, len(TOKENIZER))
+def grown(rollouts: Rollouts, row_cost: int) -> Tree:
+    return trees.grow(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT, len(TOKENIZER), row_cost)
 
 
-def test_each_beginning_is_one_row_that_sees_its_own_beginnings(
-    alike: Rollouts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trees, "ROW", 1e9)
-    tree, S = grown(alike), alike.prompt_PS.shape[1]
+def test_each_beginning_is_one_row_that_sees_its_own_beginnings(alike: Rollouts) -> None:
+    tree, S = grown(alike, 10**9), alike.prompt_PS.shape[1]
     assert len(tree.token_N) == alike.prompt_PS.numel() + distinct(alike)
     assert distinct(alike) < int((alike.length_PG - 1).sum()) / 2
     found = set()
@@ -89,25 +86,25 @@ def test_sharing_changes_no_log_probability_and_no_gradient(which: str, request:
         rollouts.prompt_PS.repeat_interleave(G, dim=0),
         **{name: value.flatten(0, 1)[:, None] for name, value in vars(rollouts).items() if name != "prompt_PS"},
     )
-    assert len(grown(rollouts).token_N) < len(grown(alone).token_N)
+    assert len(grown(rollouts, ROW_COST).token_N) < len(grown(alone, ROW_COST).token_N)
     for mine, theirs in zip(differentiated(rollouts), differentiated(alone), strict=True):
         assert torch.allclose(mine.flatten(), theirs.flatten(), rtol=0, atol=1e-12 * float(theirs.abs().max()))
 
 
-def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cutting_a_group_into_parts_changes_nothing(rollouts: Rollouts) -> None:
     sequences, found = [], []
-    for row in (1e9, 0):
-        monkeypatch.setattr(trees, "ROW", row)
-        sequences.append(len(grown(rollouts).row_BL))
-        found.append(differentiated(rollouts))
+    for row_cost in (10**9, 0):
+        sequences.append(len(grown(rollouts, row_cost).row_BL))
+        found.append(differentiated(rollouts, row_cost))
     assert sequences[0] == 6 < sequences[1] < 6 * G
     for whole, cut in zip(*found, strict=True):
         assert torch.allclose(whole, cut, rtol=0, atol=1e-12 * float(whole.abs().max()))
 
 
-def differentiated(rollouts: Rollouts) -> list[Tensor]:
+def differentiated(rollouts: Rollouts, row_cost: int = ROW_COST) -> list[Tensor]:
     """Log-probabilities of the tokens, and the gradient of their sum of squares by every weight."""
     policy = new_policy()
+    policy.row_cost = row_cost
     logp_PGT = log_probs(policy, rollouts)
     return [logp_PGT.detach(), *torch.autograd.grad((logp_PGT**2).sum(), policy.parameters())]
 
@@ -190,7 +187,24 @@ def test_draws_follow_the_distribution(temperature: float) -> None:
     uniform = (torch.arange(100_000) + 0.5) / 100_000
     share = draw(logits.expand(100_000, 4), temperature, uniform).bincount(minlength=4) / 100_000
     assert torch.allclose(share, (logits / temperature).softmax(-1), atol=1e-4)
-    assert int(draw(logits, temperature, torch.tensor(1.0))) <= 3
+    assert int(draw(logits[None], temperature, torch.ones(1))) <= 3
+
+
+@pytest.mark.parametrize("vocabulary", [129, 1000, 49152])
+def test_draws_from_a_large_vocabulary_are_at_the_quantile(vocabulary: int) -> None:
+    """Against float64 sums over the whole vocabulary; where rounding could decide, the neighbours count as right."""
+    generator = torch.Generator().manual_seed(0)
+    logits_MV = 4 * torch.randn(64, vocabulary, generator=generator)
+    logits_MV[:, 5] = float("-inf")
+    uniform_M = torch.rand(64, generator=generator)
+    token_M = draw(logits_MV, 1.0, uniform_M)
+    edge_MV = logits_MV.double().softmax(-1).cumsum(-1)
+    above_M = edge_MV.gather(1, token_M[:, None]).squeeze(1)
+    below_M = above_M - logits_MV.double().softmax(-1).gather(1, token_M[:, None]).squeeze(1)
+    assert ((below_M - 1e-6 <= uniform_M) & (uniform_M <= above_M + 1e-6)).all()
+    assert (token_M != 5).all()
+    last = draw(logits_MV, 1.0, torch.ones(64))
+    assert (last < vocabulary).all()
 
 
 def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +221,7 @@ def test_the_warm_up_expects_what_sampled_rollouts_show(monkeypatch: pytest.Monk
     problems = task.training(stream(spec.seed, "probe"), 0, spec.warmup.probe_prompts)
     batch = encode(TOKENIZER, problems, longest)
     rollouts = sample(policy, batch.prompt_PS, 64, longest, 1.0, EOS, stream(spec.seed, "rollout"))
-    p_P = judge(task, TOKENIZER, problems, rollouts).correct_PG.double().mean(-1)
+    p_P = Language(task, TOKENIZER, closed=True).judge(problems, rollouts).correct_PG.double().mean(-1)
     error = float((p_P * (1 - p_P) / 64).sum().sqrt()) / len(p_P)
     assert 0 < error < 0.01
     expected = warmup.measured_accuracy(spec, policy, TOKENIZER)

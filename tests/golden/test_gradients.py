@@ -1,6 +1,7 @@
 """Gradients of single prompts: worked out by hand on a softmax over two or three tokens; Eq. 6 and 14 on a Qwen3."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ class Softmax(Policy):
 
     def __init__(self, vocabulary: int) -> None:
         self.logits_V = torch.zeros(vocabulary, requires_grad=True)
+        self.layer_weights = vocabulary
 
     def parameters(self) -> list[Tensor]:
         return [self.logits_V]
@@ -142,8 +144,12 @@ def test_measuring_changes_nothing(sampled: tuple[Policy, Rollouts]) -> None:
 
 def rows_of(update_ND: Any, mastered_ND: Any) -> list[GradientRow]:
     """What the vectors would be recorded as."""
-    found = [gradients.Direction(f"{i}", 0.5, torch.tensor(v), torch.tensor(v)) for i, v in enumerate(update_ND)]
-    found += [gradients.Direction(f"m{i}", 1.0, torch.tensor(v)) for i, v in enumerate(mastered_ND)]
+    # In two tensors, as a model has many.
+    update, mastered = (
+        [partial(torch.tensor_split, torch.tensor(v), 2) for v in part] for part in (update_ND, mastered_ND)
+    )
+    found = [gradients.Direction(f"{i}", 0.5, v, v) for i, v in enumerate(update)]
+    found += [gradients.Direction(f"m{i}", 1.0, v) for i, v in enumerate(mastered)]
     return gradients.rows(1, found)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli import grading, tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.local.encoding import decoded, encode, judge
+from mcpo_cli.backends.local.encoding import Language, decoded, encode
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
@@ -75,7 +75,7 @@ def test_demonstrations_are_right_and_everything_fits_what_the_task_says(name: s
     golds = {problem.text: problem.gold for problem in graded_problems(one, shown)}
     responses = [[problem.gold.split()] for problem in shown]
     problems = [Problem(problem.text, golds[problem.text]) for problem in shown]
-    assert judge(one, tokenizer, problems, rollouts(responses, one)).correct_PG.all()
+    assert Language(one, tokenizer, closed=True).judge(problems, rollouts(responses, one)).correct_PG.all()
     evaluated = [problem for tier in one.tiers(100).values() for problem in tier]
     assert {len(problem.text.split()) for problem in [*evaluated, *one.training(0, 0, 100)]} == {one.prompt_length}
     assert {word for problem in evaluated for word in problem.text.split()} <= set(one.vocabulary)
@@ -160,7 +160,7 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
         noise = [[one.vocabulary[index] for index in row] for row in drawn]
         groups.append([right, right[::-1], right[:-1], ["_", *right], *noise])
     batch = rollouts(groups, one)
-    judged = judge(one, tokenizer, problems, batch)
+    judged = Language(one, tokenizer, closed=True).judge(problems, batch)
     for p, problem in enumerate(problems):
         for g, words in enumerate(groups[p]):
             verdict = asyncio.run(reward.judge(one.grader, problem.gold, " ".join(words)))

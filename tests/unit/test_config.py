@@ -19,8 +19,8 @@ from mcpo_cli.settings import IDENTITY, RUNTIME
 
 GROUPS = [field.name for field in dataclasses.fields(RunSpec) if dataclasses.is_dataclass(field.default)]
 
-OF_RESULTS = ("cluster.fused_kernels", "cluster.rollout_correction", "cluster.verl")
-"""Settings of the cluster that change results by more than rounding at random."""
+OF_RESULTS = ("compute.dtype", "cluster.fused_kernels", "cluster.rollout_correction", "cluster.verl")
+"""Settings of machines that change results by more than rounding at random."""
 
 
 @functools.cache

@@ -28,8 +28,8 @@ def table(*more: str) -> overrides.Table:
     [
         (
             "task=arithmetic model=toy-s backend=local model.lora_rank=8",
-            "backend=local trains small models",
-            "model.lora_rank=0, or backend=verl",
+            "no weights worth keeping",
+            "model.lora_rank=0, or model.path=FOLDER",
         ),
         ("model.lora_alpha=32", "no effect without model.lora_rank", "model.lora_rank=16"),
         ("model.lora_rank=513", "must be <= 512", "model.lora_rank=512"),

@@ -7,6 +7,7 @@ was damaged after it was written is passed over, and the one before it is taken.
 import shutil
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from mcpo_cli.runs import folders
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json
-
-KEPT = 2
-"""Checkpoints kept in an attempt: the newest, and one to fall back on."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,37 @@ class Checkpoint:
     tensors: Mapping[str, Mapping[str, Tensor]]
 
 
-def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
-    """Write `checkpoint` and drop all but the newest `KEPT` of this attempt.
+class Writer:
+    """Writes checkpoints of one attempt in a thread of its own, so that the run samples its next batch meanwhile.
+
+    Until `wait` has returned, the tensors that are being written must not change.
+    """
+
+    def __init__(self, attempt: Attempt, kept: int) -> None:
+        self.attempt, self.kept_checkpoints = attempt, kept
+        self._thread = ThreadPoolExecutor(1)
+        self._pending: tuple[int, Future[None]] | None = None
+
+    def start(self, checkpoint: Checkpoint) -> None:
+        """Begin to write `checkpoint`, after the one before it. Raises as `wait`."""
+        self.wait()
+        written = self._thread.submit(save, self.attempt.folder, checkpoint, self.kept_checkpoints)
+        self._pending = checkpoint.step, written
+
+    def wait(self) -> None:
+        """Wait until the checkpoint is written, and record that it is durable.
+
+        Raises:
+            RunFailed: the disk takes no more; the checkpoints that were there still are.
+        """
+        if self._pending:
+            (step, written), self._pending = self._pending, None
+            written.result()
+            self.attempt.durable(step)
+
+
+def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
+    """Write `checkpoint` and drop all but the newest `kept` of this attempt.
 
     Raises:
         RunFailed: the disk takes no more; the checkpoints that were there still are.
@@ -40,7 +68,13 @@ def save(attempt_dir: Path, checkpoint: Checkpoint) -> None:
     with folders.whole(folder / f"step_{checkpoint.step:06d}", about) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
-    for old in sorted(folder.glob("step_*"))[:-KEPT]:
+    prune(attempt_dir, kept)
+
+
+def prune(attempt_dir: Path, kept: int) -> None:
+    """Remove all checkpoints of an attempt but the newest `kept`."""
+    folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
+    for old in folders_of_steps[: len(folders_of_steps) - kept]:
         shutil.rmtree(old)
 
 

@@ -1,9 +1,11 @@
 """Where single prompts pull the weights, measured under the policy that sampled the batch and before the update.
 
-Nothing is changed by it: no weight, no `.grad`, no random number. Shapes as in `update.py`; N all weights in a row.
+Nothing is changed by it: no weight, no `.grad`, no random number. A gradient is as large as the model, so no more than
+one prompt's are kept: each is computed twice, first for the means over prompts, then for its products with these.
+Shapes as in `update.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,15 +17,18 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
 from mcpo_cli.methods import reduce
 from mcpo_cli.records import GradientRow
 
+Vector = Sequence[Tensor]
+"""A gradient: a tensor for each trained tensor of the policy."""
+
 
 @dataclass(frozen=True)
 class Direction:
-    """A prompt's direction v_N, what `GradientRow` says of it, and for 0 < p < 1 the contrast u_N of Eq. 6."""
+    """A prompt's direction v and, for 0 < p < 1, the contrast u of Eq. 6; both computed when asked for."""
 
     prompt: str
     p: float
-    v_N: Tensor
-    u_N: Tensor | None = None
+    v: Callable[[], Vector]
+    u: Callable[[], Vector] | None = None
 
 
 def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
@@ -35,50 +40,72 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
     policy, method, total = updater.policy, updater.method, group.total(updater.train.max_response)
     if method.prepares:
         group = updater.prepared(group, total, seed=0, at_rest=True)
-    tokens = updater.tokens(group, total)
-    loss = reduce(method.token_loss(tokens), tokens.mask_BT)
-    s_B = tokens.mean_B(tokens.log_ratio_BT.exp())
-    right_B = group.correct_PG.flatten()
-    contrast = s_B[right_B].mean() - s_B[~right_B].mean()
-    v_N = _gradient(-loss, policy, keep=True)
-    return Direction(prompt, float(group.correct_PG.double().mean()), v_N, _gradient(contrast, policy))
+
+    def v() -> Vector:
+        tokens = updater.tokens(group, total)
+        return _gradient(-reduce(method.token_loss(tokens), tokens.mask_BT), policy)
+
+    def u() -> Vector:
+        tokens = updater.tokens(group, total)
+        s_B, right_B = tokens.mean_B(tokens.log_ratio_BT.exp()), group.correct_PG.flatten()
+        return _gradient(s_B[right_B].mean() - s_B[~right_B].mean(), policy)
+
+    return Direction(prompt, float(group.correct_PG.double().mean()), v, u)
 
 
 def likelihood_direction(policy: Policy, prompt: str, rollouts: Rollouts) -> Direction:
     """Of a mastered group (P = 1): the gradient of its rollouts' mean token log-likelihood, a mean over rollouts."""
     group = crop(rollouts)
-    logp_PG = (log_probs(policy, group) * group.mask_PGT).sum(-1) / group.length_PG
-    return Direction(prompt, 1.0, _gradient(logp_PG.mean(), policy))
+
+    def v() -> Vector:
+        logp_PG = (log_probs(policy, group) * group.mask_PGT).sum(-1) / group.length_PG
+        return _gradient(logp_PG.mean(), policy)
+
+    return Direction(prompt, 1.0, v)
 
 
 def rows(step: int, found: Sequence[Direction]) -> list[GradientRow]:
     """One row a direction; all were measured under the same policy."""
-    update_N = _mean([each.v_N for each in found if each.u_N is not None])
-    mastered_N = _mean([each.v_N for each in found if each.u_N is None])
-    return [_row(step, each, update_N, mastered_N) for each in found]
+    update = _mean(each.v() for each in found if each.u is not None)
+    mastered = _mean(each.v() for each in found if each.u is None)
+    return [_row(step, each, update, mastered) for each in found]
 
 
-def _row(step: int, found: Direction, update_N: Tensor | None, mastered_N: Tensor | None) -> GradientRow:
-    v_N = found.v_N.double()
-    norm = float(v_N.norm())
+def _row(step: int, found: Direction, update: Vector | None, mastered: Vector | None) -> GradientRow:
+    v = found.v()
+    norm = _dot(v, v) ** 0.5
     row = GradientRow(step=step, prompt=found.prompt, p=found.p, norm=norm)
-    if update_N is not None:
-        row["with_update"] = float(v_N @ update_N)
-    if mastered_N is not None:
-        row["with_mastered"] = float(v_N @ mastered_N)
-    if found.u_N is not None and (square := float(found.u_N.double().square().sum())):
-        weight = float(v_N @ found.u_N.double()) / square
+    if update is not None:
+        row["with_update"] = _dot(v, update)
+    if mastered is not None:
+        row["with_mastered"] = _dot(v, mastered)
+    if found.u is not None and (square := _dot(u := found.u(), u)):
+        weight = _dot(v, u) / square
         row["weight"] = weight
         if norm:
-            row["residual"] = float((v_N - weight * found.u_N.double()).norm()) / norm
+            rest = sum(float((a.double() - weight * b.double()).square().sum()) for a, b in zip(v, u, strict=True))
+            row["residual"] = rest**0.5 / norm
     return row
 
 
-def _gradient(value: Tensor, policy: Policy, keep: bool = False) -> Tensor:
-    """The gradient of `value` by all weights; keep: another one by the same graph follows."""
-    return torch.cat([part.flatten() for part in torch.autograd.grad(value, policy.parameters(), retain_graph=keep)])
+def _gradient(value: Tensor, policy: Policy) -> Vector:
+    """The gradient of `value` by all trained tensors."""
+    return torch.autograd.grad(value, policy.parameters())
 
 
-def _mean(vectors: Sequence[Tensor]) -> Tensor | None:
-    """In float64; None of nothing."""
-    return sum((v_N.double() for v_N in vectors[1:]), vectors[0].double()) / len(vectors) if vectors else None
+def _dot(a: Vector, b: Vector) -> float:
+    """The inner product, in float64."""
+    return sum(float(x.double().flatten() @ y.double().flatten()) for x, y in zip(a, b, strict=True))
+
+
+def _mean(vectors: Iterable[Vector]) -> Vector | None:
+    """The mean, in float64; None of nothing."""
+    total, count = list[Tensor](), 0
+    for vector in vectors:
+        count += 1
+        if not total:
+            total = [part.to(torch.float64, copy=True) for part in vector]
+            continue
+        for part, more in zip(total, vector, strict=True):
+            part.add_(more)
+    return [part / count for part in total] or None

@@ -115,6 +115,7 @@ class Trainer:
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state = spec.method.initial_state()
+        self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
         self._follow_journal()
@@ -128,6 +129,7 @@ class Trainer:
         while self.step < steps:
             if stop():
                 self.save()
+                self.writer.wait()
                 raise Interrupted(f"stopped after step {self.step} of {steps}")
             self.step += 1
             self.attempt.phase(f"step {self.step} of {steps}")
@@ -136,6 +138,7 @@ class Trainer:
                 self.evaluate()
             if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
                 self.save()
+        self.writer.wait()
 
     def global_step(self) -> None:
         """One batch of rollouts, the gradient steps on it, one row of metrics."""
@@ -146,6 +149,9 @@ class Trainer:
             batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
+        with clock.phase("checkpoint"):
+            # From here on the weights change.
+            self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
             self.method_state = self.spec.method.learn(self.method_state, updates)
@@ -292,12 +298,11 @@ class Trainer:
         )
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, after which its records are final."""
+        """Begin to write a checkpoint of the current step, after which its records are final."""
         # A checkpoint that outlives a power cut must find its rows.
         self.attempt.journal.sync()
         state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
-        checkpoint.save(self.attempt.folder, checkpoint.Checkpoint(self.step, self.cursor, state))
-        self.attempt.durable(self.step)
+        self.writer.start(checkpoint.Checkpoint(self.step, self.cursor, state))
 
     def restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""
@@ -329,3 +334,4 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)
+    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)

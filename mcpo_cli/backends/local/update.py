@@ -108,6 +108,8 @@ class Updater:
             bears_M[0] = True
         rollouts = batch.rollouts.select(bears_M)
         self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
+        # The last mini-batch's gradients would take as much memory as the weights.
+        self.optimizer.zero_grad()
         total_gradients: tuple[Tensor, ...] = ()
         parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, bears_M)]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
@@ -124,7 +126,6 @@ class Updater:
         if self.previous is not None:
             self._load_weights(self.previous, self._weights(self.policy))
         self.optimizer.step()
-        self.optimizer.zero_grad()
         return sums
 
     def state(self) -> dict[str, dict[str, Tensor]]:

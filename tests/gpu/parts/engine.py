@@ -1,6 +1,5 @@
 """Part A: loss and gradient of verl's FSDP engine against the local backend; offload; save and resume."""
 
-import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -49,7 +48,7 @@ def local(spec: RunSpec, shape: Shape, device: str, folder: Path) -> tuple[Grade
     from tests.verl import queued
 
     model = Qwen3ForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    policy = Policy(with_own_heads(model), torch.device(device))
+    policy = Policy(model, torch.device(device))
     random = engines.random_rollouts(shape, spec.model.vocabulary)
     rollouts = Rollouts(**{name: value.to(device) for name, value in vars(random).items()})
     with torch.no_grad():
@@ -62,35 +61,7 @@ def local(spec: RunSpec, shape: Shape, device: str, folder: Path) -> tuple[Grade
     loss = reduce(spec.method.token_loss(tokens), tokens.mask_BT)
     loss.backward()
     found = {name: p.grad for name, p in policy.model.named_parameters() if p.grad is not None}
-    return batch, float(loss.detach()), shared_heads(found, spec.model.kv_heads, spec.model.head_dim)
-
-
-def with_own_heads(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
-    """The same function without grouped heads, which the local backend lacks: keys and values are repeated."""
-    config = copy.deepcopy(model.config)
-    repeats = config.num_attention_heads // config.num_key_value_heads
-    config.num_key_value_heads = config.num_attention_heads
-    weights = {
-        name: value.unflatten(0, (-1, config.head_dim)).repeat_interleave(repeats, 0).flatten(0, 1)
-        if name.endswith(("k_proj.weight", "v_proj.weight"))
-        else value
-        for name, value in model.state_dict().items()
-    }
-    own = Qwen3ForCausalLM(config)
-    own.load_state_dict(weights)
-    return own
-
-
-def shared_heads(gradient: Gradient, kv_heads: int, head_dim: int) -> Gradient:
-    """The gradient of the grouped heads, each the sum over its copies, in main memory."""
-    return {
-        name: (
-            value.unflatten(0, (kv_heads, -1, head_dim)).sum(1).flatten(0, 1)
-            if name.endswith(("k_proj.weight", "v_proj.weight"))
-            else value
-        ).cpu()
-        for name, value in gradient.items()
-    }
+    return batch, float(loss.detach()), {name: value.cpu() for name, value in found.items()}
 
 
 @dataclasses.dataclass(frozen=True)

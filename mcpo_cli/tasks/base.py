@@ -147,6 +147,11 @@ class Task(ABC):
         """Strings that end a response, in addition to the model's own end tokens."""
         return ()
 
+    @property
+    def needs_chat_template(self) -> bool:
+        """Whether prompts need a tokenizer with a chat template."""
+        return False
+
     def turn(self, problem: Problem) -> str:
         """The user's turn for `problem`."""
         return problem.text

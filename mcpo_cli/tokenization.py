@@ -10,9 +10,10 @@ TEXT = "text"
 def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[int]:
     """Token ids of a prompt: its turns in the tokenizer's chat template, up to where the assistant begins to answer.
 
-    A message of the role TEXT is tokenized as it is, and so is everything if the tokenizer has no chat template.
+    A message of the role TEXT is tokenized as it is. So is everything if the tokenizer has no chat template; turns are
+    paragraphs then.
     """
     if tokenizer.chat_template is None or messages[0]["role"] == TEXT:
-        return list(tokenizer("".join(message["content"] for message in messages))["input_ids"])
+        return list(tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
     turns = [dict(message) for message in messages]
     return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))

@@ -13,7 +13,7 @@ from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.plugins import Found
 
-__all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "read", "registry", "unnamed"]
+__all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "own", "read", "registry", "unnamed"]
 
 
 @cache
@@ -30,6 +30,13 @@ def get(name: str) -> Dataset:
     if name not in known:
         raise ConfigError(f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list")
     return known[name]
+
+
+def own(path: str, role: Role) -> Dataset:
+    """The declaration of the file at `path`, called as the file is without its suffix."""
+    file = Path(path).expanduser()
+    title = f"the problems of {file.name}"
+    return Dataset(files.stem(file.name), title, role, "", "", str(file), "problem", "answer", "unknown", None)
 
 
 def is_one(name: str, role: Role) -> bool:

@@ -87,6 +87,16 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
     return reading
 
 
+def is_name(name: str) -> bool:
+    """Whether `name` is that of a file with problems, rather than of a data set."""
+    return name.endswith(FORMATS)
+
+
+def stem(name: str) -> str:
+    """A file's name without the suffix of its format."""
+    return name[: len(name) - len(next(filter(name.endswith, FORMATS), ""))]
+
+
 def _suffix(path: Path) -> str:
     return next((suffix for suffix in FORMATS if path.name.endswith(suffix)), "")
 

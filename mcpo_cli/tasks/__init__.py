@@ -11,9 +11,9 @@ from mcpo_cli import plugins
 from mcpo_cli.convert import choose
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.plugins import Found
-from mcpo_cli.tasks.base import ClosedTask, Problems, Task
+from mcpo_cli.tasks.base import ClosedTask, GeneratedTask, Problems, Task
 
-__all__ = ["ClosedTask", "Problems", "Task", "closed", "closed_registry", "get", "registry"]
+__all__ = ["ClosedTask", "GeneratedTask", "Problems", "Task", "closed", "closed_registry", "get", "registry"]
 
 
 @cache

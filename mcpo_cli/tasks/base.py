@@ -1,8 +1,13 @@
 """The contract of a task: its training and held-out problems, and everything else that depends on the task.
 
 A task is a frozen dataclass in a file of this package. Its fields are the options `task.*`, declared as in
-`config.schema`. A task with its own vocabulary derives from `ClosedTask`, or from `RandomTask`, which does more of it:
-the local engine builds a model from scratch and trains it. Any other task needs an existing model (backend=verl).
+`config.schema`. Four base classes do parts of the work, and a task may combine them:
+
+- `GeneratedTask`: the task makes its own problems and has difficulty tiers.
+- `DrawnTask`: a generated task that draws each problem at random; streams, pool and held-out tiers follow from that.
+- `ClosedTask`: a generated task with its own vocabulary, for which a model can be built from scratch. `RandomTask` is
+  both closed and drawn.
+- `TextTask` (`text.py`): a task that asks an existing model in its own words.
 """
 
 import random
@@ -15,6 +20,7 @@ from typing import ClassVar, Protocol
 
 from mcpo_cli import data as datasets
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem, held_out
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity
@@ -26,6 +32,8 @@ Messages = Sequence[Mapping[str, str]]
 """A prompt: `role` and `content` of each message, see `tokenization.prompt_ids`."""
 Fits = Callable[[Messages], bool]
 """Tells whether a prompt is short enough to train on."""
+PATIENCE = 20_000
+"""Draws in a row without a new problem after which `DrawnTask` reports that its options allow too few."""
 
 
 class Limits(Protocol):
@@ -139,6 +147,11 @@ class Task(ABC):
         """Strings that end a response, in addition to the model's own end tokens."""
         return ()
 
+    @property
+    def needs_chat_template(self) -> bool:
+        """Whether prompts need a tokenizer with a chat template."""
+        return False
+
     def turn(self, problem: Problem) -> str:
         """The user's turn for `problem`."""
         return problem.text
@@ -158,7 +171,133 @@ class Task(ABC):
 
 
 @dataclass(frozen=True)
-class ClosedTask(Task):
+class GeneratedTask(Task):
+    """A task that makes its own problems; it reads no published data set."""
+
+    @property
+    def source(self) -> str:
+        """See `Task`."""
+        return self.name
+
+    @property
+    @abstractmethod
+    def tier_names(self) -> tuple[str, ...]:
+        """The held-out tiers, in the order of the tables."""
+
+    @abstractmethod
+    def training(self, seed: int, start: int, count: int) -> list[Problem]:
+        """See `Problems`."""
+
+    @abstractmethod
+    def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
+        """See `Problems`; one tier for each of `tier_names`."""
+
+    def problems(self, train: Limits, fits: Fits) -> Problems:
+        """The task itself: `contradictions` ensures that all prompts fit."""
+        return self
+
+    def sources(self) -> Mapping[str, DataSource]:
+        """An empty mapping: the problems are generated."""
+        return {}
+
+    def tier_sizes(self, count: int) -> dict[str, int]:
+        """See `Task`."""
+        return dict.fromkeys(self.tier_names, count)
+
+
+@dataclass(frozen=True)
+class DrawnTask(GeneratedTask):
+    """A task that draws each problem at random.
+
+    A subclass draws one problem (`draw`, `draw_of_tier`). This class makes streams, pool and tiers of that, and keeps
+    held-out problems out of training.
+    """
+
+    held_out_rule = HELD_OUT_RULE
+
+    pool: int = identity(0, ge=0, le=8192)
+    """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
+
+    @abstractmethod
+    def draw(self, rng: random.Random) -> Problem:
+        """A problem as training has them, held out or not."""
+
+    @abstractmethod
+    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
+        """A problem of `tier`, held out or not."""
+
+    def every(self, tier: str) -> Iterator[Problem] | None:
+        """All problems of `tier`, held out or not, each once; None if the task cannot enumerate them.
+
+        A tier of an enumerable task has as many problems as exist, if these are fewer than asked for.
+        """
+        return None
+
+    def tier_stream(self, tier: str) -> str:
+        """The seed of the random stream that draws `tier`."""
+        return tier
+
+    @property
+    def distinct_problems(self) -> int:
+        """See `Task`."""
+        return self.pool
+
+    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
+        """See `Task`; also checks that the pool fills a batch."""
+        yield from super().contradictions(train)
+        if 0 < self.pool < train.prompts:
+            yield (
+                f"task.pool={self.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
+                f"task.pool={train.prompts}  (or 0: fresh prompts)",
+            )
+
+    def check(self) -> None:
+        """See `Task`; also raises ConfigError if fewer training problems exist than the pool has."""
+        super().check()
+        self.training(0, 0, 1)
+
+    def training(self, seed: int, start: int, count: int) -> list[Problem]:
+        """See `Problems`; fresh problems, or the pool epoch by epoch.
+
+        Raises:
+            ConfigError: fewer training problems exist than `pool`.
+        """
+        if self.pool:
+            rng = random.Random(stream(seed, "pool"))
+            pool = _distinct(drawn(self.draw, rng, held=False), self.pool, "task.pool", "training problems")
+            return from_pool(pool, seed, start, count)
+        return [
+            next(drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
+            for i in range(start, start + count)
+        ]
+
+    def tiers(self, count: int) -> dict[str, list[Problem]]:
+        """See `Problems`.
+
+        Raises:
+            ConfigError: a tier that the task cannot enumerate has fewer than `count` held-out problems.
+        """
+        return {tier: self._tier(tier, count) for tier in self.tier_names}
+
+    def tier_sizes(self, count: int) -> dict[str, int]:
+        """See `Task`; an enumerable tier has at most as many problems as are held out of it."""
+        return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
+
+    def _held_out(self, tier: str, count: int) -> list[Problem] | None:
+        """The first `count` held-out problems of an enumerable tier, or all if there are fewer; None for another."""
+        problems = self.every(tier)
+        return None if problems is None else list(islice(filter(held_out, problems), count))
+
+    def _tier(self, tier: str, count: int) -> list[Problem]:
+        held = self._held_out(tier, count + 1)
+        if held is not None and len(held) <= count:
+            return held
+        draws = drawn(partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier)), held=True)
+        return _distinct(draws, count, "eval.problems", f"held-out problems of {tier}")
+
+
+@dataclass(frozen=True)
+class ClosedTask(GeneratedTask):
     """A task that generates its problems: own vocabulary, one token per word, all prompts of one length.
 
     Training judges its responses in its own process, so its `grader` needs no heavy library and always ends; one that
@@ -178,16 +317,6 @@ class ClosedTask(Task):
         return (EOS, BLANK, *self.words)
 
     @property
-    def source(self) -> str:
-        """See `Task`."""
-        return self.name
-
-    @property
-    @abstractmethod
-    def tier_names(self) -> tuple[str, ...]:
-        """The held-out tiers, in the order of the tables."""
-
-    @property
     @abstractmethod
     def prompt_length(self) -> int:
         """Tokens of every prompt."""
@@ -203,28 +332,8 @@ class ClosedTask(Task):
         return self.answer_length
 
     @abstractmethod
-    def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """See `Problems`."""
-
-    @abstractmethod
-    def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
-        """See `Problems`; one tier for each of `tier_names`."""
-
-    @abstractmethod
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
         """The training data of warm-up step `step`: problems whose gold is a whole response to imitate."""
-
-    def problems(self, train: Limits, fits: Fits) -> Problems:
-        """The task itself: `contradictions` ensures that all prompts fit."""
-        return self
-
-    def sources(self) -> Mapping[str, DataSource]:
-        """An empty mapping: the problems are generated."""
-        return {}
-
-    def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`."""
-        return dict.fromkeys(self.tier_names, count)
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """See `Task`."""
@@ -232,6 +341,7 @@ class ClosedTask(Task):
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """Checks that prompts and right answers fit into `train.max_prompt` and `train.max_response`."""
+        yield from super().contradictions(train)
         answer = max(self.answer_length, self.held_out_answer_length)
         if train.max_response < answer:
             yield (
@@ -246,17 +356,11 @@ class ClosedTask(Task):
 
 
 @dataclass(frozen=True)
-class RandomTask(ClosedTask):
+class RandomTask(DrawnTask, ClosedTask):
     """A closed task that draws each problem at random, from a space much larger than what a run sees of it.
 
-    A subclass says how one problem is drawn; this class makes streams, demonstrations and tiers of that, and keeps
-    held-out problems out of training.
+    A subclass says how one problem is drawn, and its difficulty; this class makes demonstrations and tiers of that.
     """
-
-    held_out_rule = HELD_OUT_RULE
-
-    pool: int = identity(0, ge=0, le=8192)
-    """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
 
     @property
     @abstractmethod
@@ -264,16 +368,8 @@ class RandomTask(ClosedTask):
         """Least and most difficulty of each held-out tier."""
 
     @abstractmethod
-    def draw(self, rng: random.Random) -> Problem:
-        """A problem as training has them, held out or not."""
-
-    @abstractmethod
     def draw_demonstration(self, rng: random.Random) -> Problem:
         """A problem of the warm-up, held out or not, with a whole response to imitate as its gold."""
-
-    @abstractmethod
-    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """A problem of `tier`, held out or not."""
 
     def difficulty(self, prompt: str) -> int | None:
         """What `tier_ranges` count, of a prompt; None if the task cannot tell."""
@@ -287,61 +383,55 @@ class RandomTask(ClosedTask):
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """See `ClosedTask`."""
+        """See `GeneratedTask`."""
         return tuple(self.tier_ranges)
 
-    @property
-    def distinct_problems(self) -> int:
-        """See `Task`."""
-        return self.pool
-
-    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `ClosedTask`; also checks that the pool fills a batch."""
-        yield from super().contradictions(train)
-        if 0 < self.pool < train.prompts:
-            yield (
-                f"task.pool={self.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
-                f"task.pool={train.prompts}  (or 0: fresh prompts)",
-            )
-
-    def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """See `Problems`; fresh problems, or the pool epoch by epoch."""
-        if self.pool:
-            pool = _distinct(_drawn(self.draw, random.Random(stream(seed, "pool")), held=False), self.pool)
-            return from_pool(pool, seed, start, count)
-        return [
-            next(_drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
-            for i in range(start, start + count)
-        ]
+    def tier_stream(self, tier: str) -> str:
+        """See `DrawnTask`; its range is part of it."""
+        low, high = self.tier_ranges[tier]
+        return f"{tier}:{low}:{high}"
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
         """See `ClosedTask`."""
         rng = random.Random(stream(seed, "warmup", step))
-        return list(islice(_drawn(self.draw_demonstration, rng, held=False), count))
-
-    def tiers(self, count: int) -> dict[str, list[Problem]]:
-        """See `Problems`."""
-        tiers = {}
-        for tier, (low, high) in self.tier_ranges.items():
-            rng = random.Random(f"{tier}:{low}:{high}")
-            tiers[tier] = _distinct(_drawn(partial(self.draw_of_tier, tier=tier), rng, held=True), count)
-        return tiers
+        return list(islice(drawn(self.draw_demonstration, rng, held=False), count))
 
 
-def _drawn(draw: Callable[[random.Random], Problem], rng: random.Random, held: bool) -> Iterator[Problem]:
-    """Endless problems of `draw`: those that are held out, or those that are not."""
-    while True:
+def drawn(draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
+    """Endless problems of `draw`: those that are held out, or those that are not.
+
+    Raises:
+        ConfigError: PATIENCE draws in a row had no such problem.
+    """
+    missed = 0
+    while missed < PATIENCE:
         problem = draw(rng)
         if held_out(problem) == held:
+            missed = 0
             yield problem
+        else:
+            missed += 1
+    kind = "held-out problems" if held else "training problems"
+    raise ConfigError(f"the options of the task allow no {kind}", fix="mcpo help task")
 
 
-def _distinct(problems: Iterator[Problem], count: int) -> list[Problem]:
-    """`count` problems with different texts."""
+def _distinct(problems: Iterator[Problem], count: int, option: str, kind: str) -> list[Problem]:
+    """`count` problems with different texts.
+
+    Raises:
+        ConfigError: PATIENCE problems in a row were known already; it names the `option` that asks for `count`.
+    """
     distinct: dict[str, Problem] = {}
+    repeated = 0
     while len(distinct) < count:
         problem = next(problems)
+        repeated = repeated + 1 if problem.text in distinct else 0
         distinct[problem.text] = problem
+        if repeated == PATIENCE:
+            raise ConfigError(
+                f"{option}={count}: the options of the task allow only {len(distinct)} {kind}",
+                fix=f"{option}={len(distinct)}",
+            )
     return list(distinct.values())
 
 

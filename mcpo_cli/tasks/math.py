@@ -1,5 +1,14 @@
-"""The paper's task: existing language models solve published math problems with gold answers."""
+r"""The paper's task: existing language models solve published math problems, or those of your own files.
 
+`task.data` and `task.benchmarks` name data sets (`mcpo data list`) or files: `task.data=./problems.jsonl
+task.benchmarks=[./held_out.jsonl]`. A file has a column `problem` or `question` and a column `answer`, `final_answer`
+or `ground_truth`, or verl's schema. Its tier is called as the file is without its suffix, and its content is part of
+the run's identity. A problem that both files have is left out of training.
+
+Worked examples (`task.examples`) end as `task.prompt` asks: in `Answer: 7`, in `\boxed{7}`, or in `The answer is 7.`
+"""
+
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,50 +16,115 @@ from pathlib import Path
 from typing import Literal
 
 from mcpo_cli import data as datasets
-from mcpo_cli.data.base import Loaded, Problem
+from mcpo_cli.data import files
+from mcpo_cli.data.base import Dataset, Loaded, Problem, Role
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.records import DataSource
-from mcpo_cli.settings import identity, runtime
-from mcpo_cli.tasks.base import Fits, Limits, Task, from_pool
+from mcpo_cli.settings import identity, later, runtime
+from mcpo_cli.tasks.base import Fits, Limits, from_pool
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask
 
 PROMPT_TOKENS = 200
 """Mean tokens of a prompt with its template, assumed for estimates."""
 RESPONSE_SHARE = 0.25
 """Mean response length as a share of train.max_response, assumed for estimates."""
+ENDINGS = {"dapo": "\n\nAnswer: {}", "boxed": " The answer is $\\boxed{{{}}}$.", "plain": " The answer is {}."}
+"""The end of a worked example's response, by `task.prompt`."""
+WORKED = (
+    (
+        "A train covers 180 km in 3 hours. How many km does it cover in 5 hours at the same speed?",
+        "The speed is 180 / 3 = 60 km per hour. In 5 hours the train covers 60 * 5 = 300 km.",
+        300,
+    ),
+    (
+        "The sum of two numbers is 20 and their difference is 6. What is the larger number?",
+        "Twice the larger number is the sum plus the difference: 20 + 6 = 26. Half of that is 13.",
+        13,
+    ),
+    (
+        "How many two-digit numbers are multiples of 7?",
+        "The largest multiple of 7 below 100 is 98 = 7 * 14, so 14 multiples are below 100. One of them, 7, has one "
+        "digit. That leaves 14 - 1 = 13.",
+        13,
+    ),
+    (
+        "What is the value of $x$ if $3x + 5 = 26$?",
+        "Subtracting 5 gives $3x = 21$. Dividing by 3 gives $x = 7$.",
+        7,
+    ),
+)
+"""Question, reasoning and answer of each worked example."""
 
 
 @dataclass(frozen=True)
-class Math(Task):
-    """Published data sets (`mcpo data list`)."""
+class Math(TextTask):
+    """Published data sets (`mcpo data list`), or files of your own."""
 
     name = "math"
     grader = "math_verify"
     reasons = True
 
     data: str = identity("dapo_math_17k")
-    """The training set."""
+    """The training set: the name of a data set, or a file."""
     benchmarks: tuple[str, ...] = identity(("aime24", "aime25", "amc23"))
-    """The held-out sets; each is a tier and evaluated whole."""
+    """The held-out sets, by name or as files; each is a tier and evaluated whole."""
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     """The template around a problem."""
     data_path: str = runtime("")
     """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the hub."""
+    digests: tuple[str, ...] = later(())
+    """`SHA256:COUNT` (12 digits, number of problems) of each file that `data` and `benchmarks` name; filled in when the
+    run is planned."""
+
+    def __post_init__(self) -> None:
+        """Reads the digests of files, unless a record of the run has them."""
+        own = self._files()
+        if len(own) != len(self.digests) and own:
+            digests = (f"{_sha256(one.file)}:{len(datasets.load(one).problems)}" for one in own)
+            object.__setattr__(self, "digests", tuple(digests))
 
     @property
     def published(self) -> tuple[str, ...]:
         """See `Task`."""
-        return self.data, *self.benchmarks
+        return self.source, *(tier.name for tier in self.held_out_sets)
 
     @property
     def title(self) -> str:
         """See `Task`."""
-        return datasets.get(self.data).title
+        return self.training_set.title
 
     @property
     def source(self) -> str:
         """See `Task`."""
-        return self.data
+        return files.stem(Path(self.data).name) if files.is_name(self.data) else self.data
+
+    @property
+    def training_set(self) -> Dataset:
+        """The declaration of `data`."""
+        return _declared(self.data, "train")
+
+    @property
+    def held_out_sets(self) -> list[Dataset]:
+        """The declarations of `benchmarks`."""
+        return [_declared(name, "benchmark") for name in self.benchmarks]
+
+    @property
+    def own_template(self) -> str:
+        """See `TextTask`; the one that `prompt` names."""
+        template = render(self.prompt, QUESTION)
+        return f"Problem: {template}\nSolution:" if self.is_plain else template
+
+    @property
+    def own_stops(self) -> tuple[str, ...]:
+        """See `TextTask`."""
+        return ("\nProblem:",) if self.is_plain else ()
+
+    @property
+    def worked(self) -> list[Example]:
+        """See `TextTask`."""
+        before, ending = " " if self.is_plain else "", ENDINGS[self.prompt]
+        return [(question, before + reasoning + ending.format(answer)) for question, reasoning, answer in WORKED]
 
     @property
     def file(self) -> Path | None:
@@ -59,42 +133,87 @@ class Math(Task):
 
     def grader_of(self, source: str) -> str:
         """See `Task`; what the data set declares. Any other name is of problems of the training set."""
-        return datasets.get(source if source in self.benchmarks else self.data).grader
+        tiers = {tier.name: tier for tier in self.held_out_sets}
+        return tiers.get(source, self.training_set).grader
 
     def problems(self, train: Limits, fits: Fits) -> "Published":
         """See `Task`; the files are read on first use."""
         return Published(self, train, fits)
 
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`; the sizes as published."""
-        return {name: datasets.get(name).size or 0 for name in self.benchmarks}
+        """See `Task`; the sizes as published, or of the files."""
+        return {tier.name: tier.size or self._recorded(tier)[1] for tier in self.held_out_sets}
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
         """See `Task`; assumed, not measured."""
         return PROMPT_TOKENS, RESPONSE_SHARE * max_response
 
-    def turn(self, problem: Problem) -> str:
-        """See `Task`."""
-        return render(self.prompt, problem.text)
-
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """See `Task`."""
         sets = datasets.names("train")
-        if not datasets.is_one(self.data, "train"):
+        if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
         known = datasets.names("benchmark")
         for name in self.benchmarks:
-            if not datasets.is_one(name, "benchmark"):
+            if not (datasets.is_one(name, "benchmark") or files.is_name(name)):
                 yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
             problem = "is empty" if not self.benchmarks else "repeats a benchmark"
             yield f"task.benchmarks={list(self.benchmarks)} {problem}", "task.benchmarks=[aime24,aime25,amc23]"
+        elif self._files() and len(set(self.published)) < len(self.published):
+            yield (
+                f"task.data and task.benchmarks share a name: {', '.join(self.published)}",
+                "rename a file: a data set is called as its file is",
+            )
+        if self.template and self.prompt != Math.prompt:
+            yield (
+                f"task.prompt={self.prompt} has no effect with task.template",
+                f"task.template='', or task.prompt={Math.prompt}",
+            )
+        yield from super().contradictions(train)
 
     def check(self) -> None:
         """Checks that the training file is available and that the benchmarks are readable and complete."""
-        datasets.fetch(datasets.get(self.data), self.file)
-        for name in self.benchmarks:
-            whole(name, self.file)
+        if files.is_name(self.data):
+            self.load(self.training_set)
+        else:
+            datasets.fetch(self.training_set, self.file)
+        for tier in self.held_out_sets:
+            self.load(tier)
+
+    def load(self, dataset: Dataset) -> Loaded:
+        """All problems of one of the task's data sets.
+
+        Raises:
+            ConfigError: the data cannot be read, a benchmark is not complete, or a file is not the one that the run was
+                planned with.
+        """
+        if digest := self._recorded(dataset)[0]:
+            if _sha256(dataset.file) != digest:
+                raise ConfigError(f"{dataset.file} has changed since the run was planned", fix="plan the run again")
+            return datasets.load(dataset)
+        return datasets.load(dataset, self.file) if dataset.role == "train" else whole(dataset.name, self.file)
+
+    def _files(self) -> list[Dataset]:
+        """Those of `data` and `benchmarks` that are files."""
+        named: list[tuple[str, Role]] = [(self.data, "train"), *((name, "benchmark") for name in self.benchmarks)]
+        return [datasets.own(name, role) for name, role in named if files.is_name(name)]
+
+    def _recorded(self, dataset: Dataset) -> tuple[str, int]:
+        """Digest and number of problems of a file, as `digests` has them; empty and 0 for any other data set."""
+        found = dict(zip([own.file for own in self._files()], self.digests, strict=False)).get(dataset.file, "")
+        digest, _, count = found.partition(":")
+        return digest, int(count or 0)
+
+
+def _declared(name: str, role: Role) -> Dataset:
+    return datasets.own(name, role) if files.is_name(name) else datasets.get(name)
+
+
+def _sha256(file: str) -> str:
+    """12 hex digits of the content of `file`. Raises ConfigError if there is no such file."""
+    with files.locate(Path(file), "").open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -112,8 +231,8 @@ class Published:
         Raises:
             ConfigError: a data set cannot be read, or a benchmark is not complete.
         """
-        task, file = self.task, self.task.file
-        return {task.data: datasets.load(task.data, file), **{name: whole(name, file) for name in task.benchmarks}}
+        task = self.task
+        return {dataset.name: task.load(dataset) for dataset in (task.training_set, *task.held_out_sets)}
 
     @cached_property
     def pool(self) -> Sequence[Problem]:
@@ -123,15 +242,21 @@ class Published:
             ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
         task, train = self.task, self.train
-        every = self.loaded[task.data].problems
-        pool = [problem for problem in every if self.fits(task.messages(problem))]
+        every = self.loaded[task.source].problems
+        shared = self.evaluated if files.is_name(task.data) else ()
+        pool = [problem for problem in every if problem.text not in shared and self.fits(task.messages(problem))]
         if len(pool) < train.prompts:
             raise ConfigError(
-                f"{task.data}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
+                f"{task.source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
                 f"tokens; a batch has {train.prompts}",
                 fix=f"train.max_prompt={2 * train.max_prompt}",
             )
         return pool
+
+    @property
+    def evaluated(self) -> set[str]:
+        """The texts of all held-out problems."""
+        return {problem.text for problems in self.tiers(0).values() for problem in problems}
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""
@@ -139,11 +264,11 @@ class Published:
 
     def tiers(self, count: int) -> dict[str, Sequence[Problem]]:
         """See `Problems`."""
-        return {name: self.loaded[name].problems for name in self.task.benchmarks}
+        return {tier.name: self.loaded[tier.name].problems for tier in self.task.held_out_sets}
 
     def sources(self) -> dict[str, DataSource]:
         """See `Problems`."""
-        left_out = {self.task.data: len(self.loaded[self.task.data].problems) - len(self.pool)}
+        left_out = {self.task.source: len(self.loaded[self.task.source].problems) - len(self.pool)}
         return {
             name: DataSource(
                 digest=loaded.digest,

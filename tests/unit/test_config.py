@@ -86,7 +86,8 @@ def test_options_of_a_task_are_identity_but_where_its_data_lie(name: str) -> Non
     assert {option for option, role in roles.items() if role == RUNTIME} == {"data_path"} & roles.keys()
     for option, role in roles.items():
         assert (changed(spec, f"task.{option}").run_id == spec.run_id) == (role == RUNTIME)
-    assert spec.identity()["task"].keys() == {"name", *(option for option, role in roles.items() if role == IDENTITY)}
+    identity = spec.identity(later_too=True)["task"]
+    assert identity.keys() == {"name", *(option for option, role in roles.items() if role == IDENTITY)}
 
 
 def test_methods_with_the_same_options_are_different_runs() -> None:

@@ -105,6 +105,7 @@ def test_publishers_columns(tmp_path: Path) -> None:
     assert data.load("amc23", amc).problems == (Problem("a?", "27"),)
     gsm = write(tmp_path, [{"question": "b?", "answer": "1000 + 234 = <<1000+234=1234>>1,234.\n#### 1,234"}])
     assert data.load("gsm8k", gsm).problems == (Problem("b?", "1234"),)
+    assert data.load("gsm8k_train", gsm).problems == (Problem("b?", "1234"),)
     olympiad = write(tmp_path, [{"question": "c?", "final_answer": ["$2$, $3$"], "image_1": None}], "x.json")
     assert data.load("olympiadbench", olympiad).problems == (Problem("c?", "$2$, $3$"),)
     math = write(tmp_path, [{"problem": "d?", "answer": "\\frac{1}{2}"}])
@@ -257,7 +258,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_declarations_are_complete() -> None:
-    assert data.names("train") == ["dapo_math_17k"]
+    assert data.names("train") == ["dapo_math_17k", "gsm8k_train"]
     assert data.names("benchmark") == ["aime24", "aime25", "amc23", "gsm8k", "math500", "olympiadbench"]
     for name, dataset in data.registry().items():
         assert name == dataset.name

@@ -28,8 +28,8 @@ async def compute_score(
 
 
 async def judge(grader: str, gold: str, response: str) -> Verdict:
-    """The verdict of `grader`; that of a closed task runs in this process, as it does in the local engine."""
-    if grader in {task.grader for task in tasks.closed_registry().values() if not task.judged_apart}:
+    """The verdict of `grader`; one that tasks do not judge apart runs in this process, as in the local engine."""
+    if grader in {task.grader for task in tasks.registry().values() if not task.judged_apart}:
         return grading.loaded(grader).grade(gold, response, extracted=False)
     return await asyncio.wrap_future(_pool(grader).submit(gold, response))
 

@@ -1,0 +1,185 @@
+r"""Tasks that ask an existing model in its own words, and the settings of how they ask.
+
+A prompt has up to three parts: a system turn, worked examples, and the question inside a template. In the style `chat`
+they are turns of the tokenizer's chat template. In the style `plain` they are one text without a chat template, and a
+stop string ends the response, because a base model rarely ends it itself. `auto` makes the same turns as `chat`; a
+tokenizer without a chat template gets them as paragraphs.
+
+In `template`, `system` and `stop`, the two characters `\n` are a line break and `\\` is a backslash: a real line break
+is hard to type in a shell.
+"""
+
+import random
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Literal
+
+from mcpo_cli.data.base import Problem
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.settings import identity, later
+from mcpo_cli.tasks.base import DrawnTask, Fits, Limits, Problems, Task, drawn
+from mcpo_cli.tokenization import TEXT
+
+Style = Literal["auto", "chat", "plain"]
+Example = tuple[str, str]
+"""A question and a response to it."""
+QUESTION = "{question}"
+TURN_TOKENS = 8
+"""Tokens that a chat template adds to each turn, assumed for estimates."""
+SAMPLE = 32
+"""Training problems whose prompts `DrawnTextTask` measures before it trains."""
+
+
+@dataclass(frozen=True)
+class TextTask(Task):
+    """A task whose prompts are text for an existing model."""
+
+    between: ClassVar[str] = "\n\n"
+    """Ends each worked example in the style `plain`."""
+    characters: ClassVar[float] = 4.0
+    """Mean characters of a token, assumed for estimates."""
+
+    style: Style = later("auto")
+    """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template
+    where the tokenizer has one (`auto`)."""
+    system: str = later("")
+    """The system turn; empty leaves it out, and a chat template may then add its own."""
+    examples: int = later(0, ge=0)
+    """Number of worked examples before the question."""
+    template: str = later("")
+    """Text around each question, with `{question}` in its place; empty takes the task's own. `\\n` is a line break."""
+    stop: tuple[str, ...] | None = later(None)
+    """Strings that end a response besides the model's end tokens; null takes the task's own. `\\n` is a line break."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether prompts are text without a chat template."""
+        return self.style == "plain"
+
+    @property
+    def needs_chat_template(self) -> bool:
+        """See `Task`."""
+        return self.style == "chat"
+
+    @property
+    def own_template(self) -> str:
+        """The template of an empty `template`."""
+        return QUESTION
+
+    @property
+    def own_stops(self) -> tuple[str, ...]:
+        """The stop strings of `stop=null`."""
+        return (self.between,) if self.is_plain else ()
+
+    @property
+    def worked(self) -> Sequence[Example]:
+        """The worked examples that `examples` chooses the first of."""
+        return ()
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """See `Task`."""
+        return self.own_stops if self.stop is None else tuple(map(unescaped, self.stop))
+
+    def ask(self, question: str) -> str:
+        """`question` inside the template."""
+        return (unescaped(self.template) or self.own_template).replace(QUESTION, question)
+
+    def turn(self, problem: Problem) -> str:
+        """See `Task`."""
+        return self.ask(problem.text)
+
+    def messages(self, problem: Problem) -> list[dict[str, str]]:
+        """See `Task`."""
+        shown = self.worked[: self.examples]
+        if self.is_plain:
+            before = "".join(self.ask(question) + response + self.between for question, response in shown)
+            return [{"role": TEXT, "content": before + self.turn(problem)}]
+        turns = [("system", unescaped(self.system))] if self.system else []
+        for question, response in shown:
+            turns += [("user", self.ask(question)), ("assistant", response)]
+        turns.append(("user", self.turn(problem)))
+        return [{"role": role, "content": content} for role, content in turns]
+
+    def expected_tokens(self, max_response: int) -> tuple[float, float]:
+        """See `Task`; estimated from the worked examples."""
+        question, response = self.worked[0]
+        messages = self.messages(Problem(question, ""))
+        prompt = sum(len(message["content"]) for message in messages) / self.characters
+        turns = 0 if self.is_plain else TURN_TOKENS * (len(messages) + 1)
+        return round(prompt) + turns, min(max_response, round(len(response) / self.characters) + 1)
+
+    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
+        """See `Task`."""
+        yield from super().contradictions(train)
+        if self.is_plain and self.system:
+            yield (
+                "task.system has no effect with task.style=plain: text without a chat template has no system turn",
+                "task.style=chat, or task.system=''",
+            )
+        if self.template and QUESTION not in self.template:
+            yield (
+                f"task.template='{self.template}' has no {QUESTION}: every prompt would be the same",
+                f"task.template='{self.template} {QUESTION}'",
+            )
+        if self.stop is not None and not all(self.stop):
+            kept = ",".join(f"'{string}'" for string in self.stop if string)
+            yield "task.stop contains an empty string, which would end every response at once", f"task.stop=[{kept}]"
+        if self.examples > len(self.worked):
+            yield (
+                f"task.examples={self.examples}: task={self.name} has {len(self.worked)} worked examples",
+                f"task.examples={len(self.worked)}",
+            )
+
+
+@dataclass(frozen=True)
+class DrawnTextTask(TextTask, DrawnTask):
+    """A task that draws its problems and asks an existing model; each tier is a kind of problem with a share."""
+
+    judged_apart = False
+
+    shares: tuple[float, ...] = identity(())
+    """Relative frequency of each tier in training, in the order of the tiers; empty takes all equally often."""
+
+    @abstractmethod
+    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
+        """See `DrawnTask`; never a worked example."""
+
+    def draw(self, rng: random.Random) -> Problem:
+        """See `DrawnTask`; the tier is drawn first, so that held-out problems do not change the shares."""
+        (tier,) = rng.choices(self.tier_names, self.shares or None)
+        return next(drawn(partial(self.draw_of_tier, tier=tier), rng, held=False))
+
+    def problems(self, train: Limits, fits: Fits) -> Problems:
+        """See `Task`.
+
+        Raises:
+            ConfigError: prompts are longer than `train.max_prompt`.
+        """
+        if not all(fits(self.messages(problem)) for problem in self.training(0, 0, SAMPLE)):
+            raise ConfigError(
+                f"train.max_prompt={train.max_prompt} cannot hold the prompts of task={self.name}",
+                fix=f"train.max_prompt={2 * train.max_prompt}" + (", or fewer task.examples" if self.examples else ""),
+            )
+        return self
+
+    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
+        """See `Task`."""
+        yield from super().contradictions(train)
+        shares, equal = list(self.shares), ",".join("1" for _ in self.tier_names)
+        if shares and len(shares) != len(self.tier_names):
+            yield (
+                f"task.shares={shares} has {len(shares)} values for {len(self.tier_names)} tiers: "
+                f"{', '.join(self.tier_names)}",
+                f"task.shares=[{equal}]",
+            )
+        if shares and not (min(shares) >= 0 < max(shares)):
+            yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
+
+
+def unescaped(text: str) -> str:
+    r"""`text` with a line break for each `\n` and a backslash for each `\\`."""
+    return re.sub(r"\\([n\\])", lambda escape: "\n" if escape[1] == "n" else "\\", text)

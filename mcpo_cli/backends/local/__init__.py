@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
@@ -21,9 +22,12 @@ class Local:
 
     def check(self, spec: RunSpec) -> None:
         """torch, transformers, the device and the problems are there; task and model are ones it can train."""
-        if not spec.model.path:
-            closed(spec.task)
         spec.task.check()
+        if spec.model.path:
+            longest = spec.train.max_prompt + spec.train.max_response
+            pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
+        else:
+            closed(spec.task)
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")

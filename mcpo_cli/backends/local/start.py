@@ -7,6 +7,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
+from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
@@ -25,7 +26,7 @@ def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, P
     """
     if spec.model.path:
         attempt.phase("loading the model")
-        folder = Path(spec.model.path)
+        folder = pretrained.folder(spec.model)
     else:
         folder = base_folder(spec, attempt, stop)
     model, place, lora = load(folder, spec.model.name, "float32"), device(spec.compute.device), None

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.start import start_policy
@@ -80,9 +79,8 @@ class LocalEngine(Timed):
         """As the trainer's own, but no token ends a response."""
         train = self.spec.train
         problems = workload.prompts(self.spec, self.step)
-        batch = encode(self.tokenizer, problems, train.max_response)
         shape = (train.rollouts, train.max_response, train.temperature)
-        rollouts = sample(self.policy, batch.prompt_PS, *shape, eos=workload.NEVER, seed=self.step)
+        rollouts = sample(self.policy, self.language.prompts(problems), *shape, eos=workload.NEVER, seed=self.step)
         torch.manual_seed(self.step)
         correct_PG = self.grade(train.prompts, train.rollouts)
         return Sampled(

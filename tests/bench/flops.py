@@ -6,6 +6,7 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from mcpo_cli.backends.local.sampler import Rollouts
+from mcpo_cli.backends.local.tree import NO_TOKEN
 from mcpo_cli.config.schema import RunSpec
 
 SIDE = 1536
@@ -15,24 +16,27 @@ SIDE = 1536
 def forward(spec: RunSpec, model: Qwen3ForCausalLM, rollouts: Rollouts) -> int:
     """Floating-point operations that a forward pass over `rollouts` cannot do without.
 
-    What rollouts of a prompt begin with in common counts once: rows are the tokens of each prompt, and each distinct
-    beginning of its responses but their last tokens, which predict nothing. A multiply-add counts 2. Weights: 2
-    operations a parameter and row; the output layer sees the last row of each prompt and all rows of responses.
-    Attention: 4 operations (query times key, weight times value) for each head, dimension, layer, row, and row that
-    it follows. Norms, rotations, softmax and sampling count nothing.
+    What prompts, and rollouts of a prompt, begin with in common counts once: rows are the distinct beginnings of the
+    prompts, and those of each prompt's responses but their last tokens, which predict nothing. A multiply-add counts 2.
+    Weights: 2 operations a parameter and row; the output layer sees the last row of each prompt and all rows of
+    responses. Attention: 4 operations (query times key, weight times value) for each head, dimension, layer, row, and
+    row that it follows. Norms, rotations, softmax and sampling count nothing.
     """
-    sizes, (P, S) = spec.model, rollouts.prompt_PS.shape
+    sizes, P = spec.model, len(rollouts.prompt_PS)
     weights = sum(
         parameter.numel() for name, parameter in model.model.layers.named_parameters() if parameter.dim() == 2
     )
+    prompts = [[token for token in prompt if token != NO_TOKEN] for prompt in rollouts.prompt_PS.tolist()]
+    trunk = list(map(len, {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}))
+    groups = zip(prompts, rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
     grown = [
-        length
-        for token_GT, length_G in zip(rollouts.token_PGT.tolist(), rollouts.length_PG.tolist(), strict=True)
+        len(prompt) + length
+        for prompt, token_GT, length_G in groups
         for length in map(len, beginnings(token_GT, length_G))
     ]
-    pairs = P * S * (S + 1) // 2 + sum(S + length for length in grown)
+    pairs = sum(trunk) + sum(grown)
     attention = 4 * sizes.layers * sizes.heads * sizes.head_dim * pairs
-    return 2 * weights * (P * S + len(grown)) + 2 * model.lm_head.weight.numel() * (P + len(grown)) + attention
+    return 2 * weights * (len(trunk) + len(grown)) + 2 * model.lm_head.weight.numel() * (P + len(grown)) + attention
 
 
 def beginnings(token_GT: list[list[int]], length_G: list[int]) -> set[tuple[int, ...]]:

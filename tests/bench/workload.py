@@ -4,10 +4,12 @@ Every response has all 16 tokens, whatever it says, and against TRL the rewards 
 step then depends on nobody's policy, and no sequence can be skipped (which favours the opponent).
 """
 
-from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+from typing import Any
 
-from mcpo_cli import tasks
-from mcpo_cli.backends.local import policy, tokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from mcpo_cli import pretrained, tasks
+from mcpo_cli.backends.local import policy, start, tokenizer
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -29,8 +31,11 @@ def spec(*settings: str) -> RunSpec:
     return found
 
 
-def fresh_model(settings: RunSpec) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+def fresh_model(settings: RunSpec) -> tuple[Any, PreTrainedTokenizerBase]:
     """The model at its initial weights, the same at every call, with its tokenizer."""
+    if settings.model.path:
+        folder = pretrained.folder(settings.model)
+        return start.load(folder, settings.model.name, "float32"), AutoTokenizer.from_pretrained(folder)
     words = tokenizer.build(tasks.closed(settings.task).vocabulary)
     return policy.build(settings.model, words, settings.seed), words
 
@@ -38,4 +43,5 @@ def fresh_model(settings: RunSpec) -> tuple[Qwen3ForCausalLM, PreTrainedTokenize
 def prompts(settings: RunSpec, step: int) -> list[Problem]:
     """The problems of global step `step`."""
     count = settings.train.prompts
-    return tasks.closed(settings.task).training(settings.seed, step * count, count)
+    problems = settings.task.problems(settings.train, fits=lambda _: True)
+    return problems.training(settings.seed, step * count, count)

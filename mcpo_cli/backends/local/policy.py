@@ -125,6 +125,9 @@ class Policy:
         """Weights of one layer."""
         self.row_cost = max(ROW_COST, self.layer_weights // (PAIR_COST * self.heads * self.head_dim))
         """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
+        table = model.model.embed_tokens.weight
+        self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
+        """Whether the few rows of the embedding that a batch reads are added to the output layer's gradient in place."""
         self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
         """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=place)[None]
@@ -276,7 +279,7 @@ class Policy:
         """
         inner = self.model.model
         turn = self.turns[position_N][:, None]
-        hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight)
+        hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight, sparse=self.sparse_embedding)
         for index, layer in enumerate(layers):
             step = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
             if self.recompute and torch.is_grad_enabled():

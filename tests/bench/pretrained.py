@@ -1,0 +1,217 @@
+"""A global step of `model=smollm2-135m` against a loop on stock transformers and against TRL's GRPOTrainer.
+
+All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts whose responses have a fixed number of tokens,
+graded by coin flips, and two gradient steps with AdamW. They take turns in one process. The rollouts are SmolLM2's own
+at temperature 1, so short ones of a prompt often begin alike, as in a run; the local engine computes that once.
+
+`python -m tests.bench.pretrained` measures no more than this; `--growth` how the local engine's time grows.
+"""
+
+import json
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from datasets import Dataset
+from torch import Tensor
+from transformers import TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from mcpo_cli.backends.local.encoding import Language
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from tests.bench import engine, flops, workload
+
+STEPS = 3
+LENGTHS = (4, 64)
+"""Tokens of a response."""
+MICRO_BATCH = {4: 64, 64: 32}
+"""Sequences of a pass of the opponents, by tokens of a response: the fastest of 16, 32, 64."""
+CLIP_LOW, CLIP_HIGH = 0.2, 0.28
+
+
+def spec(**train: int) -> RunSpec:
+    """`model=smollm2-135m` on sums, without probes."""
+    (found,) = load(["model=smollm2-135m", "method=dapo", "method.dynamic_sampling=false", "probe.every=0"])
+    compute = replace(found.compute, threads=workload.THREADS)
+    probe = replace(found.probe, panel_every=0)
+    return replace(found, train=replace(found.train, **train), compute=compute, probe=probe)
+
+
+class Stock:
+    """A loop that anybody would write on transformers: `generate`, forward passes of whole sequences, AdamW."""
+
+    def __init__(self, settings: RunSpec) -> None:
+        self.spec, self.step = settings, 0
+        self.model, tokenizer = workload.fresh_model(settings)
+        tokenizer.padding_side = "left"
+        self.tokenizer, self.language = tokenizer, Language(settings.task, tokenizer, [0], closed=False)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=settings.train.lr, weight_decay=0.0, fused=True)
+
+    def seconds(self) -> float:
+        """Wall time of the next global step."""
+        self.step += 1
+        problems = workload.prompts(self.spec, self.step)
+        start = time.perf_counter()
+        texts = [self.spec.task.messages(problem)[0]["content"] for problem in problems]
+        batch = self.tokenizer(texts, return_tensors="pt", padding=True).to("cpu")
+        G, T = self.spec.train.rollouts, self.spec.train.max_response
+        repeated = {name: value.repeat_interleave(G, 0) for name, value in batch.items()}
+        whole_BS = self.model.generate(
+            **repeated, do_sample=True, top_k=0, max_new_tokens=T, min_new_tokens=T, pad_token_id=0
+        )
+        mask_BS = torch.nn.functional.pad(repeated["attention_mask"], (0, T), value=1)
+        advantage_B = torch.where(torch.rand(len(whole_BS)) < 0.5, 1.0, -1.0)
+        parts = torch.arange(len(whole_BS)).split(self.spec.train.mini_batch * G)
+        with torch.no_grad():
+            # The first mini-batch is trained under the policy that sampled.
+            later = torch.cat(parts[1:])
+            old_BT = torch.cat([self._logp(whole_BS[i], mask_BS[i]) for i in later.split(MICRO_BATCH[T])])
+        for number, index in enumerate(parts):
+            for rows in index.split(MICRO_BATCH[T]):
+                logp_BT = self._logp(whole_BS[rows], mask_BS[rows])
+                ratio_BT = (logp_BT - (old_BT[rows - len(parts[0])] if number else logp_BT.detach())).exp()
+                gain_BT = torch.minimum(
+                    ratio_BT * advantage_B[rows, None],
+                    ratio_BT.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH) * advantage_B[rows, None],
+                )
+                (-gain_BT.sum() / (len(index) * T)).backward()
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        return time.perf_counter() - start
+
+    def _logp(self, whole_BS: Tensor, mask_BS: Tensor) -> Tensor:
+        T = self.spec.train.max_response
+        position_BS = (mask_BS.cumsum(-1) - 1).clamp(min=0)
+        out = self.model(whole_BS, attention_mask=mask_BS, position_ids=position_BS, logits_to_keep=T + 1)
+        found: Tensor = out.logits[:, :-1].log_softmax(-1).gather(-1, whole_BS[:, -T:, None]).squeeze(-1)
+        return found
+
+
+class _Clock(TrainerCallback):
+    """Times whole global steps and lets others run between; see `opponent.py`."""
+
+    def __init__(self, gradient_steps: int, between: Callable[[], None]) -> None:
+        self.gradient_steps, self.between = gradient_steps, between
+        self.seconds: list[float] = []
+        self._start: float | None = None
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step % self.gradient_steps == 0:
+            if self._start is not None:
+                self.seconds.append(time.perf_counter() - self._start)
+            self.between()
+            self._start = time.perf_counter()
+
+
+def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
+    """Wall times of `STEPS` global steps of TRL; `between` runs before each of them, off the clock."""
+    train = settings.train
+    model, tokenizer = workload.fresh_model(settings)
+    tokenizer.padding_side = "left"
+    gradient_steps, micro_batch = train.prompts // train.mini_batch, MICRO_BATCH[train.max_response]
+    accumulation = train.mini_batch * train.rollouts // micro_batch
+    problems = [problem for step in range(STEPS + 1) for problem in workload.prompts(settings, step + 1)]
+    texts = [settings.task.messages(problem)[0]["content"] for problem in problems]
+    clock = _Clock(gradient_steps, between)
+    with tempfile.TemporaryDirectory() as folder:
+        config = GRPOConfig(
+            output_dir=folder,
+            max_steps=gradient_steps * (STEPS + 1),
+            per_device_train_batch_size=micro_batch,
+            gradient_accumulation_steps=accumulation,
+            steps_per_generation=accumulation * gradient_steps,
+            num_generations=train.rollouts,
+            max_completion_length=train.max_response,
+            generation_kwargs={"min_new_tokens": train.max_response},
+            temperature=train.temperature,
+            beta=0.0,
+            loss_type="grpo",
+            epsilon=CLIP_LOW,
+            epsilon_high=CLIP_HIGH,
+            learning_rate=train.lr,
+            lr_scheduler_type="constant",
+            optim="adamw_torch_fused",
+            gradient_checkpointing=False,
+            use_cpu=True,
+            bf16=False,
+            logging_strategy="no",
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        )
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=lambda completions, **_: torch.randint(0, 2, (len(completions),)).float().tolist(),
+            args=config,
+            train_dataset=Dataset.from_dict({"prompt": texts}),
+            processing_class=tokenizer,
+            callbacks=[clock],
+        )
+        trainer.train()
+    return clock.seconds
+
+
+def against_others(length: int) -> dict[str, Any]:
+    """Seconds of a step of all three with responses of `length` tokens, and what the local engine's go to."""
+    settings = spec(max_response=length)
+    local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
+    local.seconds()
+    local_times, stock_times, peaks = list[float](), list[float](), list[float]()
+
+    def between() -> None:
+        peaks.append(flops.peak())
+        local_times.append(local.seconds())
+        stock_times.append(stock.seconds())
+
+    trl_s = statistics.median(trl_seconds(settings, between))
+    local_s, stock_s = (statistics.median(times[:STEPS]) for times in (local_times, stock_times[1:]))
+    return {
+        "stock_ratio": stock_s / local_s,
+        "trl_ratio": trl_s / local_s,
+        "local_seconds_per_step": local_s,
+        "stock_seconds_per_step": stock_s,
+        "trl_seconds_per_step": trl_s,
+        "flops_share": local.needed / local_s / statistics.median(peaks),
+        "peak_flop_per_second": statistics.median(peaks),
+    }
+
+
+def growth() -> dict[str, Any]:
+    """Seconds and peak memory (MiB, of the process so far) of the local engine's step as the work grows."""
+    shapes: list[dict[str, int]] = [
+        {},
+        {"rollouts": 4},
+        {"rollouts": 16},
+        {"max_response": 16},
+        {"max_response": 64},
+        {"max_response": 256},
+        {"prompts": 8, "mini_batch": 4, "max_response": 512},
+    ]
+    found = []
+    for shape in shapes:
+        settings = spec(**{"max_response": 4, **shape})
+        one = engine.LocalEngine(settings, engine.coin_flips)
+        times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        found.append({**shape, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory})
+        print(found[-1], file=sys.stderr, flush=True)
+    return {"steps": found}
+
+
+def measure() -> dict[str, Any]:
+    """Both lengths of responses."""
+    return {f"responses of {length} tokens": against_others(length) for length in LENGTHS}
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(workload.THREADS)
+    print(json.dumps(growth() if "--growth" in sys.argv else measure(), indent=2))

@@ -202,7 +202,6 @@ class WordProblems(DrawnTextTask):
 
     name = "word_problems"
     grader = "answer_is"
-    reasons = True
     characters = 2.9
 
     style: Style = identity("plain")
@@ -210,6 +209,8 @@ class WordProblems(DrawnTextTask):
     where the tokenizer has one (`auto`)."""
     examples: int = identity(4, ge=0)
     """Number of worked examples before the question."""
+    shares: tuple[float, ...] = identity((8.0, 1.0, 1.0))
+    """Relative frequency of problems of one, two and three steps in training; empty takes all equally often."""
     largest: int = identity(5, ge=4, le=10_000)
     """Largest number that is added or subtracted; the smallest is 2. Totals may be larger."""
     largest_factor: int = identity(4, ge=4, le=100)

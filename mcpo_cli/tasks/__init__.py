@@ -42,7 +42,7 @@ def closed(task: Task) -> ClosedTask:
     Raises:
         ConfigError: it has no vocabulary of its own.
     """
-    if isinstance(task, ClosedTask):
+    if isinstance(task, ClosedTask) and task.vocabulary:
         return task
     names = ", ".join(closed_registry())
     raise ConfigError(

@@ -1,28 +1,39 @@
-"""A set of reasoning-gym for models built from scratch: text as it is, a character a token, answered at once.
+"""A set of reasoning-gym, judged by the set's own verifier: character by character, or in the set's own words.
 
-The prompt is the question after as many blanks as make all prompts one length. Demonstrations are the answers that
-reasoning-gym gives. A problem is left out if it is too long, or has a character that is not printable ASCII.
+`task.form=characters` is for models built from scratch: one token per character, answered at once. The prompt is the
+question after as many blanks as make all prompts one length. Demonstrations are the answers that reasoning-gym gives. A
+problem is left out if it is too long, or has a character that is not printable ASCII.
+
+`task.form=words` is for existing models: the prompt is the question as it is, and only the tokenizer limits its length.
+Worked examples are the first problems of the set that are not held out; training leaves these out.
 """
 
 import random
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from typing import Literal
 
 from mcpo_cli.data import gym, is_one
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
-from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import BLANK, HELD_OUT_RULE, ClosedTask, Limits, from_pool
+from mcpo_cli.settings import identity, later
+from mcpo_cli.tasks.base import BLANK, HELD_OUT_RULE, ClosedTask, Fits, Limits, Problems, from_pool
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask
 
 CHARACTERS = tuple(sign for sign in string.digits + string.ascii_letters + string.punctuation + " \n" if sign != BLANK)
+EXAMPLES = 8
+"""Most worked examples."""
+PROMPT_TOKENS, RESPONSE_SHARE = 150, 0.25
+"""Mean tokens of a prompt in words, and of a response as a share of train.max_response, assumed for estimates."""
 
 
 @dataclass(frozen=True)
-class Gym(ClosedTask):
-    """Problems of one set of reasoning-gym, a character a token."""
+class Gym(TextTask, ClosedTask):
+    """Problems of one set of reasoning-gym."""
 
     name = "gym"
     grader = gym.GRADER
@@ -33,19 +44,55 @@ class Gym(ClosedTask):
 
     data: str = identity("reasoning_gym:number_sequence")
     """The set: `reasoning_gym:NAME`."""
+    form: Literal["characters", "words"] = later("characters")
+    """`characters` for models built from scratch, `words` for existing ones: the questions as they are."""
     config: tuple[str, ...] = identity(())
     """Options of the set: a list of `KEY=VALUE`, each in quotes, under the names that reasoning-gym gives them."""
     draws: int = identity(gym.DRAWS, ge=1, le=100_000)
     """Different questions drawn of the set, or all if there are fewer; one in eight is held out."""
     longest_question: int = identity(32, ge=1)
-    """Characters of the longest question; each prompt is as long."""
+    """Characters of the longest question; each prompt is as long. No limit with `form=words`."""
     longest_answer: int = identity(8, ge=1)
-    """Characters of the longest answer."""
+    """Characters of the longest answer; no limit with `form=words`."""
+
+    @property
+    def in_words(self) -> bool:
+        """Whether the task is asked in words, of an existing model."""
+        return self.form == "words"
 
     @property
     def title(self) -> str:
         """See `Task`."""
-        return f"{self.tier_names[0]} of reasoning-gym, character by character"
+        return f"{self.tier_names[0]} of reasoning-gym{'' if self.in_words else ', character by character'}"
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """See `Task`; empty with `form=words`."""
+        return () if self.in_words else super().vocabulary
+
+    @property
+    def own_template(self) -> str:
+        """See `TextTask`."""
+        return f"Question: {QUESTION}\nAnswer:" if self.in_words and self.is_plain else QUESTION
+
+    @property
+    def own_stops(self) -> tuple[str, ...]:
+        """See `TextTask`."""
+        return (self.between, "\nQuestion:") if self.in_words and self.is_plain else ()
+
+    @property
+    def most_examples(self) -> int:
+        """See `TextTask`; known before the set is drawn."""
+        return EXAMPLES if self.in_words else 0
+
+    @property
+    def worked(self) -> list[Example]:
+        """See `TextTask`; the first problems that are not held out, with the answers that reasoning-gym gives."""
+        if not self.in_words:
+            return []
+        before = " " if self.is_plain else ""
+        shown = self._split(held=False)[: self.examples]
+        return [(problem.text, before + (gym.answer(problem) or "")) for problem in shown]
 
     @property
     def tier_names(self) -> tuple[str, ...]:
@@ -54,13 +101,19 @@ class Gym(ClosedTask):
 
     @property
     def prompt_length(self) -> int:
-        """Characters of every prompt."""
-        return self.longest_question
+        """Characters of every prompt; 0 with `form=words`, where the tokenizer decides."""
+        return 0 if self.in_words else self.longest_question
 
     @property
     def answer_length(self) -> int:
-        """See `ClosedTask`."""
-        return self.longest_answer + 1
+        """See `ClosedTask`; 0 with `form=words`."""
+        return 0 if self.in_words else self.longest_answer + 1
+
+    def expected_tokens(self, max_response: int) -> tuple[float, float]:
+        """See `Task`; assumed with `form=words`."""
+        if self.in_words:
+            return PROMPT_TOKENS * (1 + self.examples), RESPONSE_SHARE * max_response
+        return self.prompt_length, self.answer_length
 
     def tier_of(self, prompt: str) -> str:
         """See `Task`; there is one."""
@@ -71,7 +124,15 @@ class Gym(ClosedTask):
         if not (is_one(self.data, "train") and gym.role(self.data)):
             yield f"task.data={self.data} is not of the form reasoning_gym:NAME", f"task.data={Gym.data}"
         gym.options(self.config)
+        if not self.in_words:
+            for option in ("style", "system", "template", "stop"):
+                if (value := getattr(self, option)) != getattr(Gym, option):
+                    yield f"task.{option}={value} has no effect with task.form=characters", "task.form=words"
         yield from super().contradictions(train)
+
+    def problems(self, train: Limits, fits: Fits) -> Problems:
+        """See `Task`; with `form=words`, training has the problems whose prompts fit."""
+        return Asked(self, train, fits) if self.in_words else self
 
     def check(self) -> None:
         """Draws the problems, unless they have been; raises ConfigError if there are none."""
@@ -97,19 +158,62 @@ class Gym(ClosedTask):
         return {self.tier_names[0]: problems[:count]}
 
     def _problems(self, held: bool) -> list[Problem]:
-        """The problems that fit and are held out, or that fit and are not, in the order in which they were drawn."""
-        fitting = _fitting(self)
+        """The problems that fit and are held out, or that fit and are not, in the order in which they were drawn.
+
+        Worked examples are left out.
+        """
+        if self.in_words:
+            return self._split(held)[0 if held else self.examples :]
+        width = self.longest_question
+        return [Problem(problem.text.rjust(width, BLANK), problem.gold) for problem in self._split(held)]
+
+    def _split(self, held: bool) -> list[Problem]:
+        fitting = gym.drawn(self.data, self.config, self.draws) if self.in_words else _fitting(self)
         if not fitting:
             limits = f"{self.longest_question} and {self.longest_answer} characters of printable ASCII"
             raise ConfigError(
                 f"{self.data}: no question and answer fit into {limits}",
                 fix=f"task.longest_question={2 * self.longest_question}",
             )
-        return [
-            Problem(problem.text.rjust(self.longest_question, BLANK), problem.gold)
-            for problem in fitting
-            if held_out(problem) == held
-        ]
+        return [problem for problem in fitting if held_out(problem) == held]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The problems of one run that asks in words (see `base.Problems`)."""
+
+    task: Gym
+    train: Limits
+    fits: Fits
+
+    @cached_property
+    def pool(self) -> Sequence[Problem]:
+        """The training problems that fit.
+
+        Raises:
+            ConfigError: too few fit to fill one batch.
+        """
+        every = self.task._problems(held=False)
+        pool = [problem for problem in every if self.fits(self.task.messages(problem))]
+        if len(pool) < self.train.prompts:
+            raise ConfigError(
+                f"{self.task.data}: {len(pool)} of {len(every)} problems fit into "
+                f"train.max_prompt={self.train.max_prompt} tokens; a batch has {self.train.prompts}",
+                fix=f"train.max_prompt={2 * self.train.max_prompt}",
+            )
+        return pool
+
+    def training(self, seed: int, start: int, count: int) -> list[Problem]:
+        """See `Problems`; the pool epoch by epoch."""
+        return from_pool(self.pool, seed, start, count)
+
+    def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
+        """See `Problems`."""
+        return self.task.tiers(count)
+
+    def sources(self) -> Mapping[str, DataSource]:
+        """An empty mapping, as with other generated problems."""
+        return {}
 
 
 @cache

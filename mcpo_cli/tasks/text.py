@@ -80,6 +80,11 @@ class TextTask(Task):
         return ()
 
     @property
+    def most_examples(self) -> int:
+        """Number of worked examples that there are."""
+        return len(self.worked)
+
+    @property
     def stops(self) -> tuple[str, ...]:
         """See `Task`."""
         return self.own_stops if self.stop is None else tuple(map(unescaped, self.stop))
@@ -128,10 +133,10 @@ class TextTask(Task):
         if self.stop is not None and not all(self.stop):
             kept = ",".join(f"'{string}'" for string in self.stop if string)
             yield "task.stop contains an empty string, which would end every response at once", f"task.stop=[{kept}]"
-        if self.examples > len(self.worked):
+        if self.examples > self.most_examples:
             yield (
-                f"task.examples={self.examples}: task={self.name} has {len(self.worked)} worked examples",
-                f"task.examples={len(self.worked)}",
+                f"task.examples={self.examples}: task={self.name} has {self.most_examples} worked examples",
+                f"task.examples={self.most_examples}",
             )
 
 

@@ -1,10 +1,11 @@
 """Word problems of one to three steps for existing models: shops, journeys, ages, sharing equally.
 
 Every template states all numbers that it needs, and its numbers are drawn so that each intermediate result is a
-positive integer. A held-out tier is a number of steps. The worked examples write one short sentence per step and end
-with `The answer is N.`, which the grader reads.
+positive integer. A held-out tier is a number of steps. The worked examples write one equation per step and end with
+`The answer is N.`, which the grader reads; the first four are additions, which small models imitate best.
 
-The default style is `plain`: `Question: ...` and `Answer:` on a line each, an empty line between two problems.
+The default style is `plain`: `Question: ...` and `Calculation:` on a line each, an empty line between two problems. The
+response is one line.
 """
 
 import random
@@ -110,6 +111,10 @@ def _product_sum_quotient(term: Integer, factor: Integer) -> Numbers:
 
 TEMPLATES = (
     Template(1, "{one} has {a} {items}. {one} buys {b} more {items}. How many {items} does {one} have now?", _sum),
+    Template(1, "{one} finds {a} {items} and {two} finds {b} {items}. How many {items} do they find in total?", _sum),
+    Template(
+        1, "{one} has {a} {items}. Then {two} gives {b} {items} to {one}. How many {items} does {one} have?", _sum
+    ),
     Template(1, "{one} is {a} years old. {two} is {b} years older than {one}. How old is {two}?", _sum),
     Template(
         1, "{one} has {a} {items} and gives {b} of them to {two}. How many {items} does {one} have left?", _difference
@@ -170,21 +175,22 @@ TEMPLATES = (
     ),
 )
 WORKED: tuple[Example, ...] = (
+    ("Olga has 4 pens. Olga buys 3 more pens. How many pens does Olga have now?", "4 + 3 = 7. The answer is 7."),
+    ("Karl is 9 years old. Olga is 2 years older than Karl. How old is Olga?", "9 + 2 = 11. The answer is 11."),
+    ("Olga has 6 cups. Olga buys 2 more cups. How many cups does Olga have now?", "6 + 2 = 8. The answer is 8."),
+    ("Karl has 3 pens. Karl buys 5 more pens. How many pens does Karl have now?", "3 + 5 = 8. The answer is 8."),
+    ("Karl has 9 cups and gives 2 of them to Olga. How many cups does Karl have left?", "9 - 2 = 7. The answer is 7."),
     (
-        "Olga has 4 pens. Olga buys 3 more pens. How many pens does Olga have now?",
-        "Olga has 4 + 3 = 7 pens. The answer is 7.",
+        "Olga shares 12 pens equally among 3 friends. How many pens does each friend get?",
+        "12 / 3 = 4. The answer is 4.",
     ),
     (
         "Karl buys 3 cups for 5 dollars each and a plate for 4 dollars. How many dollars does Karl pay?",
-        "The cups cost 3 * 5 = 15 dollars. Karl pays 15 + 4 = 19 dollars. The answer is 19.",
-    ),
-    (
-        "Olga shares 12 pens equally among 3 friends. How many pens does each friend get?",
-        "Each friend gets 12 / 3 = 4 pens. The answer is 4.",
+        "3 * 5 = 15. 15 + 4 = 19. The answer is 19.",
     ),
     (
         "Karl has 20 cups. Karl sells 2 cups on each of 4 days and breaks 5 cups. How many cups does Karl have left?",
-        "Karl sells 2 * 4 = 8 cups. Then Karl has 20 - 8 = 12 cups. Karl has 12 - 5 = 7 cups left. The answer is 7.",
+        "2 * 4 = 8. 20 - 8 = 12. 12 - 5 = 7. The answer is 7.",
     ),
 )
 """Names and items of worked examples are none of the task's, so that it never asks them."""
@@ -196,16 +202,18 @@ class WordProblems(DrawnTextTask):
 
     name = "word_problems"
     grader = "answer_is"
-    reasons = True
+    characters = 2.9
 
     style: Style = identity("plain")
     """Form of a prompt: turns of a chat template (`chat`), text without one (`plain`), or turns of a chat template
     where the tokenizer has one (`auto`)."""
-    examples: int = identity(2, ge=0)
+    examples: int = identity(4, ge=0)
     """Number of worked examples before the question."""
-    largest: int = identity(10, ge=4, le=10_000)
+    shares: tuple[float, ...] = identity((8.0, 1.0, 1.0))
+    """Relative frequency of problems of one, two and three steps in training; empty takes all equally often."""
+    largest: int = identity(5, ge=4, le=10_000)
     """Largest number that is added or subtracted; the smallest is 2. Totals may be larger."""
-    largest_factor: int = identity(5, ge=4, le=100)
+    largest_factor: int = identity(4, ge=4, le=100)
     """Largest factor or divisor; the smallest is 2. Quotients may be larger."""
 
     @property
@@ -221,12 +229,12 @@ class WordProblems(DrawnTextTask):
     @property
     def own_template(self) -> str:
         """See `TextTask`."""
-        return f"Question: {QUESTION}\nAnswer:" if self.is_plain else QUESTION
+        return f"Question: {QUESTION}\nCalculation:" if self.is_plain else QUESTION
 
     @property
     def own_stops(self) -> tuple[str, ...]:
         """See `TextTask`."""
-        return (self.between, "\nQuestion:") if self.is_plain else ()
+        return ("\n",) if self.is_plain else ()
 
     @property
     def worked(self) -> Sequence[Example]:

@@ -17,7 +17,7 @@ from mcpo_cli.backends.verl.data import write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.data import gym
-from mcpo_cli.data.base import Problem
+from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.grading import Pool
 from mcpo_cli.grading.graders import reasoning_gym as grader
@@ -307,3 +307,43 @@ def test_settings_that_contradict_each_other() -> None:
         load(["task=gym", "task.data=aime24"])
     with pytest.raises(ConfigError, match=r"task.config: 'max_word_len' is not of the form KEY=VALUE"):
         load(["task=gym", "task.config=[max_word_len]"])
+
+
+def test_an_existing_model_is_asked_in_the_set_s_own_words() -> None:
+    task = words(form="words", examples=2)
+    asked = task.problems(load(["train.prompts=4", "train.mini_batch=4"])[0].train, lambda messages: True)
+    drawn = gym.drawn(WORDS, SHORT, COUNT)
+    trained = [problem for problem in drawn if not held_out(problem)]
+    assert {problem.text for problem in asked.training(0, 0, COUNT)} == {problem.text for problem in trained[2:]}
+    assert asked.tiers(20)["spell_backward"] == [problem for problem in drawn if held_out(problem)][:20]
+    first, second, third = trained[:3]
+    turns = [("user", first.text), ("assistant", gym.answer(first)), ("user", second.text)]
+    turns += [("assistant", gym.answer(second)), ("user", third.text)]
+    assert task.messages(third) == [{"role": role, "content": content} for role, content in turns]
+    plain = words(form="words", style="plain", examples=1)
+    text = f"Question: {first.text}\nAnswer: {gym.answer(first)}\n\nQuestion: {third.text}\nAnswer:"
+    assert plain.messages(third) == [{"role": "text", "content": text}]
+    assert plain.stops == ("\n\n", "\nQuestion:")
+    assert task.judged_apart
+    assert (task.grader_of(task.source), task.vocabulary, task.stops) == ("reasoning_gym", (), ())
+    verdict = grader.grade(third.gold, f" {gym.answer(third)}", False)
+    assert verdict.status == "correct"
+
+
+def test_only_questions_that_fit_are_trained_on() -> None:
+    task, train = words(form="words"), load(["train.prompts=4", "train.mini_batch=4"])[0].train
+    shortest = min(len(problem.text) for problem in gym.drawn(WORDS, SHORT, COUNT))
+    asked = task.problems(train, lambda messages: len(messages[0]["content"]) == shortest)
+    assert {len(problem.text) for problem in asked.training(0, 0, 20)} == {shortest}
+    with pytest.raises(ConfigError, match=r"0 of \d+ problems fit into train\.max_prompt"):
+        task.problems(train, lambda messages: False).training(0, 0, 1)
+
+
+def test_a_model_from_scratch_needs_characters() -> None:
+    with pytest.raises(ConfigError, match="task=gym has no vocabulary of its own"):
+        tasks.closed(words(form="words"))
+    with pytest.raises(ConfigError, match=r"task\.style=chat has no effect with task\.form=characters") as raised:
+        load(["task=gym", "task.style=chat"])
+    assert raised.value.fix == "task.form=words"
+    with pytest.raises(ConfigError, match=r"task\.examples=1: task=gym has 0 worked examples"):
+        load(["task=gym", "task.examples=1"])

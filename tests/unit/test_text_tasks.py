@@ -58,12 +58,12 @@ def test_prompts_of_word_problems() -> None:
         {
             "role": "text",
             "content": "Question: Olga has 4 pens. Olga buys 3 more pens. How many pens does Olga have now?\n"
-            "Answer: Olga has 4 + 3 = 7 pens. The answer is 7.\n\n"
+            "Calculation: 4 + 3 = 7. The answer is 7.\n\n"
             "Question: Anna has 2 toys. Anna buys 3 more toys. How many toys does Anna have now?\n"
-            "Answer:",
+            "Calculation:",
         }
     ]
-    assert plain.stops == ("\n\n", "\nQuestion:")
+    assert plain.stops == ("\n",)
     assert chat.messages(problem) == [{"role": "user", "content": problem.text}]
     assert chat.stops == ()
 
@@ -125,7 +125,7 @@ def test_first_problems_stay_what_they_are() -> None:
     assert [problem.text for problem in task("sums").training(0, 0, 4)] == ["7 + 4", "6 + 2", "6 + 7", "5 + 4 + 6"]
     assert task("sums").tiers(2)["2plus1"] == [Problem("21 + 8", "29"), Problem("17 + 9", "26")]
     assert task("word_problems").training(0, 0, 1) == [
-        Problem("Yusuf shares 15 oranges equally among 5 friends. How many oranges does each friend get?", "3")
+        Problem("Yusuf has 4 bags with 2 oranges in each bag. How many oranges does Yusuf have?", "8")
     ]
 
 
@@ -186,9 +186,11 @@ def test_word_problems_have_positive_integer_golds_by_a_rule_written_apart(optio
 
 
 RULES = {
+    (2, "in total"): lambda a, b: a + b,
+    (2, "Then"): lambda a, b: a + b,
     (2, "more"): lambda a, b: a + b,
     (2, "older"): lambda a, b: a + b,
-    (2, "gives"): lambda a, b: a - b,
+    (2, "of them to"): lambda a, b: a - b,
     (2, "has walked"): lambda a, b: a - b,
     (2, "bags with"): lambda a, b: a * b,
     (2, "equally"): lambda a, b: a / b,
@@ -214,7 +216,7 @@ def expected(text: str) -> float:
 def test_word_problems_are_many_and_of_every_template() -> None:
     one = task("word_problems")
     assert one.tier_names == ("steps-1", "steps-2", "steps-3")
-    assert Counter(template.steps for template in TEMPLATES) == {1: 6, 2: 4, 3: 4}
+    assert Counter(template.steps for template in TEMPLATES) == {1: 8, 2: 4, 3: 4}
     assert {len(problems) for problems in one.tiers(2000).values()} == {2000}
     assert len({problem.text for problem in one.training(0, 0, 3000)}) > 2900
 
@@ -354,5 +356,5 @@ def test_prompts_must_fit() -> None:
 def test_estimates_of_lengths() -> None:
     assert Sums().expected_tokens(8) == (21, 2)
     prompt, response = WordProblems().expected_tokens(100)
-    assert 80 < prompt < 130
+    assert 180 < prompt < 240
     assert 8 < response < 40

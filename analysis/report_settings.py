@@ -18,7 +18,7 @@ ABSENT = "-"
 def _model(spec: RunSpec) -> str:
     model = spec.model
     return (
-        model.path.rpartition("/")[2] or f"{model.name} ({model.layers} layers of width {model.hidden}, from scratch)"
+        model.origin.rpartition("/")[2] or f"{model.name} ({model.layers} layers of width {model.hidden}, from scratch)"
     )
 
 

@@ -117,6 +117,12 @@ def read(name: str, config: Mapping[str, Any]) -> Architecture:
     )
 
 
+def stated(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes that a config.json names, of a model of any family, without defaults."""
+    keys = {**KEYS, "kv_heads": "num_key_value_heads", "head_dim": "head_dim", "tied": "tie_word_embeddings"}
+    return {setting: config[key] for setting, key in keys.items() if config.get(key) is not None}
+
+
 def check(name: str, found: Architecture) -> None:
     """Raise ConfigError for the first property of a model that the local engine does not compute."""
     unsupported = [

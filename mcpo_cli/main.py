@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import data, method, runs
+from mcpo_cli.commands import data, method, model, runs
 from mcpo_cli.commands.ablate import ablate
 from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
 from mcpo_cli.commands.compare import compare
@@ -68,6 +68,7 @@ app.command()(export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.add_typer(method.app, name="method")
+app.add_typer(model.app, name="model")
 app.command()(ui)
 app.command()(doctor)
 app.command(epilog=SCHEMA_EXAMPLES)(schema)

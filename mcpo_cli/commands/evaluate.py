@@ -23,7 +23,9 @@ def _complete_benchmarks(incomplete: str) -> list[str]:
     return [before + name for name in scope.known() if name.startswith(begun)]
 
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A run, a Hugging Face folder, or OWNER/NAME on the hub.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A run, a preset, a Hugging Face folder, or OWNER/NAME on the hub.")
+]
 Settings = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Settings in Hydra's grammar, see below.", show_default=False),

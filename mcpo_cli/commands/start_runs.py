@@ -80,8 +80,9 @@ def show_dry_run(plan: Plan, *, verbose: bool, as_json: bool) -> None:
     Raises:
         ConfigError: `model.path` names a folder that is not there.
     """
-    for path in filter(None, dict.fromkeys(cell.spec.model.path for cell in plan.cells)):
-        _check_model(path)
+    for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells if not cell.spec.model.wheel):
+        if path:
+            _check_model(path)
     found = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, location()) for cell in plan.cells}
     previews = {run_id: preview for run_id, preview in found.items() if preview}
     show_plan(plan, as_json=as_json, previews=previews)

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from mcpo_cli.config.schema import LOGGERS, Model, RunSpec
+from mcpo_cli.config.schema import LOGGERS, WHEEL, Model, RunSpec
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.settings import plain
 
@@ -75,11 +75,36 @@ def _model(spec: RunSpec) -> Iterator[tuple[str, str]]:
     if model.kv_heads and model.heads % model.kv_heads:
         fits = max(n for n in range(1, model.heads + 1) if model.heads % n == 0 and n <= model.kv_heads)
         yield f"model.kv_heads={model.kv_heads} does not divide model.heads={model.heads}", f"model.kv_heads={fits}"
+    yield from _wheel(model)
     if not model.path:
         for name, value in (("kv_heads", 0), ("vocabulary", 0), ("tied", True), ("revision", "")):
             if getattr(model, name) != value:
                 given = f"model.{name}={getattr(model, name)}"
                 yield f"{given} describes an existing model, but model.path is empty", "model.path=FOLDER"
+
+
+def _wheel(model: Model) -> Iterator[tuple[str, str]]:
+    """A model in a wheel needs all that names and checks its file; no other model takes these settings."""
+    if not model.path.startswith(WHEEL):
+        for name in ("file", "sha256", "quantization", "wheel_sha256"):
+            if value := getattr(model, name):
+                yield f"model.{name}={value} describes a file in a wheel", f"model.path={WHEEL}NAME==VERSION"
+        return
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", model.wheel):
+        yield f"model.path={model.path}: must name a wheel and its version", f"model.path={WHEEL}NAME==VERSION"
+    if model.revision:
+        yield f"model.revision={model.revision} names a commit of the hub; a wheel has a version", "model.revision=''"
+    if not model.file.endswith(".gguf"):
+        yield f"model.file={model.file}: must be the path of a GGUF file in the wheel", "model.file=FOLDER/FILE.gguf"
+    for name, value in (("sha256", model.sha256), ("wheel_sha256", model.wheel_sha256 or "0" * 64)):
+        if not re.fullmatch(r"[0-9a-f]{64}", value):
+            given = f"model.{name}={value}" if value else f"model.{name} is empty"
+            yield f"{given}: must be a SHA-256, 64 hex digits", f"model.{name}=SHA256"
+    if not model.vocabulary:
+        yield (
+            f"model.path={model.path}: its sizes are needed before it is downloaded",
+            "a preset file with its sizes, such as experiments/conf/model/smollm2-135m.yaml",
+        )
 
 
 def _lora(spec: RunSpec) -> Iterator[tuple[str, str]]:

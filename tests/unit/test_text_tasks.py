@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli import grading, tasks
 from mcpo_cli.config.load import load
-from mcpo_cli.data.base import Problem, held_out
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading.graders import answer_is, integer
 from mcpo_cli.tasks.sums import WORKED, Sums
@@ -103,8 +103,8 @@ def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, obje
         evaluated = {problem.text for problems in tiers.values() for problem in problems}
         assert len(evaluated) == sum(one.tier_sizes(200).values())
         trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 1000)}
-        assert all(held_out(Problem(text, "")) for text in evaluated)
-        assert not any(held_out(Problem(text, "")) for text in trained)
+        assert all(one.holds_out(Problem(text, "")) for text in evaluated)
+        assert not any(one.holds_out(Problem(text, "")) for text in trained)
         assert not (evaluated | trained) & {question for question, _ in one.worked}
         for tier, problems in tiers.items():
             assert {one.tier_of(problem.text) for problem in problems} == {tier}
@@ -123,7 +123,7 @@ def test_streams_do_not_depend_on_how_they_are_read(name: str) -> None:
 def test_first_problems_stay_what_they_are() -> None:
     """Records of runs name these problems."""
     assert [problem.text for problem in task("sums").training(0, 0, 4)] == ["7 + 4", "6 + 2", "6 + 7", "5 + 4 + 6"]
-    assert task("sums").tiers(2)["2plus1"] == [Problem("21 + 8", "29"), Problem("17 + 9", "26")]
+    assert task("sums").tiers(2)["2plus1"] == [Problem("37 + 1", "38"), Problem("30 + 4", "34")]
     assert task("word_problems").training(0, 0, 1) == [
         Problem("Yusuf has 4 bags with 2 oranges in each bag. How many oranges does Yusuf have?", "8")
     ]
@@ -131,7 +131,7 @@ def test_first_problems_stay_what_they_are() -> None:
 
 def test_a_tier_has_at_most_the_sums_that_exist() -> None:
     one = task("sums", sorts=("1+1", "2+2"))
-    held = [f"{a} + {b}" for a in range(1, 10) for b in range(1, 10) if held_out(Problem(f"{a} + {b}", ""))]
+    held = [f"{a} + {b}" for a in range(1, 10) for b in range(1, 10) if one.holds_out(Problem(f"{a} + {b}", ""))]
     held = [text for text in held if text not in WORKED]
     assert [problem.text for problem in one.tiers(200)["1plus1"]] == held
     assert one.tier_sizes(200) == {"1plus1": len(held), "2plus2": 200}

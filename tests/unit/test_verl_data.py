@@ -34,7 +34,7 @@ def spec(*overrides: str) -> RunSpec:
 
 def written(run: RunSpec, home: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     paths = planned(run, home)
-    write(run, lambda text: "too long" not in text, paths)
+    write(run, lambda messages: "too long" not in messages[0]["content"], paths)
     return pq.read_table(paths.train).to_pylist(), pq.read_table(paths.held_out).to_pylist()
 
 

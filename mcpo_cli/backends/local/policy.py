@@ -127,7 +127,7 @@ class Policy:
         """Pairs of rows in an attention that cost as much as everything else that is computed for a row."""
         table = model.model.embed_tokens.weight
         self.sparse_embedding = table is model.lm_head.weight and table.numel() > FUSED
-        """Whether the embedding's gradient, of the few rows that a batch reads, is added to the output layer's in place."""
+        """Whether the embedding's gradient, that of the rows of a batch, is added to the output layer's in place."""
         self.bytes_in_cache = 2 * config.num_hidden_layers * self.kv_heads * self.head_dim * self.dtype.itemsize
         """Bytes of the keys and values of one row."""
         positions = torch.arange(config.max_position_embeddings, device=place)[None]

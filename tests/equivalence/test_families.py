@@ -1,0 +1,272 @@
+"""The local engine computes what the stock classes compute: Llama, Mistral, Qwen2, Qwen3, with all that these vary.
+
+Small random models in float32, prompts of different lengths that begin alike, and responses that begin alike.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from mcpo_cli.backends.local import policy as policies
+from mcpo_cli.backends.local import tree as trees
+from mcpo_cli.backends.local.lora import Lora
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import Rollouts, sample
+
+CPU = torch.device("cpu")
+V, EOS, G, T = 61, 60, 6, 9
+SIZES = {
+    "vocab_size": V,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 256,
+    "eos_token_id": EOS,
+    "pad_token_id": EOS,
+    "bos_token_id": EOS,
+    "initializer_range": 0.3,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LINEAR = {"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0}
+PLAIN = {"rope_type": "default", "rope_theta": 100.0}
+FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
+    "llama grouped": (LlamaConfig, LlamaForCausalLM, {"num_attention_heads": 6, "num_key_value_heads": 2}),
+    "llama untied, scaled rope": (
+        LlamaConfig,
+        LlamaForCausalLM,
+        {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "head_dim": 16,
+            "tie_word_embeddings": False,
+            "rope_parameters": LLAMA3,
+        },
+    ),
+    "llama tied, one key": (
+        LlamaConfig,
+        LlamaForCausalLM,
+        {
+            "num_attention_heads": 3,
+            "num_key_value_heads": 1,
+            "tie_word_embeddings": True,
+            "rope_parameters": LINEAR,
+        },
+    ),
+    "mistral": (
+        MistralConfig,
+        MistralForCausalLM,
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "sliding_window": None},
+    ),
+    "qwen2": (Qwen2Config, Qwen2ForCausalLM, {"num_attention_heads": 6, "num_key_value_heads": 2}),
+    "qwen3": (
+        Qwen3Config,
+        Qwen3ForCausalLM,
+        {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20, "tie_word_embeddings": True},
+    ),
+}
+
+
+def stock(family: str, seed: int = 0) -> Any:
+    """A random model in float32; biases and norms are random, too, as fresh ones are 0 and 1."""
+    config, kind, options = FAMILIES[family]
+    rope = {"rope_parameters": PLAIN}
+    torch.manual_seed(seed)
+    model = kind(config(**{**SIZES, **rope, **options}))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(std=0.3)
+            elif parameter.dim() == 1:
+                parameter.uniform_(0.5, 1.5)
+        if model.config.tie_word_embeddings:
+            # Otherwise each token predicts itself.
+            model.model.embed_tokens.weight *= 0.3
+    return model
+
+
+def prompts() -> Tensor:
+    """Five prompts of 10 to 14 tokens whose first nine are the same."""
+    generator = torch.Generator().manual_seed(1)
+    beginning = torch.randint(0, EOS, (9,), generator=generator)
+    rest = [torch.randint(0, EOS, (1 + i,), generator=generator) for i in range(5)]
+    ragged = [torch.cat([beginning, tail]) for tail in rest]
+    return torch.nn.utils.rnn.pad_sequence(ragged, batch_first=True, padding_value=trees.NO_TOKEN)
+
+
+def rollouts_of(policy: Policy) -> Rollouts:
+    """Responses that begin alike, as the temperature is low, and end at different lengths."""
+    return sample(policy, prompts(), G, T, 0.5, EOS, seed=3)
+
+
+def stock_log_probs(model: Any, rollouts: Rollouts) -> Tensor:
+    """logp_PGT by the stock forward pass over each prompt and response written out."""
+    found = []
+    for filled_S, token_GT in zip(rollouts.prompt_PS, rollouts.token_PGT, strict=True):
+        prompt_S = filled_S[filled_S != trees.NO_TOKEN]
+        whole = torch.cat([prompt_S.expand(len(token_GT), -1), token_GT], dim=1)
+        logits = model(whole).logits[:, len(prompt_S) - 1 : -1]
+        found.append(logits.log_softmax(-1).gather(-1, token_GT[..., None]).squeeze(-1))
+    return torch.stack(found) * rollouts.mask_PGT
+
+
+def relative(mine: list[Tensor], theirs: list[Tensor]) -> float:
+    """The norm of the difference over that of `theirs`."""
+    difference = sum(float((a - b).double().square().sum()) for a, b in zip(mine, theirs, strict=True))
+    return (difference / sum(float(b.double().square().sum()) for b in theirs)) ** 0.5
+
+
+def gradients(logp_PGT: Tensor, parameters: list[Tensor]) -> list[Tensor]:
+    weight_PGT = torch.linspace(-1, 1, logp_PGT.numel()).view_as(logp_PGT)
+    return list(torch.autograd.grad((logp_PGT * weight_PGT).sum(), parameters))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_and_gradients_are_those_of_the_stock_classes(family: str) -> None:
+    model = stock(family)
+    policy = Policy(model, CPU)
+    rollouts = rollouts_of(policy)
+    assert len(rollouts.length_PG.unique()) > 2
+    mine, theirs = (
+        logp(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
+        for logp in (policy.log_probs, lambda *_: stock_log_probs(model, rollouts))
+    )
+    assert float((mine - theirs).detach().abs().max()) < 1e-4
+    # What the sampler recorded is the same number.
+    assert float((rollouts.logp_PGT - theirs.detach()).abs().max()) < 1e-4
+    parameters = list(model.parameters())
+    assert relative(gradients(mine, parameters), gradients(theirs, parameters)) < 1e-4
+
+
+def test_prompts_share_the_rows_of_what_they_begin_with() -> None:
+    policy = Policy(stock("llama grouped"), CPU)
+    rollouts = rollouts_of(policy)
+    tree = trees.grow(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT, V, policy.row_cost)
+    tails = int((trees.lengths(rollouts.prompt_PS) - 9).sum())
+    assert tree.silent == 9 + tails - len(rollouts.prompt_PS)
+    other = rollouts.prompt_PS.clone()
+    other[0, 7] = (other[0, 7] + 1) % EOS
+    apart = trees.grow(other, rollouts.token_PGT, rollouts.mask_PGT, V, policy.row_cost)
+    assert apart.silent == int((trees.lengths(other) - 1).sum())
+
+
+@pytest.mark.parametrize("family", ["llama grouped", "qwen2"])
+@pytest.mark.parametrize("how", ["pieces of the vocabulary", "activations again"])
+def test_what_saves_memory_changes_nothing(family: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = stock(family)
+    plain = Policy(model, CPU)
+    rollouts = rollouts_of(plain)
+    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    expected = plain.log_probs_and_entropies(*tensors)
+    parameters = list(model.parameters())
+    wanted = gradients(expected[0], parameters)
+    if how == "activations again":
+        saving = Policy(model, CPU, recompute=True)
+    else:
+        monkeypatch.setattr(policies, "VOCABULARY_NUMBERS", 7 * V)
+        saving = plain
+        assert saving.rows_at_once == 7
+        again = rollouts_of(saving)
+        assert torch.equal(again.token_PGT, rollouts.token_PGT)
+        assert torch.allclose(again.entropy_PGT, rollouts.entropy_PGT, atol=1e-5)
+    found = saving.log_probs_and_entropies(*tensors)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+    assert relative(gradients(found[0], parameters), wanted) < 1e-5
+
+
+def test_entropies_are_those_of_the_stock_classes() -> None:
+    model = stock("qwen3")
+    policy = Policy(model, CPU)
+    rollouts = rollouts_of(policy)
+    _, entropy_PGT = policy.log_probs_and_entropies(rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT)
+    prompt_S = rollouts.prompt_PS[1][rollouts.prompt_PS[1] != trees.NO_TOKEN]
+    whole = torch.cat([prompt_S.expand(G, -1), rollouts.token_PGT[1]], dim=1)
+    logp = model(whole).logits[:, len(prompt_S) - 1 : -1].log_softmax(-1)
+    expected_GT = -(logp.exp() * logp).sum(-1) * rollouts.mask_PGT[1]
+    assert torch.allclose(entropy_PGT[1], expected_GT, atol=1e-4)
+    assert torch.allclose(rollouts.entropy_PGT[1] * rollouts.mask_PGT[1], expected_GT, atol=1e-4)
+
+
+def test_bfloat16_is_near_float32_and_trains_float32_weights() -> None:
+    model = stock("llama grouped")
+    exact, reduced = Policy(model, CPU), Policy(model, CPU, dtype=torch.bfloat16)
+    rollouts = rollouts_of(exact)
+    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    mine, theirs = reduced.log_probs(*tensors), exact.log_probs(*tensors)
+    difference = (mine - theirs).abs()[rollouts.mask_PGT]
+    assert 0 < float(difference.mean()) < 0.1
+    found, wanted = (gradients(logp, list(model.parameters())) for logp in (mine, theirs))
+    assert {gradient.dtype for gradient in found} == {torch.float32}
+    assert relative(found, wanted) < 0.3
+    again = sample(reduced, prompts(), G, T, 0.5, EOS, seed=3)
+    assert again.logp_PGT.dtype == torch.float32
+    at_sampling = reduced.log_probs(again.prompt_PS, again.token_PGT, again.mask_PGT)
+    assert float((at_sampling - again.logp_PGT * again.mask_PGT).abs().mean()) < 0.1
+
+
+def test_lora_is_the_model_with_a_product_added_to_its_weights() -> None:
+    model = stock("qwen2")
+    before = Policy(model, CPU)
+    rollouts = rollouts_of(before)
+    tensors = rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT
+    expected = before.log_probs(*tensors)
+    of_weights = dict(zip(dict(model.named_parameters()), gradients(expected, list(model.parameters())), strict=True))
+    lora = Lora.of(model, rank=3, alpha=6, seed=5)
+    policy = Policy(model, CPU, lora=lora)
+    # B is 0 at first, so nothing changes.
+    logp = policy.log_probs(*tensors)
+    assert torch.equal(logp, expected)
+    assert len(policy.parameters()) == 2 * 7 * 3
+    found = dict(zip(policy.named_parameters(), gradients(logp, policy.parameters()), strict=True))
+    for name, (a_RI, _) in lora.pairs.items():
+        layer = name.removesuffix(".weight")
+        # dL/dB = scale dL/dW A^T, and dL/dA = scale B^T dL/dW = 0.
+        assert torch.allclose(found[f"{layer}.lora_B.weight"], 2 * of_weights[name] @ a_RI.T, atol=1e-3)
+        assert not found[f"{layer}.lora_A.weight"].any()
+    with torch.no_grad():
+        for _, b_OR in lora.pairs.values():
+            b_OR.normal_(std=0.05)
+    changed = policy.log_probs(*tensors)
+    assert not torch.allclose(changed, expected, atol=1e-3)
+    merged = stock("qwen2")
+    weights = {name: lora.merged(name, weight).detach() for name, weight in model.state_dict().items()}
+    merged.load_state_dict(weights)
+    assert torch.allclose(stock_log_probs(merged, rollouts), changed, atol=1e-4)
+    # A copy has matrices of its own.
+    other = policy.copy()
+    with torch.no_grad():
+        next(iter(lora.pairs.values()))[1].zero_()
+    assert torch.equal(other.log_probs(*tensors), changed)
+    assert not torch.equal(policy.log_probs(*tensors), changed)
+
+
+def test_a_response_depends_neither_on_the_prompts_beside_it_nor_on_their_lengths() -> None:
+    policy = Policy(stock("llama grouped"), CPU)
+    prompt_PS = prompts()
+    together = sample(policy, prompt_PS, G, T, 1.0, EOS, seed=3)
+    # The same quantiles belong to the first prompt of a batch of the same size.
+    others = prompt_PS.clone()
+    others[1:] = others[1:].roll(1, 0)
+    beside = sample(policy, others, G, T, 1.0, EOS, seed=3)
+    assert torch.equal(together.token_PGT[0], beside.token_PGT[0])
+    wider = torch.nn.functional.pad(prompt_PS, (0, 3), value=trees.NO_TOKEN)
+    assert torch.equal(sample(policy, wider, G, T, 1.0, EOS, seed=3).token_PGT, together.token_PGT)

@@ -225,9 +225,11 @@ class Compute:
     micro_batch: int = runtime(16, ge=1)
     """Most prompts per forward and backward pass."""
     micro_batch_tokens: int = runtime(16384, ge=1)
-    """Most tokens per forward and backward pass of backend=local, a group's prompt counted once; one group at least."""
-    recompute: bool = runtime(False)
-    """Whether the backward pass of backend=local computes activations again (gradient checkpointing): less memory."""
+    """Most tokens per forward and backward pass of backend=local, a group's prompt counted once.
+
+    A group that has more is a pass of its own, which computes activations twice instead of keeping them (gradient
+    checkpointing): less memory for a third more time.
+    """
     checkpoint_every: int = runtime(5, ge=1)
     """Global steps between checkpoints."""
     checkpoints: int = runtime(2, ge=1)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.backends import cost
+from mcpo_cli.backends.local import needs
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -134,6 +135,8 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     """Modelled seconds of all global steps, rerolls and evaluations: on GPUs from `cost`, else from the token count."""
     if on_gpus(spec):
         return cost.of(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
+    if spec.model.path and spec.backend == "local":
+        return needs.seconds(spec, mean_response)
     _, length = cost.lengths(spec, mean_response)
     batch = spec.train.prompts * spec.train.rollouts * length
     evaluation = cost.evaluations(spec) * eval_problems(spec) * spec.eval.samples * length

@@ -7,6 +7,7 @@ from typing import Any
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends.local import needs
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs import folders
@@ -25,6 +26,7 @@ class Local:
         spec.task.check()
         if spec.model.path:
             longest = spec.train.max_prompt + spec.train.max_response
+            needs.check(spec)
             pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
         else:
             closed(spec.task)

@@ -13,6 +13,7 @@ and values, or of both), D head size, V vocabulary, E hidden size; B sequences o
 """
 
 import copy
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,7 +101,8 @@ class Policy:
         dtype: of the products of weights and of attention; None means that of the weights. Norms, the residual stream
             and logits are computed in that of the weights, which always are what is trained.
         lora: the matrices that are trained in place of the weights.
-        recompute: whether the backward pass computes each layer's activations again instead of keeping them.
+        kept_rows: most rows of a pass whose activations are kept; of more, the backward pass computes those of each
+            layer again (gradient checkpointing).
     """
 
     def __init__(
@@ -110,10 +112,10 @@ class Policy:
         *,
         dtype: torch.dtype | None = None,
         lora: Lora | None = None,
-        recompute: bool = False,
+        kept_rows: int = sys.maxsize,
     ) -> None:
         config = model.config
-        self.model, self.device, self.lora, self.recompute = model, place, lora, recompute
+        self.model, self.device, self.lora, self.kept_rows = model, place, lora, kept_rows
         torch.nn.Module.to(model, place)
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -145,7 +147,7 @@ class Policy:
 
     def copy(self) -> "Policy":
         """A policy whose trained tensors are its own, equal to these now."""
-        options: Mapping[str, Any] = {"dtype": self.dtype, "recompute": self.recompute}
+        options: Mapping[str, Any] = {"dtype": self.dtype, "kept_rows": self.kept_rows}
         if self.lora:
             return Policy(self.model, self.device, lora=self.lora.copy(), **options)
         return Policy(copy.deepcopy(self.model), self.device, **options)
@@ -279,13 +281,11 @@ class Policy:
         """
         inner = self.model.model
         turn = self.turns[position_N][:, None]
+        recompute = torch.is_grad_enabled() and len(token_N) > self.kept_rows
         hidden_NE = functional.embedding(token_N, inner.embed_tokens.weight, sparse=self.sparse_embedding)
         for index, layer in enumerate(layers):
             step = index, layer, hidden_NE, turn, attend, silent if index == len(layers) - 1 else 0
-            if self.recompute and torch.is_grad_enabled():
-                hidden_NE = checkpoint(self._block, *step, use_reentrant=False)
-            else:
-                hidden_NE = self._block(*step)
+            hidden_NE = checkpoint(self._block, *step, use_reentrant=False) if recompute else self._block(*step)
         x_NE: Tensor = self._norm(hidden_NE) * inner.norm.weight
         return x_NE
 

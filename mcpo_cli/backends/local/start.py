@@ -35,7 +35,7 @@ def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, P
         lora = Lora.of(model, spec.model.lora_rank, spec.model.lora_alpha, stream(spec.seed, "init"))
     reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and place.type == "cuda")
     dtype = torch.bfloat16 if reduced else None
-    policy = Policy(model, place, dtype=dtype, lora=lora, recompute=spec.compute.recompute)
+    policy = Policy(model, place, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
     return policy, AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 

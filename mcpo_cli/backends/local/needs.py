@@ -1,0 +1,84 @@
+"""Time, memory and disk that the local engine needs for an existing model, estimated from settings alone.
+
+A token costs 2 operations a weight in a forward pass and 6 in an update. Peak memory is the larger of two phases: in an
+update weights, gradients, moments, activations and logits; while sampling weights, moments, keys and values.
+"""
+
+import shutil
+from pathlib import Path
+
+import psutil
+
+from mcpo_cli.backends import cost
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
+from mcpo_cli.runs.attempts import eval_problems
+
+OPERATIONS_PER_CORE = 5e10
+"""Operations per second of one core in float32, in products of the sizes at hand (an AMD EPYC with AVX-512: 5 to 6)."""
+OVERHEAD_BYTES = 0.6e9
+"""Memory of a process that has loaded torch and transformers."""
+FLOAT = 4
+"""Bytes of a number in float32."""
+LOGITS_BYTES = 4 * FLOAT * 2**25
+"""Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
+CACHE_BYTES = 4 * GIB
+"""Most memory of the keys and values of the prompts that are sampled at a time."""
+
+
+def seconds(spec: RunSpec, mean_response: float | None = None) -> float:
+    """Seconds of all global steps, probes and evaluations on CPU cores."""
+    train, per_token = spec.train, 2.0 * cost.parameters(spec)
+    prompt, response = cost.lengths(spec, mean_response)
+    batch = train.prompts * (prompt + train.rollouts * response)
+    probed = cost.rerolled(spec) * (prompt + train.rollouts * response)
+    evaluated = cost.evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
+    tokens = train.steps * batch * (cost.rounds(spec) + 3) + probed + evaluated
+    return tokens * per_token / (OPERATIONS_PER_CORE * spec.compute.threads)
+
+
+def memory(spec: RunSpec) -> float:
+    """Peak bytes of one run."""
+    train, model = spec.train, spec.model
+    weights, trained = FLOAT * cost.parameters(spec), FLOAT * cost.trained_parameters(spec)
+    state = weights + 2 * trained + (trained if "previous_policy" in spec.method.needs else 0)
+    prompt, response = spec.task.expected_tokens(train.max_response)
+    group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
+    kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
+    query, key = model.heads * model.head_dim, cost.kv_heads(model) * model.head_dim
+    a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
+    updating = (trained if not model.lora_rank else weights) + kept * a_row + LOGITS_BYTES
+    a_slot = 2 * FLOAT * model.layers * key
+    # Room for keys and values doubles where it is too small.
+    sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
+    return OVERHEAD_BYTES + state + max(updating, sampling)
+
+
+def disk(spec: RunSpec) -> float:
+    """Most bytes that one run has on the disk at a time: its checkpoints, the one being written, and the policy."""
+    trained = FLOAT * cost.trained_parameters(spec)
+    checkpoint = trained * (4 if "previous_policy" in spec.method.needs else 3)
+    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * cost.parameters(spec)
+
+
+def check(spec: RunSpec) -> None:
+    """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
+    free = float(psutil.virtual_memory().available)
+    if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and (needed := memory(spec)) > free:
+        raise ConfigError(
+            f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
+            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {free / GIB:.1f} GiB are "
+            "free",
+            fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
+            "model.lora_rank=16, or a smaller model",
+        )
+    folder = next(path for path in (location(), *location().parents) if path.exists())
+    room = shutil.disk_usage(folder).free
+    if (needed := disk(spec)) > room:
+        raise ConfigError(
+            f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {folder}, for "
+            f"{spec.compute.checkpoints} checkpoints and one being written; {room / GIB:.1f} GiB are free",
+            fix="compute.checkpoints=1, model.lora_rank=16, or MCPO_HOME=FOLDER on a larger disk",
+        )

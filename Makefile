@@ -42,7 +42,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ docs: setup ## Build the documentation into site/; broken links are errors
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it
 	$(BIN)/mcpo reproduce table1 $(ARGS)
+
+reproduce-lm: setup ## Fetch SmolLM2-135M, train it with DAPO and MCPO on sums, evaluate, and print table and figure
+	$(BIN)/mcpo model fetch smollm2-135m
+	$(BIN)/mcpo reproduce lm $(ARGS)
 
 reproduce-table2: setup ## Train what is missing for Table 2 (ablations) and print it
 	$(BIN)/mcpo reproduce table2 $(ARGS)

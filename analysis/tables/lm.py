@@ -23,8 +23,8 @@ COMPOSITION = {
 }
 CURVES = ("held-out pass@1", *COMPOSITION.values())
 NOTES = (
-    "pass@1: mean over the held-out problems of a tier. ± is a 95 % interval over problems and samples of this one run; "
-    "it says nothing about other seeds.",
+    "pass@1: mean over the held-out problems of a tier. ± is a 95 % interval over problems and samples of one run; it "
+    "says nothing about other seeds.",
     "Training: means over the first and over the last quarter of the global steps, of all prompts sampled, before "
     "DAPO's filter. A prompt is mastered if all its rollouts are correct.",
     "Arms have as many global steps, not as many rollouts: DAPO samples more to fill its batches.",
@@ -55,13 +55,15 @@ def _tiers(runs: Runs) -> list[str]:
 
 def _points(runs: Runs) -> pd.DataFrame:
     """Every quantity at every global step at which it was measured, a row each."""
-    scores = runs.scores().groupby([*base.KEYS, "step"], as_index=False, sort=False)["pass@1"].mean()
-    blocks = [scores.rename(columns={"pass@1": "value"}).assign(quantity=CURVES[0])]
+    scores = runs.scores().rename(columns={"pass@1": "value"})
+    means = scores.groupby([*base.KEYS, "step"], sort=False)["value"].mean().reset_index()
+    blocks = [means.assign(quantity=CURVES[0])]
     steps = runs.steps()
     for column, name in COMPOSITION.items():
         part = steps[[*base.KEYS, "step", column]].rename(columns={column: "value"})
         blocks.append(part.assign(quantity=name))
-    return pd.concat(blocks, ignore_index=True)[[*base.KEYS, "quantity", "step", "value"]]
+    columns = [*base.KEYS, "quantity", "step", "value"]
+    return pd.concat(blocks, ignore_index=True).reindex(columns=columns)
 
 
 def _held_out(runs: Runs) -> Iterator[list[str]]:

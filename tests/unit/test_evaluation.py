@@ -245,7 +245,7 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
         (["arithmetic"] * 2, "twice"),
     ):
         with pytest.raises(ConfigError, match=message):
-            scope.benchmarks(names, "", None, 2)
+            scope.benchmarks(names, scope.Subject(MODEL), Evaluation(), 2)
     with pytest.raises(ConfigError, match="is empty"):
         scope.split(" , ")
 
@@ -253,8 +253,9 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
 def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "aime24.jsonl"
     path.write_text("".join(f'{{"problem": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(30)))
-    (whole,) = scope.benchmarks(["aime24"], str(tmp_path), None, None)
-    (part,) = scope.benchmarks(["aime24"], str(tmp_path), None, 4)
+    chosen = settings(Evaluation, [f"data.path={tmp_path}"])
+    (whole,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen)
+    (part,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen, 4)
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes

@@ -10,7 +10,7 @@ import typer
 from mcpo_cli.commands.options import Debug, DryRun, Json
 
 EPILOG = """\
-Settings, key=value: engine=hf|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
+Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
 chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...
 The defaults are the paper's (Section 6.1)."""
 
@@ -34,7 +34,7 @@ Benchmarks = Annotated[
     str,
     typer.Option(
         metavar="NAME|NAME=FILE,...",
-        help="Benchmarks (mcpo data list), files of your own, or a generated task: arithmetic, its held-out tiers.",
+        help="Benchmarks (mcpo data list), files of your own, or tasks that generate problems (sums): held-out tiers.",
         autocompletion=_complete_benchmarks,
     ),
 ]
@@ -58,13 +58,14 @@ def evaluate(
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.errors import Interrupted
-    from mcpo_cli.evaluation import protocol, run, scope
+    from mcpo_cli.evaluation import asking, protocol, run, scope
 
     chosen = load.settings(Evaluation, settings or [])
     subject = scope.subject(model, chosen.revision)
-    plan = protocol.Protocol(chosen, subject.facts, limit)
+    protocol.check(protocol.Protocol(chosen, subject.facts, limit))
+    loaded = scope.benchmarks(scope.split(benchmarks), subject, chosen, limit)
+    plan = protocol.Protocol(chosen, subject.facts, limit, asking.of_tasks(loaded))
     protocol.check(plan)
-    loaded = scope.benchmarks(scope.split(benchmarks), chosen.data.path, subject.task, limit)
     print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
     if dry_run:
         missing = run.missing(plan, loaded)

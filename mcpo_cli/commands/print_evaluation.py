@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.commands import console
-from mcpo_cli.data.base import Loaded
+from mcpo_cli.evaluation.asking import BARE, Benchmark
 from mcpo_cli.evaluation.gradings import writable
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.grading import STATUSES
@@ -14,12 +14,12 @@ from mcpo_cli.records import Results
 ANSWER_WIDTH = 40
 
 
-def announce(protocol: Protocol, benchmarks: Sequence[Loaded], folder: str) -> None:
+def announce(protocol: Protocol, benchmarks: Sequence[Benchmark], folder: str) -> None:
     """Print the effective protocol on stderr, before sampling starts."""
     lines = protocol.lines()
     for benchmark in benchmarks:
         told = "".join(f"; {note}" for note in benchmark.notes)
-        bare = "" if benchmark.template is None else ", without a template: the problem text is the prompt"
+        bare = ", without a template: the problem text is the prompt" if benchmark.asking is BARE else ""
         lines[benchmark.name] = (
             f"{len(benchmark.problems)} problems from {benchmark.source} ({benchmark.digest}), "
             f"graded by {benchmark.grader}{bare}{told}"

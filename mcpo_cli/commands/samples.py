@@ -1,6 +1,7 @@
 """`mcpo runs samples`: the rollouts that a run kept, right and wrong ones side by side."""
 
 from itertools import islice, zip_longest
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -92,8 +93,14 @@ def _show(group: "Group") -> None:
     from mcpo_cli.runs.rollouts import counted
 
     right, wrong = len(group.right), len(group.wrong)
-    console.print_text(f"step {group.step}, {right} of {right + wrong} right: {group.prompt}\n  gold: {group.gold}")
-    sides = [[(f"{n}x", text) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
+    prompt = group.prompt if "\n" not in group.prompt else f"\n{indent(group.prompt, '    ')}"
+    console.print_text(f"step {group.step}, {right} of {right + wrong} right: {prompt}\n  gold: {group.gold}")
+    sides = [[(f"{n}x", _marked(text)) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
     rows = [[*one, *other] for one, other in zip_longest(*sides, fillvalue=("", ""))]
     console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], rows)
     console.print_text("")
+
+
+def _marked(text: str) -> str:
+    """`text` with a sign at each line break; the last one begins no new line."""
+    return text.replace("\n", "\u21b5\n").removesuffix("\n")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from mcpo_cli.settings import identity, runtime
+from mcpo_cli.settings import identity, later, runtime
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,21 @@ class EvaluationCompute:
 class Evaluation:
     """How a model is evaluated. The defaults are those of the paper, Section 6.1."""
 
-    engine: Literal["hf", "vllm"] = identity("hf")
+    engine: Literal["hf", "local", "vllm"] = identity("hf")
+    """`hf` (transformers, a problem at a time), `local` (the local backend, many at once) or `vllm`."""
     n: int = identity(8, ge=1, le=4096)
     """Samples of each problem."""
     temperature: float = identity(0.7, ge=0, le=100)
     """Sampling temperature; 0 is greedy."""
     top_p: float = identity(1.0, gt=0, le=1)
     max_tokens: int = identity(20480, ge=1)
-    """Tokens of the longest response."""
+    """Tokens of the longest response; the model's window may leave less."""
+    task_max_tokens: int = later(0, ge=0)
+    """Tokens of the longest response to a task's own problems, if fewer. 0 takes `train.max_response` of a run that was
+    trained on the task, and 256 otherwise; tasks with their own vocabulary have no such limit."""
     seed: int = identity(0, ge=0)
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
-    """The template around a problem, the same as in training."""
+    """The template around a problem of a published benchmark or a file. Tasks ask as in training."""
     chat: Literal["auto", "off"] = identity("auto")
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
     revision: str = runtime("")

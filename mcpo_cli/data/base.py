@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from mcpo_cli.data.prompt import Template
-
 Role = Literal["train", "benchmark"]
 HELD_OUT_SHARE = 8
 """One in this many generated problems, chosen by a hash of its text, is held out of training."""
@@ -134,8 +132,6 @@ class Loaded:
     notes: tuple[str, ...] = ()
     """Facts for the user: copies, problems left out, a size other than the published one."""
     grader: str = "math_verify"
-    template: Template | None = None
-    """The template around each problem; None lets the evaluation choose."""
 
 
 def digest(problems: tuple[Problem, ...]) -> str:

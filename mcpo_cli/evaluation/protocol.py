@@ -1,7 +1,8 @@
 """How an evaluation really samples. A result is named after this, not after what was asked for."""
 
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
@@ -10,8 +11,10 @@ from mcpo_cli.config.schema import digest
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.evaluation import asking
+from mcpo_cli.evaluation.asking import ByTask
 from mcpo_cli.model_facts import ModelFacts
-from mcpo_cli.settings import RUNTIME
+from mcpo_cli.settings import plain
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,13 @@ class Protocol:
     model: ModelFacts
     limit: int | None = None
     """Most problems of each benchmark; None means all."""
+    tasks: Mapping[str, ByTask] = field(default_factory=dict)
+    """How tasks ask, by name, where that does not follow from the settings; see `asking.of_tasks`."""
 
     @property
     def chat(self) -> bool:
         """Whether the model's chat template wraps the prompt."""
-        return self.settings.chat == "auto" and self.model.chat_template
+        return asking.by_settings(self.settings, self.model).chat
 
     @property
     def eval_id(self) -> str:
@@ -39,7 +44,12 @@ class Protocol:
         """The name of the metric and its conditions, for tables."""
         settings = self.settings
         sampled = "greedy" if settings.temperature == 0 else f"T={settings.temperature:g}"
-        return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens"
+        limits = "".join(f", {name} at most {self._longest(asked)}" for name, asked in self.tasks.items())
+        return f"mean@{settings.n}, {sampled}, at most {settings.max_tokens} tokens{limits}"
+
+    def _longest(self, asked: ByTask) -> int:
+        """Most tokens of a response to a task."""
+        return min(self.settings.max_tokens, asked.max_tokens or self.settings.max_tokens)
 
     def deviations(self) -> list[str]:
         """The differences from the protocol of the paper's Section 6.1."""
@@ -54,6 +64,7 @@ class Protocol:
         differences = [
             f"{key}={chosen[key]:g} instead of {wanted[key]:g}" for key in wanted if chosen[key] != wanted[key]
         ]
+        differences += [f"{name} is asked as task={name} asks" for name in self.tasks]
         if self.limit is not None:
             differences.append(f"at most {self.limit} problems of each benchmark")
         if self.model.window < wanted["max_tokens"]:
@@ -67,7 +78,7 @@ class Protocol:
         revision = f", revision {model.revision}" if model.revision else ""
         stops = zip(model.stop_tokens, model.stop_ids, strict=True)
         chat = "the model's own, around the prompt" if self.chat else "none"
-        return {
+        lines = {
             "model": f"{model.name}, {model.parameters:,} parameters in {model.dtype}, files {model.digest}{revision}",
             "engine": settings.engine,
             "samples": f"{settings.n} a problem, {sampled}, top_p {settings.top_p:g}, seed {settings.seed}; "
@@ -76,8 +87,18 @@ class Protocol:
             "stop tokens": ", ".join(f"{text} ({number})" for text, number in stops),
             "prompt": f"{settings.prompt}: {render(settings.prompt, '{problem}')!r}",
             "chat template": chat if self.chat or not model.chat_template else "not used (chat=off)",
-            "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol",
         }
+        for name, asked in self.tasks.items():
+            lines[f"task={name}"] = self._asked(asked)
+        return {**lines, "deviations": "; ".join(self.deviations()) or "none: this is the paper's protocol"}
+
+    def _asked(self, asked: ByTask) -> str:
+        """How a task asks, for people."""
+        *before, last = asked.messages(asking.PLACEHOLDER)
+        more = f" after {len(before)} other turns" if before else ""
+        stops = ", ".join(map(repr, asked.stops))
+        ends = f"; responses end at {stops}" if stops else ""
+        return f"asks {last['content']!r}{more}{ends}; at most {self._longest(asked)} tokens"
 
     def document(self) -> dict[str, Any]:
         """All settings in effect, as plain data."""
@@ -87,9 +108,11 @@ class Protocol:
 
     def _identity(self) -> dict[str, Any]:
         """Everything that determines the samples of a problem."""
-        chosen = {f.name: getattr(self.settings, f.name) for f in fields(Evaluation) if f.metadata["role"] != RUNTIME}
+        chosen = plain(self.settings, runtime_too=False, later_too=False)
         effective = {"chat": self.chat, "stop_ids": list(self.model.stop_ids), "window": self.model.window}
-        return {"model": self.model.digest, **chosen, **effective}
+        # Published benchmarks are asked as the settings say, and so are tasks with their own vocabulary always alike.
+        tasks = {"tasks": {name: asking.document(asked) for name, asked in sorted(self.tasks.items())}}
+        return {"model": self.model.digest, **chosen, **effective, **(tasks if self.tasks else {})}
 
 
 def check(protocol: Protocol) -> None:

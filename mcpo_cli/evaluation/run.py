@@ -8,16 +8,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.data.base import Loaded, Problem
-from mcpo_cli.data.prompt import render
+from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.evaluation import gradings, metrics
+from mcpo_cli.evaluation import asking, gradings, metrics
+from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
 from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.protocol import Protocol
 from mcpo_cli.evaluation.samples import Drawn, Samples
 from mcpo_cli.home import home, location
-from mcpo_cli.model_facts import encode
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.attempts import owned
@@ -34,7 +33,7 @@ def folder(eval_id: str) -> Path:
     return home() / "evals" / eval_id
 
 
-def evaluate(protocol: Protocol, benchmarks: Sequence[Loaded], progress: Progress) -> Results:
+def evaluate(protocol: Protocol, benchmarks: Sequence[Benchmark], progress: Progress) -> Results:
     """Evaluates a model; samples and gradings of an earlier start of the same evaluation are reused.
 
     Raises:
@@ -103,27 +102,27 @@ def record(
     return results
 
 
-def missing(protocol: Protocol, benchmarks: Sequence[Loaded]) -> dict[str, int]:
+def missing(protocol: Protocol, benchmarks: Sequence[Benchmark]) -> dict[str, int]:
     """Number of problems of each benchmark that still need samples."""
     target, n = location() / "evals" / protocol.eval_id, protocol.settings.n
     stores = {benchmark.name: Samples(target / "samples" / benchmark.name) for benchmark in benchmarks}
     return {one.name: sum(not stores[one.name].has(problem, n) for problem in one.problems) for one in benchmarks}
 
 
-def _draw(protocol: Protocol, benchmarks: Sequence[Loaded], target: Path, progress: Progress) -> None:
+def _draw(protocol: Protocol, benchmarks: Sequence[Benchmark], target: Path, progress: Progress) -> None:
     """Draws all missing samples in one call, because an engine may need a minute to start."""
     settings, facts = protocol.settings, protocol.model
     left: dict[str, tuple[Samples, Problem]] = {}
     requests = []
     for benchmark in benchmarks:
         samples = Samples(target / "samples" / benchmark.name)
-        template, chat = benchmark.template or settings.prompt, protocol.chat and not benchmark.template
+        asked = benchmark.asking
         for problem in benchmark.problems:
             if not samples.has(problem, settings.n):
                 key = f"{benchmark.name}/{problem.id}"
                 left[key] = samples, problem
-                prompt_ids = encode(facts, render(template, problem.text), chat)
-                requests.append(Request(key, prompt_ids, _seeds(settings.seed, problem, settings.n)))
+                prompt_ids, seeds = asking.encoded(asked, problem, facts), _seeds(settings.seed, problem, settings.n)
+                requests.append(Request(key, prompt_ids, seeds, asked.stops, asked.max_tokens))
     if not requests:
         return
     sampling = Sampling(settings.temperature, settings.top_p, settings.max_tokens, facts.stop_ids)
@@ -163,7 +162,7 @@ def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Dr
     return [one for one in drawn if one is not None]
 
 
-def _covers(results: Results, benchmarks: Sequence[Loaded]) -> bool:
+def _covers(results: Results, benchmarks: Sequence[Benchmark]) -> bool:
     """Whether a grading covers exactly these benchmarks with their own graders and graded every answer."""
     wanted = {one.name: (one.digest, one.grader) for one in benchmarks}
     covered = {name: (one["digest"], one["grader"].split()[0]) for name, one in results["benchmarks"].items()}

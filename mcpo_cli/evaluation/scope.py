@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mcpo_cli import data, grading, pretrained, tasks
+from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import from_dict, groups, preset_model
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.data.base import Loaded, digest
 from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.evaluation import asking
+from mcpo_cli.evaluation.asking import Asking, Benchmark
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import ModelFacts, resolve
 from mcpo_cli.runs import catalog, folders
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.tasks import ClosedTask, Task
+from mcpo_cli.tasks import GeneratedTask, Task
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class Subject:
     facts: ModelFacts
     task: Task | None = None
     """The task that it was trained on, if known."""
+    max_response: int = 0
+    """Tokens of the longest response in that training."""
 
 
 def subject(model: str, revision: str) -> Subject:
@@ -49,13 +54,14 @@ def subject(model: str, revision: str) -> Subject:
             return Subject(facts)
         folders.check_policy(facts.folder, "evaluated")
         spec = from_dict(read_json(spec_file))
-        return Subject(replace(facts, name=spec.run_id), spec.task)
+        return Subject(replace(facts, name=spec.run_id), spec.task, spec.train.max_response)
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
     if not policies:
         raise ConfigError(f"run {run.spec.run_id} is {run.state}: it has no final policy yet", fix="mcpo runs list")
     folders.check_policy(policies[-1], "evaluated")
-    return Subject(replace(resolve(str(policies[-1])), name=run.spec.run_id), run.spec.task)
+    facts = replace(resolve(str(policies[-1])), name=run.spec.run_id)
+    return Subject(facts, run.spec.task, run.spec.train.max_response)
 
 
 def _preset(name: str, revision: str) -> Subject:
@@ -78,32 +84,40 @@ def _preset(name: str, revision: str) -> Subject:
 
 def known() -> list[str]:
     """The names of all benchmarks, and of the tasks that generate held-out tiers."""
-    return [*data.names("benchmark"), *tasks.closed_registry()]
+    return [*data.names("benchmark"), *_generated()]
 
 
-def benchmarks(names: Sequence[str], path: str, trained: Task | None, limit: int | None) -> list[Loaded]:
-    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems.
+def benchmarks(names: Sequence[str], model: Subject, settings: Evaluation, limit: int | None = None) -> list[Benchmark]:
+    """The benchmarks and task tiers of `names`, each cut to its first `limit` problems, and how `model` is asked.
+
+    A task's tiers have the options of the task that the model was trained on, or else the defaults.
 
     Args:
         names: `NAME=FILE` reads a benchmark, declared or not, from a file.
-        path: a file or a folder to read benchmarks from instead of the hub.
-        trained: the task that the model was trained on; its tiers follow its options, those of other tasks the
-            defaults.
 
     Raises:
-        ConfigError: an unknown name, a name given twice, a training set, or data that cannot be read.
+        ConfigError: an unknown name, a name given twice, a training set, data that cannot be read, or a task that
+            cannot be asked of this model.
     """
-    generated, loaded = tasks.closed_registry(), list[Loaded]()
+    generated, loaded = _generated(), list[Benchmark]()
     for name, _, file in (given.partition("=") for given in names):
         if name in generated and not file:
-            own = trained if isinstance(trained, generated[name]) else generated[name]()
-            loaded += _tiers(own, limit)
+            own = model.task if isinstance(model.task, generated[name]) else None
+            longest = settings.task_max_tokens or (model.max_response if own else asking.TASK_TOKENS)
+            task = own or generated[name]()
+            loaded += _tiers(task, asking.by_task(task, model.facts, longest), limit)
             continue
-        whole = _published(name, file, path)
-        loaded.append(_cut(whole, limit) if limit else whole)
+        whole = _published(name, file, settings.data.path)
+        asked = asking.by_settings(settings, model.facts)
+        loaded.append(asking.benchmark(_cut(whole, limit) if limit else whole, asked))
     if len({benchmark.name for benchmark in loaded}) < len(loaded):
         raise ConfigError(f"--benchmarks {','.join(names)}: a benchmark is named twice")
     return loaded
+
+
+def _generated() -> dict[str, type[GeneratedTask]]:
+    """The tasks that generate their held-out problems, by name."""
+    return {name: kind for name, kind in tasks.registry().items() if issubclass(kind, GeneratedTask)}
 
 
 def _published(name: str, file: str, path: str) -> Loaded:
@@ -129,10 +143,12 @@ def _cut(whole: Loaded, limit: int) -> Loaded:
     return replace(whole, problems=problems, digest=digest(problems), notes=(*whole.notes, note))
 
 
-def _tiers(task: ClosedTask, limit: int | None) -> list[Loaded]:
+def _tiers(task: GeneratedTask, asked: Asking, limit: int | None) -> list[Benchmark]:
     sets = {name: tuple(problems) for name, problems in task.tiers(limit or Eval().problems).items()}
     return [
-        Loaded(name, tier, digest(tier), f"generated:{task.name}", len(tier), grader=task.grader, template="plain")
+        Benchmark(
+            name, tier, digest(tier), f"generated:{task.name}", len(tier), grader=task.grader_of(name), asking=asked
+        )
         for name, tier in sets.items()
     ]
 

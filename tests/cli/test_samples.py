@@ -80,6 +80,16 @@ def test_of_a_long_response_the_table_has_both_ends(here: InProcess) -> None:
     assert here.json("runs", "samples", RUN)["groups"][0]["right"] == [response]
 
 
+def test_line_breaks_are_marked_and_prompts_of_several_lines_indented(here: InProcess) -> None:
+    attempt = begin(spec())
+    texts = [" 7\n", " 7", "so\n\n8"]
+    group = [{**row, "response": text} for text in texts for row in rows(2, "Numbers:\n3 + 4", right_=1)]
+    attempt.journal.rows("samples", 2, group)
+    lines = [line.rstrip() for line in here("runs", "samples", RUN).stdout.splitlines()]
+    assert lines[:4] == ["step 2, 3 of 3 right:", "    Numbers:", "    3 + 4", "  gold: 7"]
+    assert [line.removeprefix("1x").strip() for line in lines[5:10]] == ["7\u21b5", "7", "so\u21b5", "\u21b5", "8"]
+
+
 def test_a_tier_has_the_prompts_that_are_like_its_problems(here: InProcess) -> None:
     attempt = begin(spec())
     prompts = ["1 + 2 _ _ =", "1 + 2 * 3 _ =", "1 - 2 * 3 + 4 =", "1 + 1 + 1 + 1 + 1 + 1 ="]

@@ -5,20 +5,25 @@ import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 
+from mcpo_cli import tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.evaluation import gradings, metrics, protocol, regrade, scope
+from mcpo_cli.evaluation import asking, gradings, metrics, protocol, regrade, scope
+from mcpo_cli.evaluation.asking import Benchmark
+from mcpo_cli.evaluation.engines import base
 from mcpo_cli.evaluation.engines.base import Sample
 from mcpo_cli.evaluation.samples import Samples
 from mcpo_cli.grading import tally
-from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
 from mcpo_cli.records import GradeRow
+from mcpo_cli.tasks import Task
+from tests.models import wordy
 
 MODEL = ModelFacts(
     name="some/model",
@@ -245,7 +250,7 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
         (["arithmetic"] * 2, "twice"),
     ):
         with pytest.raises(ConfigError, match=message):
-            scope.benchmarks(names, "", None, 2)
+            scope.benchmarks(names, scope.Subject(MODEL), Evaluation(), 2)
     with pytest.raises(ConfigError, match="is empty"):
         scope.split(" , ")
 
@@ -253,8 +258,109 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
 def test_a_limit_is_a_part_of_the_benchmark_and_says_so(tmp_path: Path) -> None:
     path = tmp_path / "aime24.jsonl"
     path.write_text("".join(f'{{"problem": "{i} + 1?", "answer": "{i + 1}"}}\n' for i in range(30)))
-    (whole,) = scope.benchmarks(["aime24"], str(tmp_path), None, None)
-    (part,) = scope.benchmarks(["aime24"], str(tmp_path), None, 4)
+    chosen = settings(Evaluation, [f"data.path={tmp_path}"])
+    (whole,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen)
+    (part,) = scope.benchmarks(["aime24"], scope.Subject(MODEL), chosen, 4)
     assert part.problems == whole.problems[:4]
     assert part.digest != whole.digest
     assert "4 of 30 problems" in part.notes
+
+
+def asked(facts: ModelFacts, name: str, *overrides: str, task: Task | None = None, longest: int = 0) -> list[Benchmark]:
+    model = scope.Subject(facts, task, longest)
+    return scope.benchmarks([name], model, settings(Evaluation, overrides), 2)
+
+
+def planned(facts: ModelFacts, benchmarks: list[Benchmark]) -> protocol.Protocol:
+    return protocol.Protocol(Evaluation(), facts, None, asking.of_tasks(benchmarks))
+
+
+def test_tasks_that_generate_problems_are_benchmarks_asked_as_in_training() -> None:
+    assert {"arithmetic", "sums", "word_problems", "gym"} <= set(scope.known())
+    assert "math" not in scope.known()
+    found = asked(MODEL, "sums")
+    assert [one.name for one in found] == ["1plus1", "2plus1", "2plus2", "1plus1plus1"]
+    assert {one.grader for one in found} == {"integer"}
+    task = tasks.get("sums")
+    for one in found:
+        assert one.asking.stops == ("\n",)
+        assert one.asking.max_tokens == asking.TASK_TOKENS
+        assert [one.asking.messages(problem) for problem in one.problems] == list(map(task.messages, one.problems))
+
+
+def test_the_options_and_the_longest_response_are_those_of_the_runs_own_task() -> None:
+    trained = tasks.get("sums", sorts=("1+1",), style="chat")
+    (own,) = asked(MODEL, "sums", task=trained, longest=8)
+    assert own.asking == asking.ByTask(trained, 8)
+    assert own.asking.messages(own.problems[0])[-1]["content"] == f"What is {own.problems[0].text}?"
+    (own,) = asked(MODEL, "sums", "task_max_tokens=30", task=trained, longest=8)
+    assert own.asking.max_tokens == 30
+    other = asked(MODEL, "word_problems", task=trained, longest=8)
+    assert {one.asking.max_tokens for one in other} == {asking.TASK_TOKENS}
+
+
+def test_samples_of_different_ways_of_asking_are_never_mixed() -> None:
+    ways = [
+        asked(MODEL, "sums"),
+        asked(MODEL, "sums", "task_max_tokens=9"),
+        *(
+            asked(MODEL, "sums", task=tasks.get("sums", **options), longest=256)
+            for options in ({"style": "chat"}, {"examples": 1}, {"stop": (".",)}, {"template": "{question} is"})
+        ),
+        asked(MODEL, "word_problems"),
+        [*asked(MODEL, "word_problems"), *asked(MODEL, "sums")],
+        asked(MODEL, "arithmetic"),
+    ]
+    assert len({planned(MODEL, way).eval_id for way in ways}) == len(ways)
+    # Options that change no prompt, and what has only one way, change no id.
+    sorts = tasks.get("sums", sorts=("1+1",))
+    assert planned(MODEL, asked(MODEL, "sums", task=sorts, longest=256)).eval_id == planned(MODEL, ways[0]).eval_id
+    assert planned(MODEL, asked(MODEL, "arithmetic")).eval_id == planned(MODEL, []).eval_id == made().eval_id
+    told = planned(MODEL, ways[0])
+    assert told.document()["tasks"]["sums"]["stops"] == ["\n"]
+    assert told.label == "mean@8, T=0.7, at most 20480 tokens, sums at most 256"
+    assert any("task=sums" in deviation for deviation in told.deviations())
+    assert "at most 256 tokens" in told.lines()["task=sums"]
+
+
+def test_a_chat_prompt_needs_a_chat_template() -> None:
+    chat = tasks.get("sums", style="chat")
+    with pytest.raises(ConfigError, match="task=sums asks in the chat template, but its tokenizer has none"):
+        asked(replace(MODEL, chat_template=False), "sums", task=chat, longest=8)
+
+
+def test_prompts_as_they_stand_as_turns_or_as_a_task_asks(tmp_path: Path) -> None:
+    bare, chat = (resolve(str(wordy(tmp_path / name, chat=name == "chat"))) for name in ("bare", "chat"))
+    problem, sums = Problem("3 + 4", "7"), tasks.get("sums", style="auto", examples=0)
+
+    def prompt(facts: ModelFacts, way: asking.Asking) -> str:
+        return str(tokenizer(facts).decode(asking.encoded(way, problem, facts)))
+
+    for facts, turn in ((bare, "{}"), (chat, "<user>{}\n<assistant>")):
+        boxed = asking.by_settings(settings(Evaluation, ["prompt=plain"]), facts)
+        assert prompt(facts, boxed) == turn.format("3 + 4")
+        assert prompt(facts, asking.by_settings(settings(Evaluation, ["prompt=plain", "chat=off"]), facts)) == "3 + 4"
+        assert prompt(facts, asking.by_task(sums, facts, 8)) == turn.format("What is 3 + 4?")
+        assert prompt(facts, asking.by_task(tasks.get("sums", examples=0), facts, 8)) == "3 + 4 ="
+        assert prompt(facts, asking.by_task(tasks.get("arithmetic"), facts, 8)) == "3 + 4"
+
+
+@pytest.mark.parametrize(
+    ("stops", "text", "tokens", "finish"),
+    [
+        ((), "so 7\n8 is", 8, "length"),
+        (("\n",), "so 7", 4, "stop"),
+        (("7\n", "s 9"), "so ", 4, "stop"),
+        (("8", "o 7"), "s", 4, "stop"),
+        (("is",), "so 7\n8 ", 8, "stop"),
+        (("no",), "so 7\n8 is", 8, "length"),
+    ],
+)
+def test_a_response_ends_before_its_first_stop_string(
+    tmp_path: Path, stops: tuple[str, ...], text: str, tokens: int, finish: Literal["stop", "length"]
+) -> None:
+    words = tokenizer(resolve(str(wordy(tmp_path))))
+    ids = words("so 7\n8 is")["input_ids"]
+    assert base.finish(words, ids, (0,), 5, stops) == Sample(text, tokens, finish, 5)
+    if finish == "stop":
+        assert base.finish(words, [*ids, 0, 0], (0,), 5, stops) == Sample(text, tokens, finish, 5)

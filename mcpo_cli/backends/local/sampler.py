@@ -4,7 +4,9 @@ Shape suffixes as in `policy.py`. Random numbers are drawn for the whole batch b
 a response does not depend on which groups are sampled beside it or on when those end.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,6 +23,11 @@ CACHE_BYTES = 4 * 2**30
 """Most bytes of keys and values of the prompts that are sampled at a time."""
 BLOCK = 128
 """Tokens of the vocabulary whose probabilities are added up one after the other."""
+Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""logits_NV, row_M and uniform_M to the token of each of M rollouts at its quantile, its log-probability, the entropy.
+
+row_M: the row of logits_NV that each rollout has come to.
+"""
 
 
 @dataclass(frozen=True)
@@ -75,66 +82,92 @@ def sample(
     return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops)
 
 
-@torch.no_grad()
 def at_quantiles(
     policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int, stops: Stops | None = None
 ) -> Rollouts:
     """Responses whose tokens are drawn at the quantiles `uniform_TPG`; see `sample`."""
+    return drawn_by(partial(_with_log_probs, temperature), policy, prompt_PS, uniform_TPG, eos, stops)
+
+
+@torch.no_grad()
+def drawn_by(
+    draw: Draw,
+    policy: Policy,
+    prompt_PS: Tensor,
+    uniform_TPG: Tensor,
+    eos: int,
+    stops: Stops | None = None,
+    limit_P: Tensor | None = None,
+) -> Rollouts:
+    """Responses whose tokens `draw` takes; see `at_quantiles`. limit_P: most tokens of each prompt's responses."""
     T, _, G = uniform_TPG.shape
     most = CACHE_BYTES // (policy.bytes_in_cache * (prompt_PS.shape[1] + G * T))
     chunk = min(CHUNK * torch.get_num_threads(), max(1, most))
-    parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), strict=True)
-    return concatenate([_sample(policy, part_PS, part_TPG, temperature, eos, stops) for part_PS, part_TPG in parts])
+    limit_P = prompt_PS.new_full((len(prompt_PS),), T) if limit_P is None else limit_P
+    parts = zip(prompt_PS.split(chunk), uniform_TPG.split(chunk, dim=1), limit_P.split(chunk), strict=True)
+    return concatenate([_sample(draw, policy, *part, eos, stops) for part in parts])
 
 
 def _sample(
-    policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int, stops: Stops | None
+    draw: Draw,
+    policy: Policy,
+    prompt_PS: Tensor,
+    uniform_TPG: Tensor,
+    limit_P: Tensor,
+    eos: int,
+    stops: Stops | None,
 ) -> Rollouts:
     T, P, G = uniform_TPG.shape
     uniform_TB = uniform_TPG.flatten(1)
     token_BT = prompt_PS.new_full((P * G, T), eos)
     length_B = prompt_PS.new_full((P * G,), T)
+    ended_B = torch.zeros_like(length_B, dtype=torch.bool)
     growth = Growth(policy, prompt_PS)
     logp_BT, entropy_BT = (torch.zeros(P * G, T, dtype=policy.weights_dtype, device=policy.device) for _ in range(2))
     # The rollouts that go on, and the row that each has come to.
     live_M = torch.arange(P * G, device=prompt_PS.device)
     row_M = live_M // G
+    limit_B, shortest = limit_P.repeat_interleave(G), int(limit_P.min())
     for t in range(T):
-        token_M, logp_M, entropy_M = _next_tokens(policy, growth.x_NE, row_M, uniform_TB[t, live_M], temperature)
+        token_M, logp_M, entropy_M = _next_tokens(draw, policy, growth.x_NE, row_M, uniform_TB[t, live_M])
         token_BT[live_M, t], logp_BT[live_M, t], entropy_BT[live_M, t] = token_M, logp_M, entropy_M
         ends_M = token_M == eos
         if stops:
             ends_M |= stops.reached(token_BT[live_M, : t + 1])
+        ended_B[live_M[ends_M]] = True
+        if t + 1 >= shortest:
+            ends_M |= limit_B[live_M] == t + 1
         length_B[live_M[ends_M]] = t + 1
         live_M, row_M, token_M = live_M[~ends_M], row_M[~ends_M], token_M[~ends_M]
         if t == T - 1 or not len(live_M):
             break
         parent_N, token_N, row_M = branch(row_M, token_M, policy.vocabulary)
         growth.extend(parent_N, token_N)
-    ended_B = torch.ones_like(length_B, dtype=torch.bool)
-    ended_B[live_M] = False
     token, logp, entropy = (x.view(P, G, T) for x in (token_BT, logp_BT, entropy_BT))
     return Rollouts(prompt_PS, token, length_B.view(P, G), ended_B.view(P, G), logp, entropy)
 
 
 def _next_tokens(
-    policy: Policy, x_NE: Tensor, row_M: Tensor, uniform_M: Tensor, temperature: float
+    draw: Draw, policy: Policy, x_NE: Tensor, row_M: Tensor, uniform_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The token of each rollout at its quantile, its log-probability and the entropy there, both at temperature 1.
-
-    row_M: the row of x_NE that each rollout has come to.
-    """
+    """What `draw` makes of the logits of `x_NE`, which are made in pieces."""
     size = policy.rows_at_once
     if len(x_NE) > size:
         found = [torch.zeros_like(row_M), *(uniform_M.new_zeros(len(row_M), dtype=x_NE.dtype) for _ in range(2))]
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             place = ((row_M >= first) & (row_M < first + size)).nonzero().squeeze(-1)
-            part = _next_tokens(policy, piece_NE, row_M[place] - first, uniform_M[place], temperature)
+            part = _next_tokens(draw, policy, piece_NE, row_M[place] - first, uniform_M[place])
             for whole, values in zip(found, part, strict=True):
                 whole[place] = values
         token_M, logp_M, entropy_M = found
         return token_M, logp_M, entropy_M
-    logits_NV = policy.logits(x_NE)
+    return draw(policy.logits(x_NE), row_M, uniform_M)
+
+
+def _with_log_probs(
+    temperature: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See `Draw`; log-probability and entropy are those at temperature 1."""
     logp_NV = logits_NV.log_softmax(-1)
     entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
     probability_NV = (logp_NV if temperature == 1 else logits_NV / temperature).softmax(-1)

@@ -9,7 +9,7 @@ __all__ = ["Engine", "Request", "Sample", "Sampling", "open_engine"]
 
 
 def open_engine(
-    name: Literal["hf", "vllm"],
+    name: Literal["hf", "local", "vllm"],
     model: ModelFacts,
     sampling: Sampling,
     *,
@@ -21,12 +21,16 @@ def open_engine(
     threads: number of CPU threads.
 
     Raises:
-        ConfigError: the engine's libraries or the device are not available.
+        ConfigError: the engine's libraries or the device are not available, or it does not compute this model.
     """
     if name == "hf":
         from mcpo_cli.evaluation.engines.hf import Transformers
 
         return Transformers(model, sampling, device, threads)
+    if name == "local":
+        from mcpo_cli.evaluation.engines.local import Local
+
+        return Local(model, sampling, device, threads)
     from mcpo_cli.evaluation.engines.vllm import Vllm
 
     return Vllm(model, sampling, device, threads)

@@ -1,5 +1,6 @@
 """The interface of an engine: it takes prompts as token ids and draws each sample with its own seed."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -18,7 +19,7 @@ class Sampling:
     max_tokens: int
     """Most tokens of a response, stop token included."""
     stop_ids: tuple[int, ...]
-    """The tokens that end a response; no other token does."""
+    """The tokens that end a response; no other token does. A request may add strings."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Request:
     prompt_ids: tuple[int, ...]
     seeds: tuple[int, ...]
     """One seed per sample."""
+    stops: tuple[str, ...] = ()
+    """Strings that end a response in addition to the stop tokens."""
+    max_tokens: int | None = None
+    """Most tokens of a response if fewer than those of `Sampling`."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class Sample:
     """One response."""
 
     text: str
-    """The text without the stop token."""
+    """The text without the stop token, up to the first stop string."""
     tokens: int
-    """Number of tokens, stop token included."""
+    """Number of tokens, including the stop token or the one that completes a stop string."""
     finish: Literal["stop", "length", "no_room"]
-    """`stop`: a stop token ended it; `length`: it was cut; `no_room`: the prompt fills the model's window."""
+    """`stop`: a stop token or string ended it; `length`: it was cut; `no_room`: the prompt fills the model's window."""
     seed: int
 
 
@@ -60,7 +65,7 @@ class Engine(Protocol):
 
 
 def room(request: Request, sampling: Sampling, window: int) -> int:
-    """Most tokens of a response to `request`: `max_tokens`, or what the window leaves if that is less.
+    """Most tokens of a response to `request`: the least of both `max_tokens` and what the window leaves.
 
     Raises:
         ConfigError: the prompt is empty or fills the window.
@@ -70,13 +75,25 @@ def room(request: Request, sampling: Sampling, window: int) -> int:
         raise ConfigError(f"{request.key}: the prompt has no tokens")
     if length >= window:
         raise ConfigError(f"{request.key}: the prompt's {length} tokens fill the model's window of {window}")
-    return min(sampling.max_tokens, window - length)
+    return min(sampling.max_tokens, window - length, request.max_tokens or window)
 
 
-def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: int) -> Sample:
-    """The sample made of the drawn `ids`; tokens after the first stop token are padding."""
+def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: int, stops: Sequence[str] = ()) -> Sample:
+    """The sample made of the drawn `ids`; tokens after the first stop token or stop string are padding."""
+
+    def text(count: int | None, *, special: bool = False) -> str:
+        read = tokenizer.decode(ids[:count], skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+        return str(read)
+
+    def stopped(count: int | None) -> bool:
+        shown = text(count, special=True)
+        return any(string in shown for string in stops)
+
     end = next((i for i, token in enumerate(ids) if token in stop_ids), None)
-    text = tokenizer.decode(ids[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    if stops and stopped(end):
+        tokens = bisect_left(range(len(ids) if end is None else end), True, key=stopped)
+        cut = text(tokens)
+        return Sample(cut[: min(place for string in stops if (place := cut.find(string)) >= 0)], tokens, "stop", seed)
     if end is None:
-        return Sample(text, len(ids), "length", seed)
-    return Sample(text, end + 1, "stop", seed)
+        return Sample(text(end), len(ids), "length", seed)
+    return Sample(text(end), end + 1, "stop", seed)

@@ -1,6 +1,6 @@
 """Samples with transformers' `generate`, one request at a time, so that requests do not affect each other.
 
-A resumed evaluation therefore equals an uninterrupted one, token by token. `engine=vllm` is faster.
+A resumed evaluation therefore equals an uninterrupted one, token by token. `engine=local` and `engine=vllm` are faster.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,11 +9,12 @@ import numpy as np
 import torch
 import transformers
 from torch import Tensor
-from transformers import GenerationConfig, LogitsProcessorList, TopPLogitsWarper
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList, TopPLogitsWarper
 
 from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import draw
 from mcpo_cli.backends.local.start import load
+from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
@@ -29,16 +30,25 @@ class Seeded:
         uniform_BT = np.stack([np.random.default_rng(seed).random(longest) for seed in request.seeds])
         self.uniform_BT = torch.from_numpy(uniform_BT).to(device)
         self.prompt, self.temperature = len(request.prompt_ids), sampling.temperature
-        self.nucleus = TopPLogitsWarper(sampling.top_p) if sampling.top_p < 1 else None
+        self.top_p = sampling.top_p
 
     def __call__(self, ids_BS: Tensor, logits_BV: Tensor) -> Tensor:
         """Logits of 0 for the token drawn from softmax(logits / temperature) in the nucleus, -inf for all others."""
-        # A cumulative sum over 150 000 tokens is too inexact in float32 for a quantile.
-        logits_BV = logits_BV.double() / self.temperature
-        if self.nucleus is not None:
-            logits_BV = self.nucleus(ids_BS, logits_BV)
+        logits_BV = warped(logits_BV, self.temperature, self.top_p)
         token_B = draw(logits_BV, 1.0, self.uniform_BT[:, ids_BS.shape[1] - self.prompt])
         return torch.full_like(logits_BV, float("-inf")).scatter_(-1, token_B[:, None], 0.0)
+
+
+def warped(logits_BV: Tensor, temperature: float, top_p: float) -> Tensor:
+    """logits_BV / temperature in float64, with -inf outside the nucleus.
+
+    A cumulative sum over 150 000 tokens is too inexact in float32 for a quantile.
+    """
+    logits_BV = logits_BV.double() / temperature
+    if top_p == 1:
+        return logits_BV
+    inside_BV: Tensor = TopPLogitsWarper(top_p)(None, logits_BV)
+    return inside_BV
 
 
 class Transformers:
@@ -75,6 +85,9 @@ class Transformers:
         processors = LogitsProcessorList()
         if self.sampling.temperature > 0:
             processors.append(Seeded(request, self.sampling, longest, self.device))
+        criteria, strings = StoppingCriteriaList(), Stops(self.tokenizer, (), request.stops)
+        if request.stops:
+            criteria.append(lambda ids_BS, *_, **__: strings.reached(ids_BS[:, len(request.prompt_ids) :]))
         settings = GenerationConfig(
             do_sample=False, max_new_tokens=longest, eos_token_id=list(stop_ids), pad_token_id=stop_ids[0]
         )
@@ -83,6 +96,10 @@ class Transformers:
             attention_mask=torch.ones_like(prompt_BS),
             generation_config=settings,
             logits_processor=processors,
+            stopping_criteria=criteria,
         )
         responses = ids_BS[:, len(request.prompt_ids) :].tolist()
-        return [finish(self.tokenizer, ids, stop_ids, seed) for ids, seed in zip(responses, request.seeds, strict=True)]
+        return [
+            finish(self.tokenizer, ids, stop_ids, seed, request.stops)
+            for ids, seed in zip(responses, request.seeds, strict=True)
+        ]

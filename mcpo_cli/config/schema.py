@@ -216,7 +216,8 @@ class Compute:
     dtype: Literal["auto", "float32", "bfloat16"] = later("auto")
     """Number format of matrix products and attention with backend=local; weights and logits are float32 always.
 
-    `auto`: bfloat16 on CUDA, float32 on a CPU. It changes results by more than rounding in float32 does, so a value
+    `auto`: bfloat16 on CUDA, float32 on a CPU. With bfloat16 on CUDA, the products that yield logits use TF32, whose
+    factors have 11 bits. It changes results by more than rounding in float32 does, so a value
     other than `auto` is of the kind identity.
     """
     micro_batch: int = runtime(16, ge=1)

@@ -28,7 +28,8 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
             attempt.phase(f"rolling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
             trainer.restore(folder)
             trainer.cursor = 0
-            trainer.look()
+            with policy.product_precision():
+                trainer.look()
 
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:

@@ -14,7 +14,8 @@ and values, or of both), D head size, V vocabulary, E hidden size; B sequences o
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,22 @@ class Policy:
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
         # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
+
+    @contextmanager
+    def product_precision(self) -> Iterator[None]:
+        """Within it, float32 matrix products on CUDA use TF32 if other products are in bfloat16; else it does nothing.
+
+        These are the products that yield logits, in float32 the slowest of a pass. TF32 rounds their factors to 11
+        bits where bfloat16 has 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do
+        not differ more between batches. The setting belongs to the process: the backward pass needs it, too.
+        """
+        before = torch.get_float32_matmul_precision()
+        if self.device.type == "cuda" and self.dtype == torch.bfloat16:
+            torch.set_float32_matmul_precision("high")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The trained tensors by name, in a fixed order; tied weights are listed once."""
@@ -342,6 +359,10 @@ def attention(q_BWHD: Tensor, k_BLHD: Tensor, v_BLHD: Tensor, unseen_BWL: Tensor
     """Attention of W rows to L ones in each of B sequences, BWHD; unseen_BWL: see `Policy.unseen`."""
     q, k, v = (x.transpose(1, 2) for x in (q_BWHD, k_BLHD, v_BLHD))
     grouped = q.shape[1] != k.shape[1]
+    if grouped and q.is_cuda:
+        # The CUDA kernel that takes a mask takes no groups of heads: torch would store the scores of all pairs.
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+        grouped = False
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=unseen_BWL[:, None], enable_gqa=grouped)
     return out.transpose(1, 2)
 

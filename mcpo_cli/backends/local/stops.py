@@ -30,10 +30,12 @@ class Stops:
         token_M = token_MT[:, -1].cpu()
         # A model may have more tokens than its tokenizer; these are in no text.
         ends_M = _at(self.ends_V, token_M)
-        for index in (_at(self.may_end_V, token_M) & ~ends_M).nonzero().squeeze(-1).tolist():
+        index_C = (_at(self.may_end_V, token_M) & ~ends_M).nonzero().squeeze(-1)
+        if len(index_C):
             # Each token has a character at least, but for parts of one.
-            text = self.tokenizer.decode(token_MT[index, -4 * max(map(len, self.strings)) :].tolist())
-            ends_M[index] = any(string in text for string in self.strings)
+            last_CT = token_MT[index_C.to(token_MT.device), -4 * max(map(len, self.strings)) :]
+            texts = self.tokenizer.batch_decode(last_CT.tolist())
+            ends_M[index_C] = torch.tensor([any(string in text for string in self.strings) for text in texts])
         return ends_M.to(token_MT.device)
 
     def cut(self, text: str) -> str:

@@ -77,7 +77,7 @@ class Sampled:
         """The groups that are trained on, as methods see them."""
         chosen, rollouts = self.batch_index, self.batch
         problems, answers = [self.problems[index] for index in chosen], [self.answers[index] for index in chosen]
-        tensor = partial(torch.tensor, device=chosen.device)
+        tensor = partial(torch.tensor, device=rollouts.length_PG.device)
         return Step(
             reward_PG=self.reward_PG[chosen],
             correct_PG=self.seen_PG[chosen],
@@ -115,7 +115,7 @@ class Trainer:
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
-        self.method_state = spec.method.initial_state()
+        self.method_state = self._on_device(spec.method.initial_state())
         self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
@@ -229,7 +229,7 @@ class Trainer:
             seen_PG=seen_PG,
             answers=judged.answers,
             reward_PG=seen_PG.double() + shaping_PG,
-            batch_index=torch.arange(len(problems)),
+            batch_index=torch.arange(len(problems), device=length_PG.device),
         )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
@@ -310,9 +310,12 @@ class Trainer:
         saved = checkpoint.load(folder)
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
-        known = saved.tensors.get("method", self.method_state)
-        self.method_state = {name: tensor.to(self.policy.device) for name, tensor in known.items()}
+        self.method_state = self._on_device(saved.tensors.get("method", self.method_state))
         self._follow_journal()
+
+    def _on_device(self, state: State) -> State:
+        """The state of a method on the policy's device."""
+        return {name: tensor.to(self.policy.device) for name, tensor in state.items()}
 
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
@@ -334,7 +337,8 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
-    trainer.train(stop)
+    with policy.product_precision():
+        trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)
     checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)

@@ -27,7 +27,8 @@ class Part:
         return [package for package in self.needs if importlib.util.find_spec(package) is None]
 
 
-VERL = ("torch", "transformers", "verl", "ray", "tensordict", "transfer_queue")
+ENGINE = ("torch", "transformers")
+VERL = (*ENGINE, "verl", "ray", "tensordict", "transfer_queue")
 PARTS = {
     part.letter: part
     for part in (
@@ -36,6 +37,7 @@ PARTS = {
         Part("C", "memory and utilisation of Qwen3-8B", "utilisation", VERL),
         Part("D", "sequences without a gradient are left out", "rows", VERL),
         Part("E", "two steps of mcpo train backend=verl", "training", VERL),
-        Part("F", "the local engine", "local", ("torch", "transformers")),
+        Part("F", "the local engine", "local", ENGINE),
+        Part("G", "the local engine with a model that exists", "existing", ENGINE),
     )
 }

@@ -20,7 +20,20 @@ import torch
 
 from mcpo_cli.home import home
 from mcpo_cli.runs.journal import write_atomic
-from tests.bench import engine, flops, grading, opponent, reporting, scaling, startup, steps, syncing, warmup, workload
+from tests.bench import (
+    engine,
+    flops,
+    grading,
+    opponent,
+    pretrained,
+    reporting,
+    scaling,
+    startup,
+    steps,
+    syncing,
+    warmup,
+    workload,
+)
 
 STEPS = 5
 HELPS, STARTS = 11, 3
@@ -82,6 +95,7 @@ MEASURED: dict[str, Callable[[], Any]] = {
     "forked_worker_seconds": lambda: startup.forked_worker_seconds(STARTS),
     "local_vs_trl": against_trl,
     "local_vs_trl_at_step_15": steps.against_trl,
+    "pretrained_vs_stock_and_trl": pretrained.measure,
     "steps": steps.of_runs,
     "warmup": warmup.seconds_of_ten,
     "mcpo_overhead": mcpo_overhead,

@@ -1,6 +1,6 @@
 """A global step of `model=smollm2-135m` against a loop on stock transformers and against TRL's GRPOTrainer.
 
-All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts whose responses have a fixed number of tokens,
+All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts of 4 tokens (4 prompts with responses of 64),
 graded by coin flips, and two gradient steps with AdamW. They take turns in one process. The rollouts are SmolLM2's own
 at temperature 1, so short ones of a prompt often begin alike, as in a run; the local engine computes that once.
 
@@ -29,8 +29,8 @@ from mcpo_cli.config.schema import RunSpec
 from tests.bench import engine, flops, workload
 
 STEPS = 3
-LENGTHS = (4, 64)
-"""Tokens of a response."""
+PROMPTS = {4: 16, 64: 4}
+"""Prompts of a global step by tokens of a response: fewer of the long ones, which take the opponents minutes."""
 MICRO_BATCH = {4: 64, 64: 32}
 """Sequences of a pass of the opponents, by tokens of a response."""
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
@@ -162,7 +162,7 @@ def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
 
 def against_others(length: int) -> dict[str, Any]:
     """Seconds of a step of all three with responses of `length` tokens, and what the local engine's go to."""
-    settings = spec(max_response=length)
+    settings = spec(max_response=length, prompts=PROMPTS[length], mini_batch=PROMPTS[length] // 2)
     local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
     local.seconds()
     local_times, stock_times, peaks = list[float](), list[float](), list[float]()
@@ -209,7 +209,7 @@ def growth() -> dict[str, Any]:
 
 def measure() -> dict[str, Any]:
     """Both lengths of responses."""
-    return {f"responses of {length} tokens": against_others(length) for length in LENGTHS}
+    return {f"responses of {length} tokens": against_others(length) for length in PROMPTS}
 
 
 if __name__ == "__main__":

@@ -32,8 +32,13 @@ def merged(plans: Mapping[str, Plan]) -> Plan:
 
 
 def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
-    """The workshop that builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME."""
-    return Workshop(plans, home() / "reports", load.chosen("scale", overrides), overrides)
+    """The workshop that builds the artifacts of these plans, in `reports/<scale>` of MCPO_HOME.
+
+    The scale is that of the runs where all have the same, else the one that `overrides` choose.
+    """
+    scales = {cell.spec.scale for one in plans.values() for cell in one.cells}
+    scale = scales.pop() if len(scales) == 1 else load.chosen("scale", overrides)
+    return Workshop(plans, home() / "reports", scale, overrides)
 
 
 def report(

@@ -24,6 +24,8 @@ PIPE_WIDTH = 160
 """Columns if stdout is no terminal; wide enough that no name is cut."""
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
+STANDSTILL_SECONDS = 60.0
+"""Least seconds between two that are equal."""
 BAR_WIDTH = 120
 """Least terminal width in columns at which running cells have a progress bar."""
 JSON_VERSION = 1
@@ -151,11 +153,14 @@ class LiveDisplay:
 
 
 class LineDisplay:
-    """Lines on stderr: every change of state, and each run's progress every LINE_SECONDS."""
+    """Lines on stderr: every change of state, and each run's progress.
+
+    Progress is printed every LINE_SECONDS if it changed, else every STANDSTILL_SECONDS.
+    """
 
     def __init__(self) -> None:
         self._states: dict[str, str] = {}
-        self._said: dict[str, float] = {}
+        self._said: dict[str, tuple[float, str]] = {}
 
     def __enter__(self) -> "LineDisplay":
         return self
@@ -174,10 +179,13 @@ class LineDisplay:
             self._states[name] = cell.state
             if changed and not (first and cell.state == "done"):
                 self.note(f"{name}: {cell.state}{f' ({cell.error})' if cell.error else ''}{_done_of(view, cell)}")
-                self._said[name] = now
-            elif cell.state == "running" and now - self._said.get(name, now) >= LINE_SECONDS:
-                self.note(f"{name}: {details(cell)}")
-                self._said[name] = now
+                self._said[name] = now, ""
+            elif cell.state == "running":
+                at, before = self._said.get(name, (now, ""))
+                shown = details(cell)
+                if now - at >= (STANDSTILL_SECONDS if shown == before else LINE_SECONDS):
+                    self.note(f"{name}: {shown}")
+                    self._said[name] = now, shown
 
     def note(self, text: str) -> None:
         """Print one line on stderr."""

@@ -5,7 +5,8 @@ import math
 import re
 from collections.abc import Iterator
 
-from mcpo_cli.config.schema import LOGGERS, WHEEL, Model, RunSpec
+from mcpo_cli.config.cluster import LOGGERS
+from mcpo_cli.config.schema import WHEEL, Model, RunSpec
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.settings import plain
 

@@ -38,7 +38,12 @@ def suite() -> Schema:
 
 def model() -> Schema:
     """The schema of `conf/model/NAME.yaml`."""
-    return titled("A model preset of mcpo", of(Model))
+    schema = of(Model)
+    schema["properties"]["scale"] = {
+        **_one_of(load.groups()["scale"]),
+        "description": "Preset of `scale` that comes with an existing model where none is chosen.",
+    }
+    return titled("A model preset of mcpo", schema)
 
 
 def preset() -> Schema:

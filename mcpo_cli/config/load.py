@@ -29,6 +29,8 @@ from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
 EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
+OF_EXISTING = "laptop"
+"""The scale of a local run whose model exists and has no preset."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
 """Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
 
@@ -296,12 +298,15 @@ def _given_for_model(overrides: Sequence[str]) -> set[str]:
 
 
 def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
-    """Those of `overrides` that choose a preset, and the scale that a model's preset brings where none is chosen."""
+    """Those of `overrides` that choose a preset, and the scale that an existing model brings where none is chosen."""
     named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in KINDS)
-    model = _given("model", overrides)
-    if not model or _given("scale", overrides):
+    if _given("scale", overrides):
         return named
-    scale = read_yaml(_file("model", model)).get("scale")
+    model, scale = _given("model", overrides), None
+    if model:
+        scale = read_yaml(_file("model", model)).get("scale")
+    elif _given("model.path", overrides) and _given("backend", overrides) != "verl":
+        scale = OF_EXISTING
     return (*named, f"scale={scale}") if scale else named
 
 
@@ -320,6 +325,8 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     except Exception as error:  # Hydra and OmegaConf raise many kinds for a broken preset
         raise ConfigError(f"cannot compose {' '.join(presets)}: {first_line(error)}") from error
     assert isinstance(data, dict)
+    # `_presets` has read it.
+    data["model"].pop("scale", None)
     return {str(key): value for key, value in data.items()}
 
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.methods import Method
 from mcpo_cli.model_facts import HUB_ID
 from mcpo_cli.plugins import Plugin
@@ -21,8 +22,6 @@ RUN_ID_VERSION = 3
 """Raise it when the same fields give another result, so that old records are not taken for new ones."""
 WHEEL = "pypi:"
 """Prefix of `model.path` for a model inside a wheel."""
-LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
-"""What `cluster.loggers` takes: names of packages and of verl's loggers. MLflow and a file of rows every run has."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,6 @@ class Model:
     """Base of the rotary position embedding."""
     init_std: float = identity(0.5, gt=0)
     """Standard deviation of the initial weights of a model built from scratch."""
-    scale: str = runtime("")
-    """Preset of `scale` that comes with the model's preset where none is chosen."""
     lora_rank: int = later(0, ge=0, le=512)
     """Rank of the matrices that LoRA trains beside each linear layer, whose weights then stay; 0 trains all weights.
 
@@ -253,72 +250,6 @@ class Compute:
     `offline` writes journals only, and `mcpo runs sync` uploads them later. Name a store with a password by the
     environment variable only, because settings are written down.
     """
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The machines of backend=verl. Its runtime settings change results by rounding and random numbers at most."""
-
-    nodes: int = runtime(1, ge=1)
-    """Machines."""
-    gpus: int = runtime(1, ge=1)
-    """GPUs of each machine."""
-    cpus: int = runtime(16, ge=1)
-    """CPU cores of each machine in a SLURM job."""
-    rollout: Literal["vllm", "transformers"] = runtime("vllm")
-    """The engine that samples."""
-    tensor_parallel: int = runtime(1, ge=1)
-    """GPUs that share one copy of the model while sampling."""
-    gpu_memory: float = runtime(0.6, gt=0, lt=1)
-    """Share of a GPU's memory that vLLM takes."""
-    max_tokens_per_gpu: int = runtime(32768, ge=1)
-    """Tokens of a forward and backward pass on one GPU; at least one whole sequence."""
-    sequence_parallel: int = runtime(1, ge=1)
-    """GPUs that share each sequence in training (Ulysses); a sequence may then have as many times the tokens."""
-    fused_kernels: bool = later(False)
-    """Whether verl's Triton kernels compute log-probabilities without storing logits, which are then never rounded.
-
-    Otherwise logits are bfloat16, whose steps between 16 and 32 are 0.125: with `method.delta` far below that, part of
-    the drift that the hinge sees is rounding. So this setting is of the kind identity. verl's other backend, `torch`,
-    saves memory only: it rounds logits as well.
-    """
-    rollout_correction: float | None = later(None, gt=0)
-    """Cap of truncated importance sampling between the rollout engine and the trainer; null corrects nothing.
-
-    The policy loss of each token, not the hinge, is multiplied by the ratio of its probabilities under the trainer's
-    policy and under the engine's, at most this. Both are those before the update, at temperature 1.
-    """
-    offload: bool = runtime(False)
-    """Whether weights and optimizer move to CPU memory while the other engine works."""
-    attention: Literal["flash_attention_2", "sdpa"] = runtime("flash_attention_2")
-    """Attention implementation in training. Neither computes on padding.
-
-    `sdpa` needs no package, but attends between all tokens of a pass, those of other sequences included, and masks
-    them: 1.6 to 2 times the operations of training with the presets. A smaller `max_tokens_per_gpu` lowers that.
-    """
-    ray_address: str = runtime("")
-    """Running Ray cluster to join (`HOST:PORT` or `auto`); empty starts one on this machine."""
-    plugin: str = runtime("")
-    """Module that each verl process imports first, to add a device or a rollout engine."""
-    verl: tuple[str, ...] = later(())
-    """Settings of verl's own for which mcpo has none: a list of `KEY=VALUE` in Hydra's grammar, each in quotes.
-
-    A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a group of
-    verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
-    """
-    loggers: tuple[str, ...] = runtime(())
-    """Loggers of verl's that get all metrics beside MLflow: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.
-
-    Each has its account from its own environment variables, such as WANDB_API_KEY. Files stand in the attempt's folder.
-    """
-    launcher: Literal["local", "slurm"] = runtime("local")
-    """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""
-    partition: str = runtime("")
-    """SLURM partition; empty means the cluster's default."""
-    account: str = runtime("")
-    """SLURM account; empty means the cluster's default."""
-    hours: int = runtime(24, ge=1)
-    """Time limit of a SLURM job."""
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,9 @@ def suspicions(rows: Sequence[GradeRow], n: int, temperature: float) -> list[str
     warnings = []
     alike = [row for row in rows if row["copies"] == n - 1]
     if len(alike) == len(rows):
-        warnings.append(f"all {n} samples of every problem are the same: they share a seed")
+        warnings.append(
+            f"all {n} samples of every problem are the same: the model is certain of its answers, or they share a seed"
+        )
     long = [row["problem"] for row in rows if row["long_copies"]]
     if long:
         warnings.append(

@@ -19,7 +19,7 @@ from submitit.core.plugins import get_executors
 from submitit.core.utils import FailedJobError, UncompletedJobError
 from submitit.helpers import DelayedSubmission
 
-from mcpo_cli.config.schema import Cluster
+from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.scheduling.handles import begin
 

@@ -10,30 +10,21 @@ A task is a frozen dataclass in a file of this package. Its fields are the optio
 - `TextTask` (`text.py`): a task that asks an existing model in its own words.
 """
 
-import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from typing import ClassVar, Protocol
 
 from mcpo_cli import data as datasets
-from mcpo_cli.data.base import HELD_OUT_SHARE, Problem, held_out
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.data.base import Problem
 from mcpo_cli.records import DataSource
-from mcpo_cli.seeds import stream
-from mcpo_cli.settings import identity
 
 EOS, BLANK = "<eos>", "_"
 """The first words of every closed vocabulary: the end of a response, and the padding and unknown word."""
-HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 Messages = Sequence[Mapping[str, str]]
 """A prompt: `role` and `content` of each message, see `tokenization.prompt_ids`."""
 Fits = Callable[[Messages], bool]
 """Tells whether a prompt is short enough to train on."""
-PATIENCE = 20_000
-"""Draws in a row without a new problem after which `DrawnTask` reports that its options allow too few."""
 
 
 class Limits(Protocol):
@@ -206,118 +197,6 @@ class GeneratedTask(Task):
 
 
 @dataclass(frozen=True)
-class DrawnTask(GeneratedTask):
-    """A task that draws each problem at random.
-
-    A subclass draws one problem (`draw`, `draw_of_tier`). This class makes streams, pool and tiers of that, and keeps
-    held-out problems out of training.
-    """
-
-    held_out_rule = HELD_OUT_RULE
-
-    pool: int = identity(0, ge=0, le=8192)
-    """Number of different training problems, repeated in each epoch; 0 always draws fresh ones."""
-
-    @abstractmethod
-    def draw(self, rng: random.Random) -> Problem:
-        """A problem as training has them, held out or not."""
-
-    @abstractmethod
-    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """A problem of `tier`, held out or not."""
-
-    def every(self, tier: str) -> Iterator[Problem] | None:
-        """All problems of `tier`, held out or not, each once; None if the task cannot enumerate them.
-
-        A tier of an enumerable task has as many problems as exist, if these are fewer than asked for.
-        """
-        return None
-
-    def tier_stream(self, tier: str) -> str:
-        """The seed of the random stream that draws `tier`."""
-        return tier
-
-    @property
-    def distinct_problems(self) -> int:
-        """See `Task`."""
-        return self.pool
-
-    def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`; also checks that the pool fills a batch."""
-        yield from super().contradictions(train)
-        if 0 < self.pool < train.prompts:
-            yield (
-                f"task.pool={self.pool} holds fewer prompts than one batch (train.prompts={train.prompts})",
-                f"task.pool={train.prompts}  (or 0: fresh prompts)",
-            )
-
-    def check(self) -> None:
-        """See `Task`; also raises ConfigError if fewer training problems exist than the pool has."""
-        super().check()
-        self.training(0, 0, 1)
-
-    def training(self, seed: int, start: int, count: int) -> list[Problem]:
-        """See `Problems`; fresh problems, or the pool epoch by epoch.
-
-        Raises:
-            ConfigError: fewer training problems exist than `pool`.
-        """
-        if self.pool:
-            rng = random.Random(stream(seed, "pool"))
-            pool = _distinct(self._drawn(self.draw, rng, held=False), self.pool, "task.pool", "training problems")
-            return from_pool(pool, seed, start, count)
-        return [
-            next(self._drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
-            for i in range(start, start + count)
-        ]
-
-    def tiers(self, count: int) -> dict[str, list[Problem]]:
-        """See `Problems`.
-
-        Raises:
-            ConfigError: a tier that the task cannot enumerate has fewer than `count` held-out problems.
-        """
-        return {tier: self._tier(tier, count) for tier in self.tier_names}
-
-    def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`; an enumerable tier has at most as many problems as are held out of it."""
-        return {tier: count if (held := self._held_out(tier, count)) is None else len(held) for tier in self.tier_names}
-
-    def holds_out(self, problem: Problem) -> bool:
-        """Whether `problem` is evaluated and never trained on; its text alone decides."""
-        return held_out(problem)
-
-    def _drawn(self, draw: Callable[[random.Random], Problem], rng: random.Random, *, held: bool) -> Iterator[Problem]:
-        """Endless problems of `draw`: those that are held out, or those that are not.
-
-        Raises:
-            ConfigError: PATIENCE draws in a row had no such problem.
-        """
-        missed = 0
-        while missed < PATIENCE:
-            problem = draw(rng)
-            if self.holds_out(problem) == held:
-                missed = 0
-                yield problem
-            else:
-                missed += 1
-        kind = "held-out problems" if held else "training problems"
-        raise ConfigError(f"the options of the task allow no {kind}", fix="mcpo help task")
-
-    def _held_out(self, tier: str, count: int) -> list[Problem] | None:
-        """The first `count` held-out problems of an enumerable tier, or all if there are fewer; None for another."""
-        problems = self.every(tier)
-        return None if problems is None else list(islice(filter(self.holds_out, problems), count))
-
-    def _tier(self, tier: str, count: int) -> list[Problem]:
-        held = self._held_out(tier, count + 1)
-        if held is not None and len(held) <= count:
-            return held
-        draws = self._drawn(partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier)), held=True)
-        return _distinct(draws, count, "eval.problems", f"held-out problems of {tier}")
-
-
-@dataclass(frozen=True)
 class ClosedTask(GeneratedTask):
     """A task that generates its problems: own vocabulary, one token per word, all prompts of one length.
 
@@ -374,78 +253,3 @@ class ClosedTask(GeneratedTask):
                 f"train.max_prompt={train.max_prompt} cannot hold a prompt of {self.prompt_length} tokens",
                 f"train.max_prompt={self.prompt_length}",
             )
-
-
-@dataclass(frozen=True)
-class RandomTask(DrawnTask, ClosedTask):
-    """A closed task that draws each problem at random, from a space much larger than what a run sees of it.
-
-    A subclass says how one problem is drawn, and its difficulty; this class makes demonstrations and tiers of that.
-    """
-
-    @property
-    @abstractmethod
-    def tier_ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Least and most difficulty of each held-out tier."""
-
-    @abstractmethod
-    def draw_demonstration(self, rng: random.Random) -> Problem:
-        """A problem of the warm-up, held out or not, with a whole response to imitate as its gold."""
-
-    def difficulty(self, prompt: str) -> int | None:
-        """What `tier_ranges` count, of a prompt; None if the task cannot tell."""
-        return None
-
-    def tier_of(self, prompt: str) -> str:
-        """See `Task`."""
-        found = self.difficulty(prompt)
-        within = (tier for tier, (low, high) in self.tier_ranges.items() if found is not None and low <= found <= high)
-        return next(within, "")
-
-    @property
-    def tier_names(self) -> tuple[str, ...]:
-        """See `GeneratedTask`."""
-        return tuple(self.tier_ranges)
-
-    def tier_stream(self, tier: str) -> str:
-        """See `DrawnTask`; its range is part of it."""
-        low, high = self.tier_ranges[tier]
-        return f"{tier}:{low}:{high}"
-
-    def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """See `ClosedTask`."""
-        rng = random.Random(stream(seed, "warmup", step))
-        return list(islice(self._drawn(self.draw_demonstration, rng, held=False), count))
-
-
-def _distinct(problems: Iterator[Problem], count: int, option: str, kind: str) -> list[Problem]:
-    """`count` problems with different texts.
-
-    Raises:
-        ConfigError: PATIENCE problems in a row were known already; it names the `option` that asks for `count`.
-    """
-    distinct: dict[str, Problem] = {}
-    repeated = 0
-    while len(distinct) < count:
-        problem = next(problems)
-        repeated = repeated + 1 if problem.text in distinct else 0
-        distinct[problem.text] = problem
-        if repeated == PATIENCE:
-            raise ConfigError(
-                f"{option}={count}: the options of the task allow only {len(distinct)} {kind}",
-                fix=f"{option}={len(distinct)}",
-            )
-    return list(distinct.values())
-
-
-def ordered(least: str, low: int, most: str, high: int) -> Iterator[tuple[str, str]]:
-    """A contradiction if the option `task.<least>` is larger than `task.<most>`."""
-    if low > high:
-        yield f"task.{least}={low} is larger than task.{most}={high}", f"task.{least}={high}"
-
-
-def from_pool(pool: Sequence[Problem], seed: int, start: int, count: int) -> list[Problem]:
-    """Problems `start` to `start + count` of an endless stream over `pool`, reshuffled in each epoch."""
-    epochs = {i // len(pool) for i in range(start, start + count)}
-    order = {epoch: random.Random(stream(seed, "data", epoch)).sample(pool, len(pool)) for epoch in epochs}
-    return [order[i // len(pool)][i % len(pool)] for i in range(start, start + count)]

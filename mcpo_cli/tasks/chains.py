@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import BLANK, Limits, RandomTask, ordered
+from mcpo_cli.tasks.base import BLANK, Limits
+from mcpo_cli.tasks.drawn import RandomTask, ordered
 
 MODULUS = 11
 LONGEST = 8

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from mcpo_cli.data.base import Problem
 from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import BLANK, Limits, RandomTask, ordered
+from mcpo_cli.tasks.base import BLANK, Limits
+from mcpo_cli.tasks.drawn import RandomTask, ordered
 
 MOST = 5
 """Most numbers of a problem."""

@@ -21,7 +21,8 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
-from mcpo_cli.tasks.base import BLANK, HELD_OUT_RULE, ClosedTask, Fits, Limits, Problems, from_pool
+from mcpo_cli.tasks.base import BLANK, ClosedTask, Fits, Limits, Problems
+from mcpo_cli.tasks.drawn import HELD_OUT_RULE, from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask
 
 CHARACTERS = tuple(sign for sign in string.digits + string.ascii_letters + string.punctuation + " \n" if sign != BLANK)

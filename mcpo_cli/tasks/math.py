@@ -22,7 +22,8 @@ from mcpo_cli.data.prompt import render
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
-from mcpo_cli.tasks.base import Fits, Limits, from_pool
+from mcpo_cli.tasks.base import Fits, Limits
+from mcpo_cli.tasks.drawn import from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask
 
 PROMPT_TOKENS = 200

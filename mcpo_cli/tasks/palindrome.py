@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from mcpo_cli.data.base import Problem
 from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import BLANK, Limits, RandomTask, ordered
+from mcpo_cli.tasks.base import BLANK, Limits
+from mcpo_cli.tasks.drawn import RandomTask, ordered
 
 LONGEST = 9
 """Most letters of a problem."""

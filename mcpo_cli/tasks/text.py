@@ -9,6 +9,7 @@ In `template`, `system` and `stop`, the two characters `\n` are a line break and
 is hard to type in a shell.
 """
 
+import math
 import random
 import re
 from abc import abstractmethod
@@ -20,7 +21,8 @@ from typing import ClassVar, Literal
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.settings import identity, later
-from mcpo_cli.tasks.base import DrawnTask, Fits, Limits, Problems, Task
+from mcpo_cli.tasks.base import Fits, Limits, Problems, Task
+from mcpo_cli.tasks.drawn import DrawnTask
 from mcpo_cli.tokenization import TEXT
 
 Style = Literal["auto", "chat", "plain"]
@@ -178,6 +180,13 @@ class DrawnTextTask(TextTask, DrawnTask):
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """See `Task`."""
         yield from super().contradictions(train)
+        longest = max(len(response) for _, response in self.worked)
+        if (tokens := math.ceil(longest / self.characters) + 1) > train.max_response:
+            yield (
+                f"train.max_response={train.max_response} cannot hold the longest worked example of task={self.name}, "
+                f"about {tokens} tokens",
+                f"train.max_response={2 * tokens}",
+            )
         shares, equal = list(self.shares), ",".join("1" for _ in self.tier_names)
         if shares and len(shares) != len(self.tier_names):
             yield (

@@ -32,7 +32,7 @@ STEPS = 3
 LENGTHS = (4, 64)
 """Tokens of a response."""
 MICRO_BATCH = {4: 64, 64: 32}
-"""Sequences of a pass of the opponents, by tokens of a response: the fastest of 16, 32, 64."""
+"""Sequences of a pass of the opponents, by tokens of a response."""
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 
 

@@ -57,9 +57,26 @@ def test_lines_tell_changes_at_once_and_progress_now_and_then(
     assert f"{second}: running" in lines
     assert f"{second}: done (2 of 3)" in lines
     assert f"{CELLS[2].spec.run_id}: failed (no luck)" in lines
-    # 25 seconds: at most a line every five of them
-    assert 4 <= sum(line.startswith(f"{second}: step 13") for line in lines) <= 5
+    # 25 seconds in which nothing changed.
+    assert sum(line.startswith(f"{second}: step 13") for line in lines) == 1
     assert not any(line.startswith(CELLS[0].spec.run_id) for line in lines)
+
+
+@pytest.mark.parametrize(("changes", "expected"), [(True, 28), (False, 3)])
+def test_lines_of_progress_repeat_themselves_once_a_minute(
+    changes: bool, expected: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(console, "details", lambda _: f"step {clock[0] if changes else 13}")
+    with console.LineDisplay() as display:
+        # 140 seconds
+        for _ in range(560):
+            display.update(view("done", "running", "running"))
+            clock[0] += 0.25
+    lines = capsys.readouterr().err.splitlines()
+    found = sum(line.startswith(f"{CELLS[1].spec.run_id}: step") for line in lines)
+    assert expected - 1 <= found <= expected
 
 
 @pytest.mark.parametrize("width", [30, 60, 120])

@@ -1,5 +1,6 @@
 """`mcpo evaluate` and `mcpo grade` as users meet them, with a tiny untrained model and problems of our own."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -27,6 +28,11 @@ def stored(home: Path, empty_store: Path) -> None:
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     return str(models.untrained(tmp_path / "tiny"))
+
+
+@pytest.fixture
+def wordy(tmp_path: Path) -> str:
+    return str(models.wordy(tmp_path / "wordy"))
 
 
 @pytest.fixture
@@ -99,6 +105,48 @@ def test_a_dry_run_says_what_is_missing_and_writes_nothing(here: InProcess, mode
     assert document["missing_problems"] == {"aime24": 2, "k2-3": 2, "k5-6": 2, "k7-8": 2}
     assert "at most 2 problems of each benchmark" in document["deviations"]
     assert not any((here.home / "evals").glob("*/*"))
+
+
+def test_a_task_is_asked_as_in_training_and_says_how(here: InProcess, wordy: str) -> None:
+    done = here("evaluate", wordy, "--benchmarks", "sums", "engine=local", "--limit", "2", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert "asks '2 + 5 = 7\\n13 + 4 = 17\\n{problem} ='; responses end at '\\n'; at most 256 tokens" in done.stderr
+    assert "sums at most 256; to be sampled: 2 of 2 problems of 1plus1" in done.stdout
+    assert "graded by integer" in done.stderr
+
+
+@pytest.mark.slow
+def test_engines_agree_on_a_task(here: InProcess, wordy: str) -> None:
+    tasks = ("evaluate", wordy, "--benchmarks", "sums,word_problems", "--limit", "2", "compute.tracking_uri=offline")
+    samples = []
+    for engine in ("hf", "local"):
+        results = here.json(*tasks, *QUICK, "task_max_tokens=20", f"engine={engine}")
+        assert results["label"].endswith("at most 8 tokens, sums at most 8, word_problems at most 8")
+        assert len(results["benchmarks"]) == 7
+        folder = here.home / "evals" / results["eval_id"] / "samples"
+        drawn = [json.loads(gzip.decompress(path.read_bytes())) for path in sorted(folder.glob("*/*"))]
+        assert {one.pop("engine").split()[0] for one in drawn} == {"mcpo" if engine == "local" else "transformers"}
+        samples.append(drawn)
+    assert len(samples[0]) == 14
+    assert samples[0] == samples[1]
+
+
+@pytest.mark.slow
+def test_a_run_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, wordy: str) -> None:
+    small = ("train.steps=1", "train.prompts=2", "train.rollouts=2", "train.max_response=6", "train.mini_batch=2")
+    task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "eval.problems=2", "eval.samples=1", "probe.every=0")
+    offline = "compute.tracking_uri=offline"
+    trained = here("train", f"model.path={wordy}", "scale=laptop", *small, *task, offline, "compute.threads=1")
+    assert trained.returncode == 0, trained.stderr
+    (run,) = (here.home / "runs").iterdir()
+    results = here.json("evaluate", run.name, "--benchmarks", "sums", "engine=local", "--limit", "2", *QUICK, offline)
+    assert list(results["benchmarks"]) == ["1plus1"]
+    asked = results["protocol"]["tasks"]["sums"]
+    assert asked == {
+        "messages": [{"role": "text", "content": "2 + 5 = 7\n{problem} ="}],
+        "stops": ["\n"],
+        "max_tokens": 6,
+    }
 
 
 @pytest.mark.slow
@@ -222,8 +270,8 @@ def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess
         '{"problem": "1 + 1 ?", "answer": "2"}\n{"problem": "2 * 3 ?", "answer": "6"}\n'
     )
     file = tmp_path / "any.jsonl"
-    results = here.json("evaluate", model, "--benchmarks", f"sums={file}", *QUICK)
-    found = results["benchmarks"]["sums"]
+    results = here.json("evaluate", model, "--benchmarks", f"additions={file}", *QUICK)
+    found = results["benchmarks"]["additions"]
     assert (found["problems"], found["source"]) == (2, "any.jsonl")
     assert found["grader"].startswith("math_verify")
     # The declaration of a known one holds for its copies: AMC23 has integers only.
@@ -231,6 +279,6 @@ def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess
     refused = here("evaluate", model, "--benchmarks", f"amc23={file}", *QUICK)
     assert refused.returncode == 2
     assert "any.jsonl, row 1: non-integer gold" in refused.stderr
-    for name in ("dapo_math_17k", "arithmetic", "math", "../sums"):
+    for name in ("dapo_math_17k", "arithmetic", "math", "sums", "../additions"):
         refused = here("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
         assert (refused.returncode, "--benchmarks NAME=FILE" in refused.stderr) == (2, True)

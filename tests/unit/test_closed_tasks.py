@@ -18,10 +18,10 @@ from mcpo_cli.backends.local.encoding import Language, decoded, encode
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
-from mcpo_cli.data.base import Problem
+from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading.graders import countdown, final, palindrome
-from mcpo_cli.tasks.base import RandomTask, held_out
+from mcpo_cli.tasks.drawn import RandomTask
 
 NAMES = [name for name, kind in tasks.closed_registry().items() if issubclass(kind, RandomTask)]
 T = 20

@@ -196,15 +196,15 @@ def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: 
 
 
 def test_a_task_and_its_grader_decide_the_base_policy_or_the_run(plugin_folder: Path) -> None:
-    task = "from mcpo_cli.tasks.arithmetic import Arithmetic\n\n\nclass Sums(Arithmetic):\n    name = 'sums'\n"
-    write(plugin_folder / "sums.py", f"{task}    grader = 'strict'\n")
+    task = "from mcpo_cli.tasks.arithmetic import Arithmetic\n\n\nclass Chained(Arithmetic):\n    name = 'chained'\n"
+    write(plugin_folder / "chained.py", f"{task}    grader = 'strict'\n")
     write(plugin_folder / "strict.py", "INTEGERS = False\n\ndef version(): return '1'\n\ndef grade(*_): return None\n")
-    (spec,) = load.load(["task=sums"])
-    assert spec.plugins.keys() == {"task sums", "grader strict"}
+    (spec,) = load.load(["task=chained"])
+    assert spec.plugins.keys() == {"task chained", "grader strict"}
     before = spec.base_id
-    write(plugin_folder / "sums.py", f"{task}    grader = 'strict'\n    # another file\n")
+    write(plugin_folder / "chained.py", f"{task}    grader = 'strict'\n    # another file\n")
     forget_plugins()
-    (spec,) = load.load(["task=sums"])
+    (spec,) = load.load(["task=chained"])
     assert spec.base_id != before
 
 

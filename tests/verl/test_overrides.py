@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
 from mcpo_cli.backends.verl import overrides, passthrough, pins
+from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.load import load
-from mcpo_cli.config.schema import LOGGERS
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.settings import flat

@@ -23,13 +23,13 @@ class Local:
 
     def check(self, spec: RunSpec) -> None:
         """torch, transformers, the device and the problems are there; task and model are ones it can train."""
+        if not spec.model.path:
+            closed(spec.task)
         spec.task.check()
         if spec.model.path:
             longest = spec.train.max_prompt + spec.train.max_response
             needs.check(spec)
             pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
-        else:
-            closed(spec.task)
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")

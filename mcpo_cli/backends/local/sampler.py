@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from mcpo_cli.backends.local import tree as trees
-from mcpo_cli.backends.local.policy import Growth, Policy
+from mcpo_cli.backends.local.growth import Growth
+from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.backends.local.tree import branch
 

@@ -1,5 +1,6 @@
 """One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
 
+import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,10 +31,10 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.grading import coins, overlong
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import Need
-from mcpo_cli.records import StepRow
+from mcpo_cli.records import SOURCES, StepRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
-from mcpo_cli.runs.journal import Journal
+from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
 
 
@@ -333,6 +334,8 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     torch.set_num_threads(spec.compute.threads)
     policy, tokenizer = start_policy(spec, attempt, stop)
     trainer = Trainer(spec, attempt, policy, tokenizer)
+    if sources := trainer.problems.sources():
+        write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
     with product_precision(policy):

@@ -1,6 +1,7 @@
 """Prompts as token ids: the one place where messages meet a tokenizer, for training, evaluation and both backends."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 TEXT = "text"
@@ -17,3 +18,21 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Mapping[str, str]]) -> list[in
         return list(tokenizer("\n\n".join(message["content"] for message in messages))["input_ids"])
     turns = [dict(message) for message in messages]
     return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
+
+
+@lru_cache(maxsize=1)
+def token_texts(tokenizer: Any) -> tuple[str, ...]:
+    """The text of each token alone."""
+    return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
+
+
+@lru_cache(maxsize=4)
+def stop_ids(tokenizer: Any, strings: tuple[str, ...]) -> tuple[int, ...]:
+    """The tokens whose own text contains a stop string: all that can complete one of a single character."""
+    texts = token_texts(tokenizer) if strings else ()
+    return tuple(token for token, text in enumerate(texts) if any(string in text for string in strings))
+
+
+def cut(text: str, strings: Sequence[str]) -> str:
+    """`text` up to the first stop string."""
+    return text[: min((place for string in strings if (place := text.find(string)) >= 0), default=len(text))]

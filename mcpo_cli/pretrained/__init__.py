@@ -114,12 +114,18 @@ def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
         )
     _check_weights(model.name, found, facts)
     _check_lengths(model.name, found, facts, longest)
-    if chat and not facts.chat_template:
+    if chat:
+        check_chat_template(model.name, path)
+    return Existing(path, found, facts)
+
+
+def check_chat_template(name: str, path: Path) -> None:
+    """Raise ConfigError if the tokenizer in the folder `path` has no chat template, or files there are damaged."""
+    if not _facts(name, path).chat_template:
         raise ConfigError(
-            f"{model.name}: prompts use the chat template, but its tokenizer has none",
+            f"{name}: prompts use the chat template, but its tokenizer has none",
             fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
         )
-    return Existing(path, found, facts)
 
 
 _facts = functools.lru_cache(maxsize=8)(model_facts.examine)

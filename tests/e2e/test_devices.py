@@ -11,6 +11,7 @@ import torch
 
 from mcpo_cli import methods
 from mcpo_cli.backends.local import checkpoint_rolls, policy, start, train
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted
@@ -134,7 +135,7 @@ def test_bfloat16(folder: Path, tmp_path: Path, cuda: None) -> None:
     with SimulatedCuda():
         found, _ = start.start_policy(spec, Attempt(tmp_path / "a" / spec.run_id, spec, 0), lambda: False)
         assert found.dtype == torch.bfloat16
-        with found.product_precision():
+        with product_precision(found):
             assert torch.get_float32_matmul_precision() == "high"
         assert torch.get_float32_matmul_precision() == "highest"
         assert len(trained(spec, tmp_path / "b" / spec.run_id)) == 2

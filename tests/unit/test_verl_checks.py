@@ -21,6 +21,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data import hub
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import Gpu
+from tests.models import existing
 
 GIB = 2**30
 INSTALLED = {
@@ -292,3 +293,25 @@ def test_checking_imports_nothing_heavy(place: Place) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=place.folder, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "loaded:"
     assert "backend=verl needs" in done.stdout
+
+
+def text_task(folder: Path, *words: str) -> RunSpec:
+    (spec,) = load(["scale=verl-cpu", "task=sums", f"model.path={folder}", "cluster.attention=sdpa", *words])
+    return spec
+
+
+def test_stop_strings_that_verl_cannot_end_a_response_at(place: Place, tmp_path: Path) -> None:
+    folder = existing(tmp_path / "words")
+    for words in (["task.style=plain"], ["task.style=plain", "task.stop=[';','\\n']"], ["task.style=auto"]):
+        assert complaints(text_task(folder, *words)) == []
+    (message,) = complaints(text_task(folder, "task.style=plain", "task.stop=['\\n','Question:']"))
+    assert "task=sums ends responses at 'Question:'; backend=verl" in message
+    assert "fix: task.stop=['\\n'], or backend=local" in message
+
+
+def test_a_chat_needs_a_chat_template(place: Place, tmp_path: Path) -> None:
+    with_template, without = existing(tmp_path / "with"), existing(tmp_path / "without", chat=False)
+    assert complaints(text_task(with_template, "task.style=chat")) == []
+    (message,) = complaints(text_task(without, "task.style=chat"))
+    assert "prompts use the chat template, but its tokenizer has none" in message
+    assert complaints(text_task(without, "task.style=auto")) == []

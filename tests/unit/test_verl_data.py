@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from mcpo_cli import data, tasks
-from mcpo_cli.backends.verl.data import fits, stream_length, write
+from mcpo_cli.backends.verl.data import fits, stops, stream_length, write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.journal import read_json
-from tests.models import untrained
+from tests.models import existing, untrained
 
 TINY = (
     "train.steps=2",
@@ -133,6 +133,15 @@ def test_a_later_attempt_finds_the_same_file(folder: Path, tmp_path: Path) -> No
     before = written(run, tmp_path)
     (folder / "dapo_math_17k.jsonl").unlink()
     assert written(run, tmp_path) == before
+
+
+@pytest.mark.parametrize(("style", "found"), [("plain", ("\n",)), ("chat", ())])
+def test_rows_have_the_tasks_stop_strings_if_there_are_any(style: str, found: tuple[str, ...], tmp_path: Path) -> None:
+    model = existing(tmp_path / "model")
+    run = spec("scale=verl-cpu", "task=sums", f"task.style={style}", f"model.path={model}", *TINY)
+    train, held_out = written(run, tmp_path)
+    assert {stops(row["extra_info"]) for row in train + held_out} == {found}
+    assert all(("stops" in row["extra_info"]) == bool(found) for row in train + held_out)
 
 
 def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import importlib
 import json
 import os
 import shutil
@@ -9,14 +10,16 @@ import subprocess
 import sys
 from concurrent.futures import Future
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, pins, processes, reward
 from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.backends.verl.groups import Group, Prompt, graded
+from mcpo_cli.backends.verl.groups import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.loss import merged, noise_floor
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
@@ -24,6 +27,7 @@ from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from tests.methods import Centred
+from tests.models import words
 
 ANCHORS = ("rollout", "previous_step")
 
@@ -173,6 +177,56 @@ def test_an_answer_that_is_not_right_scores_nothing_and_says_why(
         assert score("42", "math_verify") == expected
 
 
+@pytest.mark.parametrize(
+    ("response", "right"), [(" 3 = 5\nQuestion: 1", 1.0), ("3 = 5", 1.0), ("\n3 = 5", 0.0), ("3 = 5 Question: 1", 0.0)]
+)
+def test_a_response_is_graded_up_to_its_stop_string(response: str, right: float) -> None:
+    for strings in (["\n"], np.array(["\n"], dtype=object)):
+        info = {"problem": "1 + 2 _ =", "grader": "trace", "stops": strings}
+        assert asyncio.run(reward.compute_score("k2-3", response, "3 = 5", info))["score"] == right
+
+
+@pytest.mark.parametrize(("stops", "sent"), [(["\n"], True), (None, False)])
+def test_the_rollout_engine_is_given_the_tokens_of_stop_strings(
+    stops: list[str] | None, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for verl's agent loop, which is not installed here."""
+    loop = ModuleType("verl.experimental.agent_loop.agent_loop")
+    vars(loop).update(AgentLoopBase=object, AgentLoopOutput=SimpleNamespace, register=lambda _: lambda cls: cls)
+    for name in ("verl", "verl.experimental", "verl.experimental.agent_loop"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, loop.__name__, loop)
+    monkeypatch.delitem(sys.modules, "mcpo_cli.backends.verl.agent", raising=False)
+    agent = importlib.import_module("mcpo_cli.backends.verl.agent")
+    monkeypatch.delitem(sys.modules, "mcpo_cli.backends.verl.agent")
+    asked = []
+
+    async def generate(sampling_params: dict[str, object], **_request: object) -> SimpleNamespace:
+        asked.append(sampling_params)
+        return SimpleNamespace(token_ids=[5, 6], log_probs=None, extra_fields={})
+
+    own, tokenizer = object.__new__(agent.OneTurn), words()
+    own.tokenizer, own.rollout_config = tokenizer, SimpleNamespace(response_length=8)
+    own.server_manager = SimpleNamespace(generate=generate)
+    row = {"raw_prompt": [{"role": "user", "content": "1 + 1"}], "seed": 3, "session_id": 0}
+    asyncio.run(own.run({"temperature": 1.0}, **row, extra_info={"problem": "1 + 1", "stops": stops}))
+    newline = tokenizer("\n")["input_ids"][0]
+    assert asked[0].get("stop_token_ids") == ([newline] if sent else None)
+
+
+def test_a_response_that_a_stop_string_ends_is_not_truncated() -> None:
+    (task,) = {spec.task for spec in load(["task=sums", "task.style=plain", "model=smollm2-135m", "scale=laptop"])}
+    tokenizer = words()
+    newline = tokenizer("\n")["input_ids"][0]
+    ends = end_tokens(task, tokenizer)
+    assert {newline, tokenizer.eos_token_id} <= set(ends)
+    assert len(ends) == 2
+    prompt, verdict = Prompt(0, Problem("1 + 1 =", "2"), "train"), Verdict("wrong", None, "")
+    tokens = [torch.tensor([7, last]) for last in (newline, tokenizer.eos_token_id, 7)]
+    group = Group(prompt, tokens, [0.0] * 3, [verdict] * 3, [-1.0] * 3, [1.0] * 3)
+    assert graded([group], ends, 1.0).ended_PG.tolist() == [[True, True, False]]
+
+
 def test_restating_the_problem_is_not_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward, "WORKERS", 1)
     info = {"problem": "What is the greatest common divisor of 84 and 126?", "grader": "math_verify"}
@@ -195,7 +249,7 @@ def test_the_probability_of_a_response_is_known_at_temperature_1(temperature: fl
     """As with the local engine, whose log-probabilities are those at temperature 1, too."""
     prompt, right = Prompt(0, Problem("1 + 2 _ =", "3"), "k2-3"), Verdict("correct", "3")
     group = Group(prompt, [torch.tensor([4, 9])] * 2, [1.0, 1.0], [right, right], [-0.5, -0.5], [0.1, 0.1])
-    logp_PG = graded([group], 9, temperature).logp_PG
+    logp_PG = graded([group], {9}, temperature).logp_PG
     assert logp_PG is None if temperature != 1 else torch.equal(logp_PG, torch.full((1, 2), -0.5).double())
 
 

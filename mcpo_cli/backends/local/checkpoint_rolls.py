@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
 from mcpo_cli.config.schema import RunSpec
@@ -28,7 +29,7 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
             attempt.phase(f"rolling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
             trainer.restore(folder)
             trainer.cursor = 0
-            with policy.product_precision():
+            with product_precision(policy):
                 trainer.look()
 
 

@@ -14,8 +14,7 @@ and values, or of both), D head size, V vocabulary, E hidden size; B sequences o
 
 import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,22 +136,6 @@ class Policy:
         cos, sin = model.model.rotary_emb(model.model.embed_tokens.weight, positions)
         # A rotation for each position and pair of numbers of a head; cos and sin hold every angle twice.
         self.turns = torch.complex(*(x[0, :, : self.head_dim // 2].contiguous() for x in (cos, sin)))
-
-    @contextmanager
-    def product_precision(self) -> Iterator[None]:
-        """Within it, float32 matrix products on CUDA use TF32 if other products are in bfloat16; else it does nothing.
-
-        These are the products that yield logits, in float32 the slowest of a pass. TF32 rounds their factors to 11
-        bits where bfloat16 has 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do
-        not differ more between batches. The setting belongs to the process: the backward pass needs it, too.
-        """
-        before = torch.get_float32_matmul_precision()
-        if self.device.type == "cuda" and self.dtype == torch.bfloat16:
-            torch.set_float32_matmul_precision("high")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The trained tensors by name, in a fixed order; tied weights are listed once."""

@@ -1,11 +1,12 @@
 """When a response ends besides at the end token: at other tokens, or where its text has a stop string."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
+
+from mcpo_cli.tokenization import cut, token_texts
 
 
 class Stops:
@@ -40,13 +41,7 @@ class Stops:
 
     def cut(self, text: str) -> str:
         """The text before the first stop string."""
-        return text[: min((place for string in self.strings if (place := text.find(string)) >= 0), default=len(text))]
-
-
-@lru_cache(maxsize=1)
-def token_texts(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """The text of each token alone."""
-    return tuple(tokenizer.batch_decode([[token] for token in range(len(tokenizer))]))
+        return cut(text, self.strings)
 
 
 def _at(flags_V: Tensor, token_M: Tensor) -> Tensor:

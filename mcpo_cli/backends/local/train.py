@@ -18,6 +18,7 @@ from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.evaluate import evaluate
 from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
@@ -337,7 +338,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
-    with policy.product_precision():
+    with product_precision(policy):
         trainer.train(stop)
     with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)

@@ -10,9 +10,10 @@ from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
+from mcpo_cli.backends.verl.data import stops
 from mcpo_cli.backends.verl.overrides import AGENT
 from mcpo_cli.seeds import stream
-from mcpo_cli.tokenization import prompt_ids
+from mcpo_cli.tokenization import prompt_ids, stop_ids
 
 
 @register(AGENT)
@@ -26,12 +27,16 @@ class OneTurn(AgentLoopBase):
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
         """Sample one response to the prompt of `row`.
 
-        `row` has the prompt's `seed`, and a `temperature` where it differs from verl's setting.
+        `row` has the prompt's `seed`, a `temperature` where it differs from verl's setting, and the task's stop strings
+        in `extra_info`.
         """
         prompt, start = prompt_ids(self.tokenizer, row["raw_prompt"]), time.monotonic()
         # A seed per rollout: results do not depend on the engine's other requests.
-        own = {"seed": stream(row["seed"], "rollout", row["session_id"])}
+        own: dict[str, Any] = {"seed": stream(row["seed"], "rollout", row["session_id"])}
         own |= {"temperature": row["temperature"]} if "temperature" in row else {}
+        if strings := stops(row.get("extra_info") or {}):
+            # vLLM would have to decode each token to find a string.
+            own |= {"stop_token_ids": list(stop_ids(self.tokenizer, strings))}
         sampled = await self.server_manager.generate(
             request_id=uuid4().hex, prompt_ids=prompt, sampling_params=sampling_params | own
         )

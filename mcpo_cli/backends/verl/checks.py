@@ -43,6 +43,12 @@ def _task(spec: RunSpec) -> None:
             "it needs a pretrained model",
             fix="model=qwen3-1.7b, or model.path=FOLDER  (mcpo model list)",
         )
+    if longer := [string for string in spec.task.stops if len(string) > 1]:
+        raise ConfigError(
+            f"task={spec.task.name} ends responses at {', '.join(map(repr, longer))}; backend=verl samples tokens "
+            "without decoding them, so it can end a response at strings of one character only",
+            fix="task.stop=['\\n'], or backend=local",
+        )
 
 
 def _method(spec: RunSpec) -> None:
@@ -206,6 +212,9 @@ def _model(spec: RunSpec) -> None:
             f"{model.path} has a context of {window} tokens; train.max_prompt + train.max_response is {longest}",
             fix=f"train.max_response={max(2, window - train.max_prompt)}",
         )
+    # A model of the hub that is not here yet is checked once it is (`launch.py`).
+    if spec.task.needs_chat_template and pretrained.is_here(model):
+        pretrained.check_chat_template(model.name, pretrained.folder(model))
 
 
 def _here(spec: RunSpec) -> bool:

@@ -1,7 +1,8 @@
 """Writes problems as parquet files in verl's schema, training problems in the order of the training stream.
 
 verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
-`split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`.
+`split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; and `stops`,
+the task's stop strings, if there are any.
 """
 
 import json
@@ -25,13 +26,20 @@ ROWS = 8192
 
 def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
     """`problem` in verl's schema."""
+    own = {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader_of(source)}
     return {
         "data_source": source,
         "prompt": spec.task.messages(problem),
         "ability": spec.task.name,
         "reward_model": {"style": "rule", "ground_truth": problem.gold},
-        "extra_info": {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader_of(source)},
+        "extra_info": own | ({"stops": list(spec.task.stops)} if spec.task.stops else {}),
     }
+
+
+def stops(extra_info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The stop strings of a row, from its `extra_info`."""
+    found = extra_info.get("stops")
+    return () if found is None else tuple(map(str, found))
 
 
 def stream_length(spec: RunSpec) -> int:
@@ -58,8 +66,9 @@ def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
     )
     if sources := problems.sources():
         write_atomic(paths.run / SOURCES, json.dumps(sources, indent=2))
-    _write(paths.train, _rows(spec, "train", {spec.task.source: stream}))
-    _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)))
+    stop = bool(spec.task.stops)
+    _write(paths.train, _rows(spec, "train", {spec.task.source: stream}), stop=stop)
+    _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)), stop=stop)
 
 
 def fits(spec: RunSpec, folder: Path) -> Fits:
@@ -83,18 +92,22 @@ def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dic
             yield row(spec, source, split, index, problem)
 
 
-def _write(target: Path, rows: Iterator[dict[str, Any]]) -> None:
+def _write(target: Path, rows: Iterator[dict[str, Any]], *, stop: bool) -> None:
+    """Write rows; stop: whether they have stop strings."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     text = pa.string()
+    own = {"split": text, "index": pa.int64(), "problem": text, "grader": text}
+    if stop:
+        own["stops"] = pa.list_(text)
     schema = pa.schema(
         {
             "data_source": text,
             "prompt": pa.list_(pa.struct({"role": text, "content": text})),
             "ability": text,
             "reward_model": pa.struct({"style": text, "ground_truth": text}),
-            "extra_info": pa.struct({"split": text, "index": pa.int64(), "problem": text, "grader": text}),
+            "extra_info": pa.struct(own),
         }
     )
     target.parent.mkdir(parents=True, exist_ok=True)

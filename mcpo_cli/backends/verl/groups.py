@@ -1,7 +1,7 @@
 """Prompt groups of a global step: from verl's columns, and as tensors for metrics."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import torch
 from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, coins, tally
+from mcpo_cli.tasks import Task
+from mcpo_cli.tokenization import stop_ids
 
 
 @dataclass(frozen=True)
@@ -108,8 +110,13 @@ def check(groups: Sequence[Group]) -> None:
     tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
 
 
-def graded(groups: Sequence[Group], end_token: int, temperature: float) -> Graded:
-    """The groups, drawn at `temperature`, as tensors."""
+def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:
+    """The tokens that end a response to `task`: the tokenizer's end token, and those with a stop string."""
+    return {tokenizer.eos_token_id, *stop_ids(tokenizer, task.stops)}
+
+
+def graded(groups: Sequence[Group], ends: Collection[int], temperature: float) -> Graded:
+    """The groups, drawn at `temperature`, as tensors; ends: see `end_tokens`."""
     # Compare digests: comparing thousands of long responses token by token takes a minute.
     digest_PG = torch.tensor([[hash(tokens.numpy().tobytes()) for tokens in group.tokens] for group in groups])
     return Graded(
@@ -117,7 +124,7 @@ def graded(groups: Sequence[Group], end_token: int, temperature: float) -> Grade
         correct_PG=torch.tensor([group.correct for group in groups]),
         reward_PG=torch.tensor([group.reward for group in groups], dtype=torch.float64),
         length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
-        ended_PG=torch.tensor([[int(tokens[-1]) == end_token for tokens in group.tokens] for group in groups]),
+        ended_PG=torch.tensor([[int(tokens[-1]) in ends for tokens in group.tokens] for group in groups]),
         same_P=equal_pairs(digest_PG[..., None]),
         entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
         # Those of the distribution that they were drawn from are known at temperature 1 only.

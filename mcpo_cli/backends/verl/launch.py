@@ -55,7 +55,10 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
 def _model(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     """The Hugging Face folder of the initial policy."""
     if spec.model.path:
-        return pretrained.folder(spec.model)
+        folder = pretrained.folder(spec.model)
+        if spec.task.needs_chat_template:
+            pretrained.check_chat_template(spec.model.name, folder)
+        return folder
     from mcpo_cli.backends.local.warmup import base_folder
 
     return base_folder(spec, attempt, stop)

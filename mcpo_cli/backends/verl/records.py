@@ -72,7 +72,7 @@ class Records:
         with the old log-probabilities of kept groups (`batches.measured`); the others would cost more forward passes.
         """
         everything = groups.in_order([*kept, *discarded])
-        graded = groups.graded(everything, tokenizer.eos_token_id, self.spec.train.temperature)
+        graded = groups.graded(everything, groups.end_tokens(self.spec.task, tokenizer), self.spec.train.temperature)
         orders = {group.prompt.order for group in kept}
         in_batch = {i for i, group in enumerate(everything) if group.prompt.order in orders}
         self._journal.rows("groups", step, measure.group_rows(step, graded, in_batch))

@@ -5,7 +5,9 @@ import functools
 from typing import Any
 
 from mcpo_cli import grading, tasks
+from mcpo_cli.backends.verl.data import stops
 from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.tokenization import cut
 
 WORKERS = 4
 """Grading processes per verl reward worker; verl has one reward worker per GPU."""
@@ -19,9 +21,9 @@ async def compute_score(
     An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
     because verl needs a number; its status shows that the answer was not graded, and `groups.check` counts it.
 
-    extra_info: has the name of the `grader`.
+    extra_info: has the name of the `grader`, and stop strings (`data.stops`) up to which the response is graded.
     """
-    verdict = await judge(extra_info["grader"], ground_truth, solution_str)
+    verdict = await judge(extra_info["grader"], ground_truth, cut(solution_str, stops(extra_info)))
     score = float(verdict.status == "correct")
     said = {"status": verdict.status, "detail": verdict.detail, "answer": verdict.answer or ""}
     return {"score": score, "acc": score, **said}

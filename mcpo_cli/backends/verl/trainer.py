@@ -388,4 +388,5 @@ class Trainer(PPOTrainerSync):
         return batch
 
     def _graded(self, sampled: Sequence[Group]) -> Graded:
-        return groups.graded(sampled, self.tokenizer.eos_token_id, self.spec.train.temperature)
+        ends = groups.end_tokens(self.spec.task, self.tokenizer)
+        return groups.graded(sampled, ends, self.spec.train.temperature)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Trainer
@@ -57,13 +58,13 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
     attempt = Attempt(folder / "run", spec, 0)
     policy, tokenizer = start_policy(spec, attempt, lambda: False)
     trainer = Trainer(spec, attempt, policy, tokenizer)
-    with policy.product_precision():
+    with product_precision(policy):
         rates(notes, trainer, device)
         trainer.step += 1
         batch, _ = trainer.batch(trainer.collect())
         packings(notes, trainer, batch, "at rest")
     against_the_cpu(notes, trainer, batch, device)
-    with policy.product_precision():
+    with product_precision(policy):
         trainer.updater.mini_batch(batch, trainer.step, 0)
         packings(notes, trainer, batch, "after an optimizer step")
     resumed(notes, device, folder)
@@ -156,7 +157,7 @@ def against_the_cpu(notes: Notes, trainer: Trainer, batch: GradedBatch, device: 
     off = float((found_logp - wanted_logp).norm() / wanted_logp.norm())
     notes.figure("log-probabilities, float32", off, "relative difference", where, at_most=LOGP)
     notes.figure("gradient, float32", engines.difference(found, wanted), "relative difference", where, at_most=GRADIENT)
-    with policy.product_precision():
+    with product_precision(policy):
         _, found = passes(trainer.spec, policy, few)
     meaning = f"{len(index)} groups in bfloat16 on {device} against float32 on the CPU; a wrong loss has 1"
     off = engines.difference(found, wanted)

@@ -50,7 +50,9 @@ class Server:
             self.waiting = [request for request in self.waiting if request[1]["temperature"] != temperature]
             try:
                 seeds = tuple(request[1]["seed"] for request in batch)
-                outputs = await asyncio.to_thread(self._sample, [prompt for prompt, _, _ in batch], seeds, temperature)
+                stop_ids = [request[1].get("stop_token_ids") or () for request in batch]
+                prompts = [prompt for prompt, _, _ in batch]
+                outputs = await asyncio.to_thread(self._sample, prompts, seeds, stop_ids, temperature)
             except Exception as error:
                 for _, _, future in batch:
                     future.set_exception(error)
@@ -59,7 +61,10 @@ class Server:
                 future.set_result(output)
 
     @torch.no_grad()
-    def _sample(self, prompts: list[list[int]], seeds: tuple[int, ...], temperature: float) -> list[TokenOutput]:
+    def _sample(
+        self, prompts: list[list[int]], seeds: tuple[int, ...], stop_ids: list[Any], temperature: float
+    ) -> list[TokenOutput]:
+        """Responses, cut after the end token or the first of their own stop tokens."""
         eos, longest = self.model.config.eos_token_id, max(map(len, prompts))
         ids = torch.tensor([[eos] * (longest - len(prompt)) + prompt for prompt in prompts], device=self.device)
         mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=self.device)
@@ -79,8 +84,9 @@ class Server:
         token_BT = drawn.sequences[:, longest:]
         logp_BT = logp_BTV.gather(-1, token_BT[..., None]).squeeze(-1)
         outputs = []
-        for tokens, logps in zip(token_BT.tolist(), logp_BT.tolist(), strict=True):
-            length = tokens.index(eos) + 1 if eos in tokens else len(tokens)
+        for tokens, logps, stops in zip(token_BT.tolist(), logp_BT.tolist(), stop_ids, strict=True):
+            ends = {eos, *stops}
+            length = next((place for place, token in enumerate(tokens, 1) if token in ends), len(tokens))
             steps = {"global_steps": self.global_steps}
             outputs.append(TokenOutput(token_ids=tokens[:length], log_probs=logps[:length], extra_fields=steps))
         return outputs

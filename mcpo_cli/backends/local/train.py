@@ -151,7 +151,7 @@ class Trainer:
             batch, self.method_state = self.batch(sampled)
         with clock.phase("probe"):
             probed = self.probe(sampled.graded) | self.gradients(sampled, batch)
-        with clock.phase("checkpoint"):
+        with clock.phase("record"):
             # From here on the weights change.
             self.writer.wait()
         with clock.phase("update"):

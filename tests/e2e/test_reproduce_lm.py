@@ -13,7 +13,7 @@ from tests.engine import spec_of, work
 
 pytestmark = pytest.mark.slow
 QUICK = (
-    "task=arithmetic task.max_ops=2 train.max_prompt=64 train.max_response=16 train.steps=2 train.prompts=8 "
+    "task=arithmetic task.max_ops=2 train.max_prompt=64 train.steps=2 train.prompts=8 "
     "train.mini_batch=4 train.rollouts=4 train.lr=1e-3 train.max_refills=200 train.temperature=0.3 eval.problems=4 "
     "eval.samples=2 eval.every=1 compute.tracking_uri=offline compute.threads=1"
 )

@@ -120,7 +120,6 @@ PAPER = ["dapo", "grpo", "mcpo"]
 """Methods that are paired with every other preset; all of them with each would be half of all tests."""
 REQUIRED = {
     "method=mc_grpo": ["train.rollouts=17"],
-    "task=word_problems": ["train.max_response=128"],
     **{f"method={name}": ["train.overlong_cache=0"] for name in ("passk", "psr_nsr", "rl_zvp")},
 }
 """Settings without which a method is refused."""

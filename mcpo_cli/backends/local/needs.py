@@ -22,7 +22,9 @@ OVERHEAD_BYTES = 0.6e9
 """Memory of a process that has loaded torch and transformers."""
 FLOAT = 4
 """Bytes of a number in float32."""
-LOGITS_BYTES = 4 * FLOAT * 2**25
+VOCABULARY_NUMBERS = 2**25
+"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
+LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
 """Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
 CACHE_BYTES = 4 * GIB
 """Most memory of the keys and values of the prompts that are sampled at a time."""
@@ -49,7 +51,7 @@ def memory(spec: RunSpec) -> float:
     kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
     query, key = model.heads * model.head_dim, cost.kv_heads(model) * model.head_dim
     a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
-    updating = (trained if not model.lora_rank else weights) + kept * a_row + LOGITS_BYTES
+    updating = weights + kept * a_row + LOGITS_BYTES
     a_slot = 2 * FLOAT * model.layers * key
     # Room for keys and values doubles where it is too small.
     sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)

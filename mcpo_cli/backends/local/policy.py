@@ -27,6 +27,7 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
+from mcpo_cli.backends.local.needs import VOCABULARY_NUMBERS
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.schema import Model
 from mcpo_cli.seeds import stream
@@ -47,8 +48,6 @@ PAIR_COST = 9
 matrix products."""
 FUSED = 2**18
 """Most numbers of weights that are copied into one matrix, which saves calls; larger products gain nothing from it."""
-VOCABULARY_NUMBERS = 2**25
-"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
 
 
 @dataclass(frozen=True)

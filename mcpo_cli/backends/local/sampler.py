@@ -14,14 +14,13 @@ from torch.nn import functional
 
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.growth import Growth
+from mcpo_cli.backends.local.needs import CACHE_BYTES
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.backends.local.tree import branch
 
 CHUNK = 128
 """Most prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the CPU's cache."""
-CACHE_BYTES = 4 * 2**30
-"""Most bytes of keys and values of the prompts that are sampled at a time."""
 BLOCK = 128
 """Tokens of the vocabulary whose probabilities are added up one after the other."""
 Draw = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]

@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from mcpo_cli.tokenization import cut, token_texts
+from mcpo_cli.tokenization import stop_ids as tokens_with
 
 
 class Stops:
@@ -19,10 +20,9 @@ class Stops:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, stop_ids: Sequence[int], strings: Sequence[str]) -> None:
         self.tokenizer, self.strings = tokenizer, tuple(strings)
+        self.ends_V = torch.zeros(len(tokenizer), dtype=torch.bool)
+        self.ends_V[[*stop_ids, *tokens_with(tokenizer, self.strings)]] = True
         texts = token_texts(tokenizer) if strings else ()
-        self.ends_V = torch.tensor([any(string in text for string in strings) for text in texts], dtype=torch.bool)
-        self.ends_V = torch.nn.functional.pad(self.ends_V, (0, max(0, len(tokenizer) - len(texts))))
-        self.ends_V[[*stop_ids]] = True
         last = {string[-1] for string in strings if len(string) > 1}
         self.may_end_V = torch.tensor([bool(last & set(text)) for text in texts] or [False], dtype=torch.bool)
 

@@ -16,13 +16,14 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from mcpo_cli.config.schema import RunSpec
 from tests.bench import workload
 from tests.bench.engine import RealRun
 
 MICRO_BATCH = 256
 
 
-class _Clock(TrainerCallback):
+class Clock(TrainerCallback):
     """Times whole global steps, everything the trainer does between them included, and lets others run between."""
 
     def __init__(self, gradient_steps: int, between: Callable[[], None]) -> None:
@@ -45,13 +46,9 @@ def seconds(repeats: int, between: Callable[[], None], start: RealRun | None = N
     It trains an untrained policy on coin flips, or goes on from where the run `start` is, with its problems and grades.
     """
     settings = start.spec if start else workload.spec("method=grpo")
-    train = settings.train
     model, tokenizer = workload.fresh_model(settings)
     if start:
         model = copy.deepcopy(start.policy.model)
-    tokenizer.padding_side = "left"
-    gradient_steps = train.prompts // train.mini_batch
-    accumulation = train.mini_batch * train.rollouts // MICRO_BATCH
     flips, first = random.Random(settings.seed), start.step if start else 0
     problems = [problem for step in range(repeats + 1) for problem in workload.prompts(settings, first + step)]
 
@@ -61,23 +58,44 @@ def seconds(repeats: int, between: Callable[[], None], start: RealRun | None = N
     def graded(completions: list[str], gold: list[str], **_: Any) -> list[float]:
         return [float(said.split() == right.split()) for said, right in zip(completions, gold, strict=True)]
 
-    clock = _Clock(gradient_steps, between)
+    rows = {"prompt": [problem.text for problem in problems], "gold": [problem.gold for problem in problems]}
+    fixed = {} if start else {"min_new_tokens": settings.train.max_response}
+    clock = Clock(settings.train.prompts // settings.train.mini_batch, between)
+    train(settings, model, tokenizer, rows, graded if start else flipped, clock, repeats, MICRO_BATCH, fixed)
+    return clock.seconds
+
+
+def train(
+    settings: RunSpec,
+    model: Any,
+    tokenizer: Any,
+    rows: dict[str, list[str]],
+    reward: Callable[..., list[float]],
+    clock: Clock,
+    repeats: int,
+    micro_batch: int,
+    generation: dict[str, Any],
+) -> None:
+    """Train `repeats` global steps and one to warm up. micro_batch: sequences. generation: options of `generate`."""
+    work = settings.train
+    tokenizer.padding_side = "left"
+    accumulation = work.mini_batch * work.rollouts // micro_batch
     with tempfile.TemporaryDirectory() as folder:
         config = GRPOConfig(
             output_dir=folder,
-            max_steps=gradient_steps * (repeats + 1),
-            per_device_train_batch_size=MICRO_BATCH,
+            max_steps=clock.gradient_steps * (repeats + 1),
+            per_device_train_batch_size=micro_batch,
             gradient_accumulation_steps=accumulation,
-            steps_per_generation=accumulation * gradient_steps,
-            num_generations=train.rollouts,
-            max_completion_length=train.max_response,
-            generation_kwargs={} if start else {"min_new_tokens": train.max_response},
-            temperature=train.temperature,
+            steps_per_generation=accumulation * clock.gradient_steps,
+            num_generations=work.rollouts,
+            max_completion_length=work.max_response,
+            generation_kwargs=generation,
+            temperature=work.temperature,
             beta=0.0,
             loss_type="grpo",
             epsilon=0.2,
             epsilon_high=0.28,
-            learning_rate=train.lr,
+            learning_rate=work.lr,
             lr_scheduler_type="constant",
             optim="adamw_torch_fused",
             gradient_checkpointing=False,
@@ -91,13 +109,10 @@ def seconds(repeats: int, between: Callable[[], None], start: RealRun | None = N
         )
         trainer = GRPOTrainer(
             model=model,
-            reward_funcs=graded if start else flipped,
+            reward_funcs=reward,
             args=config,
-            train_dataset=Dataset.from_dict(
-                {"prompt": [problem.text for problem in problems], "gold": [problem.gold for problem in problems]}
-            ),
+            train_dataset=Dataset.from_dict(rows),
             processing_class=tokenizer,
             callbacks=[clock],
         )
         trainer.train()
-    return clock.seconds

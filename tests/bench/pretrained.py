@@ -11,22 +11,18 @@ import json
 import resource
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from datasets import Dataset
 from torch import Tensor
-from transformers import TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
 
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from tests.bench import engine, flops, workload
+from tests.bench import engine, flops, opponent, workload
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
@@ -95,68 +91,20 @@ class Stock:
         return found
 
 
-class _Clock(TrainerCallback):
-    """Times whole global steps and lets others run between; see `opponent.py`."""
-
-    def __init__(self, gradient_steps: int, between: Callable[[], None]) -> None:
-        self.gradient_steps, self.between = gradient_steps, between
-        self.seconds: list[float] = []
-        self._start: float | None = None
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step % self.gradient_steps == 0:
-            if self._start is not None:
-                self.seconds.append(time.perf_counter() - self._start)
-            self.between()
-            self._start = time.perf_counter()
-
-
 def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
     """Wall times of `STEPS` global steps of TRL; `between` runs before each of them, off the clock."""
-    train = settings.train
     model, tokenizer = workload.fresh_model(settings)
-    tokenizer.padding_side = "left"
-    gradient_steps, micro_batch = train.prompts // train.mini_batch, MICRO_BATCH[train.max_response]
-    accumulation = train.mini_batch * train.rollouts // micro_batch
     problems = [problem for step in range(STEPS + 1) for problem in workload.prompts(settings, step + 1)]
-    texts = [settings.task.messages(problem)[0]["content"] for problem in problems]
-    clock = _Clock(gradient_steps, between)
-    with tempfile.TemporaryDirectory() as folder:
-        config = GRPOConfig(
-            output_dir=folder,
-            max_steps=gradient_steps * (STEPS + 1),
-            per_device_train_batch_size=micro_batch,
-            gradient_accumulation_steps=accumulation,
-            steps_per_generation=accumulation * gradient_steps,
-            num_generations=train.rollouts,
-            max_completion_length=train.max_response,
-            generation_kwargs={"min_new_tokens": train.max_response},
-            temperature=train.temperature,
-            beta=0.0,
-            loss_type="grpo",
-            epsilon=CLIP_LOW,
-            epsilon_high=CLIP_HIGH,
-            learning_rate=train.lr,
-            lr_scheduler_type="constant",
-            optim="adamw_torch_fused",
-            gradient_checkpointing=False,
-            use_cpu=True,
-            bf16=False,
-            logging_strategy="no",
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-        )
-        trainer = GRPOTrainer(
-            model=model,
-            reward_funcs=lambda completions, **_: torch.randint(0, 2, (len(completions),)).float().tolist(),
-            args=config,
-            train_dataset=Dataset.from_dict({"prompt": texts}),
-            processing_class=tokenizer,
-            callbacks=[clock],
-        )
-        trainer.train()
+    rows = {"prompt": [settings.task.messages(problem)[0]["content"] for problem in problems]}
+
+    def flipped(completions: list[str], **_: Any) -> list[float]:
+        flips: list[float] = torch.randint(0, 2, (len(completions),)).float().tolist()
+        return flips
+
+    length = settings.train.max_response
+    clock = opponent.Clock(settings.train.prompts // settings.train.mini_batch, between)
+    fixed = {"min_new_tokens": length}
+    opponent.train(settings, model, tokenizer, rows, flipped, clock, STEPS, MICRO_BATCH[length], fixed)
     return clock.seconds
 
 

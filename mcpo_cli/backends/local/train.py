@@ -111,7 +111,7 @@ class Trainer:
     """The state of one run between global steps: weights, optimizer, place in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
+        self.spec, self.attempt, self.policy = spec, attempt, policy
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))

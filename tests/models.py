@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -34,14 +34,10 @@ SPECIAL = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>"]
 
 def words(chat: bool = True) -> Any:
     """A tokenizer of single bytes and a few merges, in the form of GPT-2's."""
-    from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
-    from tokenizers import models as kinds
-    from transformers import PreTrainedTokenizerFast
-
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = [("t", "h"), ("th", "e"), ("Ġ", "a")]
     tokens = [*SPECIAL, *letters, *("".join(pair) for pair in merges)]
-    tokenizer = Tokenizer(kinds.BPE({token: index for index, token in enumerate(tokens)}, merges))
+    tokenizer = Tokenizer(BPE({token: index for index, token in enumerate(tokens)}, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])

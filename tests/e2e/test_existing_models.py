@@ -119,7 +119,7 @@ def test_every_method_trains_a_model_that_exists(name: str, folder: Path, home: 
 @pytest.mark.parametrize(
     "words",
     [
-        "task=sums task.style=chat task.system=Add. train.max_prompt=200 model.path={long}",
+        "task=sums task.style=chat task.system=Add. train.max_prompt=200 train.max_response=22 model.path={long}",
         "task=sums task.style=plain task.examples=0 model.path={folder}",
         "task=arithmetic task.max_ops=2 train.max_response=16 model.path={folder}",
         "task=sums model.path={folder} model.lora_rank=2",

@@ -75,10 +75,10 @@ class Halved(Grpo):
 import random
 from dataclasses import dataclass
 
-from mcpo_cli.data.base import Problem
+from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity
-from mcpo_cli.tasks.base import ClosedTask, held_out
+from mcpo_cli.tasks.base import ClosedTask
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,14 @@ def test_engines_agree_on_a_task(here: InProcess, wordy: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_an_existing_model_is_asked_as_it_was_trained(here: InProcess, wordy: str) -> None:
-    small = ("train.steps=1", "train.prompts=2", "train.rollouts=2", "train.max_prompt=100", "train.max_response=6", "train.mini_batch=2")
+    small = (
+        "train.steps=1",
+        "train.prompts=2",
+        "train.rollouts=2",
+        "train.max_prompt=100",
+        "train.max_response=6",
+        "train.mini_batch=2",
+    )
     task = ("task=sums", "task.sorts=[1+1]", "task.examples=1", "eval.problems=2", "eval.samples=1", "probe.every=0")
     offline = "compute.tracking_uri=offline"
     trained = here("train", f"model.path={wordy}", "scale=laptop", *small, *task, offline, "compute.threads=1")

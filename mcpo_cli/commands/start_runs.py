@@ -9,11 +9,13 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpo_cli import backends
+from mcpo_cli.backends.local import needs
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
 from mcpo_cli.model_facts import local_folder
 from mcpo_cli.runs import attempts
 from mcpo_cli.scheduling import estimate, scheduler
@@ -128,6 +130,7 @@ def show_plan(
     done = sum(run["state"] == "done" for run in runs)
     rest = f"about {console.duration(total)} left, {parallel} at a time ({basis})"
     console.print_text(f"\n{done} of {len(runs)} runs done; {rest}\nstart or continue: {plan.command}")
+    _show_needs(plan)
     _show_costs(plan, estimator)
 
 
@@ -138,6 +141,19 @@ def _check_length(plan: Plan, mean_response: float) -> None:
             f"--mean-length {mean_response:g}: responses have 1 to train.max_response={limit} tokens",
             fix=f"--mean-length {limit // 4 or 1}, or train.max_response={max(2, math.ceil(mean_response))}",
         )
+
+
+def _show_needs(plan: Plan) -> None:
+    """Print the memory and disk that runs of existing models on the local engine need, and what is free here."""
+    specs = [cell.spec for cell in plan.cells if estimate.has_needs(cell.spec)]
+    if not specs:
+        return
+    memory, disk = (max(map(size, specs)) / GIB for size in (needs.memory, needs.disk))
+    free = needs.free()
+    console.print_text(
+        f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and at most "
+        f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
+    )
 
 
 def _show_costs(plan: Plan, estimator: estimate.Estimator) -> None:
@@ -191,8 +207,13 @@ def _planned(cell: Cell, home: Path, estimator: estimate.Estimator) -> dict[str,
         "state": state,
         "seconds_left": round(seconds, 1),
         **({"cost": _cost(spec, estimator)} if estimate.on_gpus(spec) else {}),
+        **(_needs(spec) if estimate.has_needs(spec) else {}),
         "spec": spec.to_dict(),
     }
+
+
+def _needs(spec: RunSpec) -> dict[str, int]:
+    return {"memory_bytes": round(needs.memory(spec)), "disk_bytes": round(needs.disk(spec))}
 
 
 def _cost(spec: RunSpec, estimator: estimate.Estimator) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     """Modelled seconds of all global steps, rerolls and evaluations: on GPUs from `cost`, else from the token count."""
     if on_gpus(spec):
         return cost.of(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    if spec.model.path and spec.backend == "local":
+    if has_needs(spec):
         return needs.seconds(spec, mean_response)
     _, length = cost.lengths(spec, mean_response)
     batch = spec.train.prompts * spec.train.rollouts * length
@@ -160,6 +160,11 @@ def _seconds_a_token(spec: RunSpec) -> float:
 def on_gpus(spec: RunSpec) -> bool:
     """Whether `spec` trains on GPUs, which `cost` models."""
     return spec.backend == "verl" and spec.compute.device != "cpu"
+
+
+def has_needs(spec: RunSpec) -> bool:
+    """Whether `spec` trains an existing model on the local engine, whose memory and disk `needs` models."""
+    return bool(spec.model.path) and spec.backend == "local"
 
 
 def makespan(seconds: Sequence[float], parallel: int) -> float:

@@ -74,6 +74,20 @@ def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
     assert document["estimate"]["basis"] == "from the cost model"
 
 
+def test_a_dry_run_says_what_memory_and_disk_an_existing_model_needs(here: InProcess) -> None:
+    words = ("train", "model=smollm2-135m", "method=grpo", "--dry-run")
+    (run,) = here.json(*words)["runs"]
+    weights = 4 * 134_515_008
+    # Weights, gradients and two moments in memory; on the disk two checkpoints of weights and moments, and the policy.
+    assert 4 * weights < run["memory_bytes"] < 4.5e9
+    assert run["disk_bytes"] == pytest.approx((2 * 3 + 1) * weights, rel=0.001)
+    text = " ".join(here(*words).stdout.split())
+    assert re.search(
+        r"a run needs about \d\.\d GiB of memory \(\d+\.\d GiB are free\) and at most 3\.5 GiB of disk", text
+    )
+    assert "GiB of memory" not in here("train", "--dry-run").stdout
+
+
 def test_dry_run_is_the_plan(here: InProcess) -> None:
     assert here.json("train", "seed=0,1", "--dry-run") == here.json("plan", "seed=0,1")
     table2 = here.json("ablate", "--dry-run")

@@ -5,6 +5,7 @@ update weights, gradients, moments, activations and logits; while sampling weigh
 """
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -65,22 +66,38 @@ def disk(spec: RunSpec) -> float:
     return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * cost.parameters(spec)
 
 
+@dataclass(frozen=True)
+class Free:
+    """What this machine has left for runs."""
+
+    memory: float
+    """Bytes of memory that are free."""
+    disk: float
+    """Bytes that are free on the disk of `folder`."""
+    folder: Path
+    """The folder in which runs are kept, or the nearest one above it that exists."""
+
+
+def free() -> Free:
+    """Memory and disk that are free on this machine now."""
+    folder = next(path for path in (location(), *location().parents) if path.exists())
+    return Free(float(psutil.virtual_memory().available), float(shutil.disk_usage(folder).free), folder)
+
+
 def check(spec: RunSpec) -> None:
     """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
-    free = float(psutil.virtual_memory().available)
-    if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and (needed := memory(spec)) > free:
+    here, needed = free(), memory(spec)
+    if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and needed > here.memory:
         raise ConfigError(
             f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
-            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {free / GIB:.1f} GiB are "
-            "free",
+            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {here.memory / GIB:.1f} "
+            "GiB are free",
             fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
             "model.lora_rank=16, or a smaller model",
         )
-    folder = next(path for path in (location(), *location().parents) if path.exists())
-    room = shutil.disk_usage(folder).free
-    if (needed := disk(spec)) > room:
+    if (needed := disk(spec)) > here.disk:
         raise ConfigError(
-            f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {folder}, for "
-            f"{spec.compute.checkpoints} checkpoints and one being written; {room / GIB:.1f} GiB are free",
+            f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {here.folder}, for "
+            f"{spec.compute.checkpoints} checkpoints and one being written; {here.disk / GIB:.1f} GiB are free",
             fix="compute.checkpoints=1, model.lora_rank=16, or MCPO_HOME=FOLDER on a larger disk",
         )

@@ -9,10 +9,12 @@ at temperature 1, so short ones of a prompt often begin alike, as in a run; the 
 
 import json
 import resource
+import shlex
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -32,12 +34,19 @@ MICRO_BATCH = {4: 64, 64: 32}
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 
 
-def spec(**train: int) -> RunSpec:
-    """`model=smollm2-135m` on sums, without probes."""
-    (found,) = load(["model=smollm2-135m", "method=dapo", "method.dynamic_sampling=false", "probe.every=0"])
+def spec(*words: str) -> RunSpec:
+    """`model=smollm2-135m` on sums with the overrides `words`, without probes."""
+    quiet = ["method=dapo", "method.dynamic_sampling=false", "probe.every=0"]
+    (found,) = load(["model=smollm2-135m", *quiet, *words])
     compute = replace(found.compute, threads=workload.THREADS)
-    probe = replace(found.probe, panel_every=0)
-    return replace(found, train=replace(found.train, **train), compute=compute, probe=probe)
+    return replace(found, compute=compute, probe=replace(found.probe, panel_every=0))
+
+
+def shape(length: int) -> RunSpec:
+    """A step with responses of `length` tokens, too few for a whole answer: what `load` would refuse."""
+    train = {"max_response": length, "prompts": PROMPTS[length], "mini_batch": PROMPTS[length] // 2}
+    found = spec()
+    return replace(found, train=replace(found.train, **train))
 
 
 class Stock:
@@ -110,7 +119,7 @@ def trl_seconds(settings: RunSpec, between: Callable[[], None]) -> list[float]:
 
 def against_others(length: int) -> dict[str, Any]:
     """Seconds of a step of all three with responses of `length` tokens, and what the local engine's go to."""
-    settings = spec(max_response=length, prompts=PROMPTS[length], mini_batch=PROMPTS[length] // 2)
+    settings = shape(length)
     local, stock = engine.LocalEngine(settings, engine.coin_flips), Stock(settings)
     local.seconds()
     local_times, stock_times, peaks = list[float](), list[float](), list[float]()
@@ -133,26 +142,34 @@ def against_others(length: int) -> dict[str, Any]:
     }
 
 
-def growth() -> dict[str, Any]:
-    """Seconds and peak memory (MiB, of the process so far) of the local engine's step as the work grows."""
-    shapes: list[dict[str, int]] = [
-        {},
-        {"rollouts": 4},
-        {"rollouts": 16},
-        {"max_response": 16},
-        {"max_response": 64},
-        {"max_response": 256},
-        {"prompts": 8, "mini_batch": 4, "max_response": 512},
-    ]
-    found = []
-    for shape in shapes:
-        settings = spec(**{"max_response": 4, **shape})
-        one = engine.LocalEngine(settings, engine.coin_flips)
-        times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        found.append({**shape, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory})
-        print(found[-1], file=sys.stderr, flush=True)
-    return {"steps": found}
+GROWTH = (
+    "",
+    "train.rollouts=4",
+    "train.rollouts=16",
+    "train.max_response=64",
+    "train.max_response=256",
+    # What follows the question differs from prompt to prompt and is computed for each; worked examples are shared.
+    f"task.template='{{problem}}{' and' * 64} =' train.max_prompt=512",
+    f"task.template='{{problem}}{' and' * 256} =' train.max_prompt=512",
+    "train.prompts=8 train.mini_batch=4 train.max_response=512",
+)
+"""Overrides of one step each: 16 prompts x 8 rollouts of 16 tokens, and what one of these figures does to it."""
+
+
+def growth(words: str) -> dict[str, Any]:
+    """Seconds and peak memory (MiB, of the process) of the local engine's step with the overrides `words`."""
+    settings = spec("train.max_response=16", *shlex.split(words))
+    one = engine.LocalEngine(settings, engine.coin_flips)
+    times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"words": words, "seconds": times[-1], "share": one.needed / times[-1] / flops.peak(), "mib": memory}
+
+
+def in_turn() -> Iterator[dict[str, Any]]:
+    """`growth` of each of GROWTH, in a process of its own, so that none sees the memory of another."""
+    for words in GROWTH:
+        command = [sys.executable, "-m", "tests.bench.pretrained", "--one", words]
+        yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def measure() -> dict[str, Any]:
@@ -162,4 +179,11 @@ def measure() -> dict[str, Any]:
 
 if __name__ == "__main__":
     torch.set_num_threads(workload.THREADS)
-    print(json.dumps(growth() if "--growth" in sys.argv else measure(), indent=2))
+    match sys.argv[1:]:
+        case ["--one", words]:
+            print(json.dumps(growth(words)))
+        case ["--growth"]:
+            for row in in_turn():
+                print(json.dumps(row), flush=True)
+        case _:
+            print(json.dumps(measure(), indent=2))

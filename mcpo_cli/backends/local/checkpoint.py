@@ -74,7 +74,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
 def prune(attempt_dir: Path, kept: int) -> None:
     """Remove all checkpoints of an attempt but the newest `kept`."""
     folders_of_steps = sorted((attempt_dir / "checkpoints").glob("step_*"))
-    for old in folders_of_steps[: len(folders_of_steps) - kept]:
+    for old in folders_of_steps[: max(0, len(folders_of_steps) - kept)]:
         shutil.rmtree(old)
 
 

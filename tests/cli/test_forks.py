@@ -30,6 +30,19 @@ def steps(home: Path) -> list[Any]:
     return [row for run in home.glob("runs/*") for row in Journal(run).steps()]
 
 
+def fork_server(parent: int) -> psutil.Process:
+    """The fork server that the process `parent` started. Its command line is empty while it begins to execute."""
+    found: list[psutil.Process] = []
+
+    def is_there() -> bool:
+        children = psutil.Process(parent).children()
+        found[:] = [one for one in children if "mcpo_cli.scheduling.forks" in one.cmdline()]
+        return bool(found)
+
+    until(is_there)
+    return found[0]
+
+
 def end(worker: ForkedWorker) -> int:
     until(lambda: worker.poll() is not None)
     assert worker.code is not None
@@ -68,7 +81,7 @@ def test_a_worker_that_is_not_born_yet_can_be_killed(server: ForkServer, tmp_pat
 
 @pytest.mark.slow
 def test_workers_of_a_server_that_was_killed_have_ended(server: ForkServer, tmp_path: Path) -> None:
-    (process,) = (one for one in psutil.Process().children() if "mcpo_cli.scheduling.forks" in one.cmdline())
+    process = fork_server(os.getpid())
     process.kill()
     until(lambda: process.status() == psutil.STATUS_ZOMBIE)
     worker = server.start("one", tmp_path / "log")
@@ -86,8 +99,7 @@ def test_a_run_whose_server_is_killed_writes_a_checkpoint_and_continues(cli: Cli
     )
     process = subprocess.Popen([*MCPO, *command], env=cli.env, stderr=subprocess.PIPE, text=True)
     until(lambda: len(steps(warm_home)) > 3)
-    (server,) = (one for one in psutil.Process(process.pid).children() if "mcpo_cli.scheduling.forks" in one.cmdline())
-    server.kill()
+    fork_server(process.pid).kill()
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert "killed by SIGKILL" in said

@@ -14,6 +14,8 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import data, method, model, runs
 from mcpo_cli.commands.ablate import ablate
+from mcpo_cli.commands.branch import EPILOG as BRANCH_EXAMPLES
+from mcpo_cli.commands.branch import branch
 from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
 from mcpo_cli.commands.compare import compare
 from mcpo_cli.commands.doctor import doctor
@@ -62,6 +64,7 @@ app = typer.Typer(
 for verb in (train, ablate, plan, probe, reproduce, report):
     app.command(cls=OverridesCommand)(verb)
 app.command(epilog=COMPARE_EXAMPLES)(compare)
+app.command(epilog=BRANCH_EXAMPLES)(branch)
 app.command(epilog=EPILOG)(evaluate)
 app.command()(grade)
 app.command()(export)

@@ -15,6 +15,7 @@ runs/<run_id>/
     mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
     gradients/step_<s>.jsonl      one GradientRow per prompt whose gradient was measured
     samples/step_<s>.jsonl        one SampleRow per response, for a few groups
+    branches/step_<s>.jsonl       in `runs/<run_id>/branches/...`: one BranchRow per arm and measured prompt
     checkpoints/step_<s>/         weights, optimizer state, manifest with checksums
     policy/                       the final policy in Hugging Face format, with its tokenizer and a manifest
     sums.json                     checksums of all .jsonl files, written when the attempt ends or the next one begins
@@ -181,6 +182,39 @@ class SampleRow(TypedDict):
     response: str
     gold: str
     correct: bool
+
+
+class BranchRow(TypedDict):
+    """One prompt before and after one arm's global step from the saved state of a trunk run.
+
+    n rollouts were sampled from the policy before the step and n from the policy after it. All 2n estimate the change
+    of accuracy: the mean of 2 tanh(d / 2) R, where d is a response's log-probability after the step minus that before
+    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/branch.py`).
+    """
+
+    step: int
+    """The global step that was taken; the saved state is that of the step before."""
+    arm: str
+    cohort: Literal["mastered", "held_out"]
+    """The prompt had all rollouts of the batch correct, or it is a held-out problem."""
+    tier: str
+    """The held-out tier; empty for mastered prompts."""
+    prompt: str
+    n: int
+    c: int
+    """Number of correct rollouts before the step."""
+    c_after: int
+    """Number of correct rollouts after the step."""
+    change: float
+    """The estimated change of accuracy."""
+    balance: float
+    """Mean of 2 tanh(d / 2), 0 in expectation."""
+    drift: float
+    """Mean over tokens of the rollouts before the step of |log p after - log p before|, nats."""
+    resampled_n: NotRequired[int]
+    """Number of other rollouts after the step, which check the estimate; absent without."""
+    resampled_c: NotRequired[int]
+    """Number of correct ones among these."""
 
 
 class GradeRow(TypedDict):

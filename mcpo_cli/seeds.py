@@ -3,7 +3,21 @@
 import hashlib
 from typing import Literal
 
-Stream = Literal["init", "warmup", "probe", "pool", "data", "rollout", "reward", "reroll", "method", "eval"]
+Stream = Literal[
+    "init",
+    "warmup",
+    "probe",
+    "pool",
+    "data",
+    "rollout",
+    "reward",
+    "reroll",
+    "method",
+    "eval",
+    "branch",
+    "branch_after",
+    "branch_check",
+]
 
 
 def stream(seed: int, name: Stream, *index: int) -> int:

@@ -26,7 +26,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
 from mcpo_cli.runs.disk import gone_meanwhile, writing
 
-Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples"]
+Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples", "branches"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')
 """A non-finite float as `finite` writes it."""
 TAIL_BYTES = 1 << 16

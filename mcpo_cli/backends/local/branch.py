@@ -1,0 +1,159 @@
+"""One global step from a saved state, taken by several arms on the same batch, and what it does to prompts.
+
+The change of a prompt's accuracy is estimated from rollouts of the policies before and after the step together
+(multiple importance sampling with the balance heuristic, Veach and Guibas 1995). Under their mixture q = (p + p') / 2,
+
+    E_p'[R] - E_p[R] = E_q[(p' - p) / q R] = E_q[2 tanh(d / 2) R],   d = log p' - log p,
+
+so no weight exceeds 2, and a response that the step leaves as likely as it was adds nothing. All arms are measured
+with the same rollouts before the step and draw theirs after it at the same quantiles, so that differences between arms
+depend little on chance. Mastered prompts were selected by other rollouts, so selection has no part in the result.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import transformers
+from torch import Tensor
+
+from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.precision import product_precision
+from mcpo_cli.backends.local.sampler import Rollouts, sample
+from mcpo_cli.backends.local.start import start_policy
+from mcpo_cli.backends.local.train import Sampled, Trainer
+from mcpo_cli.backends.local.tree import lengths
+from mcpo_cli.backends.local.update import log_probs
+from mcpo_cli.config.branching import Trunk
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.records import BranchRow
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.seeds import stream
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Prompts with the rollouts that the policy before the step gave them."""
+
+    name: Literal["mastered", "held_out"]
+    tier: str
+    """The held-out tier; empty for mastered prompts."""
+    problems: Sequence[Problem]
+    rollouts: Rollouts
+    correct_PG: Tensor
+    number: int
+    """Its place among the cohorts, which decides its random streams."""
+
+
+def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+    """Let each arm take the global step after `step` from the trunk's checkpoint in `run_dir`; record what it did.
+
+    All arms are trained on the same batch, the one that the trunk sampled next.
+    """
+    torch.set_num_threads(trunk.spec.compute.threads)
+    transformers.utils.logging.disable_progress_bar()
+    policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
+    saved = checkpoint.at(run_dir, step)
+
+    def at_point(spec: RunSpec) -> Trainer:
+        trainer = Trainer(spec, attempt, policy, tokenizer)
+        trainer.restore(saved)
+        trainer.step += 1
+        return trainer
+
+    rows = list[BranchRow]()
+    with product_precision(policy):
+        attempt.phase(f"sampling at step {step + 1}")
+        trainer = at_point(trunk.spec)
+        before = policy.copy()
+        sampled = trainer.collect()
+        cohorts = list(_cohorts(trainer, sampled, trunk))
+        for name, spec in trunk.arms.items():
+            attempt.phase(f"{name} takes step {step + 1}")
+            # Released first: its moments take twice the memory of the weights.
+            del trainer
+            trainer = at_point(spec)
+            batch, trainer.method_state = trainer.batch(sampled)
+            trainer.updater.global_step(batch, trainer.step)
+            for cohort in cohorts:
+                rows += _rows(name, trainer, before, cohort, trunk)
+    attempt.journal.rows("branches", step + 1, rows)
+
+
+def _cohorts(trainer: Trainer, sampled: Sampled, trunk: Trunk) -> Iterator[Cohort]:
+    """The mastered prompts of the batch and the held-out tiers, as far as there are any."""
+    mastered = [sampled.problems[index] for index in sampled.correct_PG.all(-1).nonzero().squeeze(-1).tolist()]
+    if mastered:
+        yield _cohort(trainer, "mastered", "", mastered, trunk.sizes.controls, 0)
+    if trunk.sizes.held_out:
+        tiers = trainer.problems.tiers(trunk.spec.eval.problems)
+        for number, (tier, problems) in enumerate(tiers.items(), 1):
+            yield _cohort(trainer, "held_out", tier, problems, trunk.sizes.held_out, number)
+
+
+def _cohort(
+    trainer: Trainer, name: Literal["mastered", "held_out"], tier: str, problems: Sequence[Problem], n: int, number: int
+) -> Cohort:
+    rollouts, correct_PG = _sample(
+        trainer, tier, problems, n, stream(trainer.spec.seed, "branch", trainer.step, number)
+    )
+    return Cohort(name, tier, problems, rollouts, correct_PG, number)
+
+
+def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
+    """n rollouts at temperature 1 of each problem under the policy of now, and which are correct."""
+    language, prompt_PS = trainer.language, trainer.language.prompts(problems).to(trainer.policy.device)
+    shape = n, trainer.spec.train.max_response, 1.0
+    rollouts = sample(trainer.policy, prompt_PS, *shape, language.eos, seed, language.stops)
+    return rollouts, language.judge(problems, rollouts, tier).correct_PG
+
+
+def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Trunk) -> Iterator[BranchRow]:
+    """A row for each prompt of the cohort, under the policy after the arm's step."""
+    at = trunk.spec.seed, trainer.step, cohort.number
+    n, tokens = cohort.correct_PG.shape[1], trunk.spec.compute.micro_batch_tokens
+    after, correct_after_PG = _sample(trainer, cohort.tier, cohort.problems, n, stream(at[0], "branch_after", *at[1:]))
+    moved_PGT = _moved(before, trainer.policy, cohort.rollouts, tokens)
+    tilt_PN = (
+        torch.cat([moved_PGT.sum(-1), _moved(before, trainer.policy, after, tokens).sum(-1)], -1).div(2).tanh() * 2
+    )
+    correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
+    drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
+    resampled_PN = None
+    if trunk.sizes.resampled:
+        seed = stream(at[0], "branch_check", *at[1:])
+        _, resampled_PN = _sample(trainer, cohort.tier, cohort.problems, trunk.sizes.resampled, seed)
+    for index, problem in enumerate(cohort.problems):
+        row = BranchRow(
+            step=trainer.step,
+            arm=arm,
+            cohort=cohort.name,
+            tier=cohort.tier,
+            prompt=problem.text,
+            n=n,
+            c=int(cohort.correct_PG[index].sum()),
+            c_after=int(correct_after_PG[index].sum()),
+            change=float((tilt_PN[index] * correct_PN[index]).mean()),
+            balance=float(tilt_PN[index].mean()),
+            drift=float(drift_P[index]),
+        )
+        if resampled_PN is not None:
+            row["resampled_n"] = resampled_PN.shape[1]
+            row["resampled_c"] = int(resampled_PN[index].sum())
+        yield row
+
+
+@torch.no_grad()
+def _moved(before: Policy, after: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
+    """Log-probability after the step minus that before it, of each token, double; a few prompts at a time."""
+    token_P = rollouts.length_PG.sum(-1) + lengths(rollouts.prompt_PS)
+    at_once = max(1, most_tokens // int(token_P.max()))
+    parts = [
+        torch.where(part.mask_PGT, log_probs(after, part) - log_probs(before, part), 0.0)
+        for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
+    ]
+    return torch.cat(parts).double()

@@ -1,0 +1,198 @@
+"""Branch studies: several arms take one global step from the same saved states of a trunk run, on the same batch.
+
+A study is a YAML file in `experiments/branches`, of a plug-in, or of the user's. `mcpo branch` reads it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli.config import load
+from mcpo_cli.config.overrides import key_of
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.schema import RunSpec, digest
+from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.settings import flat
+
+STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
+"""Settings besides the method in which arms may differ: they change the step, not the batch it is taken on."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Number of rollouts that a branch point is measured with."""
+
+    controls: int = field(default=32, metadata={"ge": 1})
+    """Rollouts per mastered prompt, sampled from the policy before the step."""
+    held_out: int = field(default=8, metadata={"ge": 0})
+    """Rollouts per held-out problem, sampled likewise; 0 leaves held-out problems out."""
+    resampled: int = field(default=0, metadata={"ge": 0})
+    """Rollouts per prompt sampled from each policy after the step, as a check of the estimate; 0 for none."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """The content of a study's file."""
+
+    trunk: tuple[str, ...]
+    """Overrides of the trunk runs, which save their states."""
+    at: tuple[int, ...]
+    """Global steps after which the trunk's state is branched from."""
+    arms: Mapping[str, tuple[str, ...]]
+    """What each arm overrides of the trunk, by the arm's name: its method and settings of the step."""
+    curve: tuple[str, ...] = ()
+    """Arms that differ in nothing but the step size: the others are compared with them at equal gain."""
+    title: str = ""
+    """What it compares, in a few words."""
+    question: str = ""
+    """What its result answers."""
+    sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """The values of the trunks' settings to sweep, by key: usually the seeds."""
+    sizes: Sizes = Sizes()
+    """Number of rollouts that each point is measured with."""
+
+
+@dataclass(frozen=True)
+class Trunk:
+    """One trunk run and the arms that branch from it."""
+
+    spec: RunSpec
+    arms: Mapping[str, RunSpec]
+    at: tuple[int, ...]
+    sizes: Sizes
+    kept_after: int
+    """Number of checkpoints that stay once all points are measured: `compute.checkpoints_after`."""
+
+    @property
+    def key(self) -> str:
+        """A digest of all that decides the measurement at a point: arms, sizes."""
+        arms = [[name, arm.run_id] for name, arm in self.arms.items()]
+        return digest([arms, vars(self.sizes)])[:12]
+
+
+def studies() -> dict[str, Path]:
+    """The files of all studies, of mcpo and of plug-ins, by name."""
+    return load.files("branches/*.yaml")
+
+
+def read(name: str) -> Study:
+    """The study `name`, which may be the path of a YAML file.
+
+    Raises:
+        ConfigError: no such study, or its file is not valid.
+    """
+    known = studies()
+    if not load.is_file(name) and name not in known:
+        raise ConfigError(
+            f"unknown branch study '{name}': {nearest(name, known)}", fix=f"mcpo branch {closest(name, known)}"
+        )
+    path = known.get(name) or Path(name).expanduser()
+    try:
+        study = convert(Study, read_yaml(path), "")
+        _check(study)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
+    return study
+
+
+def _check(study: Study) -> None:
+    if not study.at or min(study.at) < 1 or list(study.at) != sorted(set(study.at)):
+        raise ConfigError(f"at: {list(study.at)} must be increasing global steps from 1 on", fix="at: [5, 10, 15]")
+    if not study.arms:
+        raise ConfigError("arms: at least one is needed", fix="arms: {trunk: []}")
+    for arm in study.curve:
+        if arm not in study.arms:
+            raise ConfigError(f"curve: unknown arm '{arm}': {nearest(arm, study.arms)}", fix="curve: [ARM, ARM]")
+
+
+def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:
+    """The trunk runs of a study with their arms; `overrides` replace settings and sweeps of all of them.
+
+    Raises:
+        ConfigError: invalid settings, or an arm differs from the trunk in more than the step.
+    """
+    given = {key_of(text) for text in overrides}
+    sweep = [f"{key}={','.join(map(str, values))}" for key, values in study.sweep.items() if key not in given]
+    common = [*study.trunk, *sweep, *overrides]
+    specs = load.load(common)
+    if len({spec.model.name for spec in specs}) > 1:
+        raise ConfigError("a branch study has one model", fix="a study for each model")
+    arms = {
+        name: load.load([*_without(study.trunk, settings), *settings, *sweep, *overrides])
+        for name, settings in study.arms.items()
+    }
+    found = []
+    for number, spec in enumerate(specs):
+        own = {name: variants[number] for name, variants in arms.items()}
+        _check_trunk(spec, study.at)
+        for name, arm in own.items():
+            _check_arm(name, spec, arm)
+        kept = spec.compute.checkpoints_after
+        found.append(Trunk(_saving(spec, study.at), own, study.at, study.sizes, kept))
+    return found
+
+
+def _without(trunk: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """The trunk's settings that an arm leaves as they are; another method has options of its own."""
+    replaced = {key_of(text) for text in settings}
+    return [
+        text
+        for text in trunk
+        if key_of(text) not in replaced and not ("method" in replaced and key_of(text).startswith("method."))
+    ]
+
+
+def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
+    """The trunk runs of a study as a plan."""
+    return Plan(f"branch-{load.stem(name)}", command, tuple(Cell("trunk", one.spec) for one in found))
+
+
+def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:
+    """The trunk with checkpoints at all points of `at`, which stay until they have been branched from."""
+    every = math.gcd(*at)
+    kept = 1 + spec.train.steps // every
+    compute = replace(spec.compute, checkpoint_every=every, checkpoints=kept, checkpoints_after=kept)
+    return replace(spec, compute=compute)
+
+
+def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
+    if spec.backend != "local":
+        raise ConfigError(f"trunk: backend={spec.backend} cannot branch from its states", fix="backend=local")
+    if spec.method.dynamic_sampling:
+        raise ConfigError(
+            "trunk: dynamic sampling leaves mastered prompts out of the batch, so that there is nothing to measure",
+            fix="method.dynamic_sampling=false",
+        )
+    if spec.train.temperature != 1:
+        raise ConfigError(
+            f"trunk: train.temperature={spec.train.temperature:g}: importance weights need rollouts sampled at 1",
+            fix="train.temperature=1",
+        )
+    if at[-1] > spec.train.steps:
+        raise ConfigError(
+            f"at: {at[-1]} lies beyond the trunk's last global step", fix=f"train.steps={at[-1]}, or a smaller `at`"
+        )
+
+
+def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
+    before, after = flat(trunk.identity()), flat(arm.identity())
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    if foreign := sorted(key for key in changed if not key.startswith("method") and key not in STEP_SETTINGS):
+        raise ConfigError(
+            f"arm '{name}' differs from the trunk in {foreign[0]}, which decides the batch, not the step",
+            fix=f"leave it out, or set it under `trunk:`; arms may set method, method.*, {', '.join(STEP_SETTINGS)}",
+        )
+    if arm.method.dynamic_sampling:
+        raise ConfigError(
+            f"arm '{name}': dynamic sampling has no effect on a batch that is given",
+            fix="method.dynamic_sampling=false",
+        )
+    if "previous_policy" in arm.method.needs and "previous_policy" not in trunk.method.needs:
+        raise ConfigError(
+            f"arm '{name}' needs the policy before the last gradient step, which the trunk's checkpoints do not hold",
+            fix="an arm without method.anchor=previous_step",
+        )

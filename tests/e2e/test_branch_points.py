@@ -1,0 +1,142 @@
+"""Branch points of real runs: an arm without changes is the trunk's own step; estimates agree with many rollouts."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcpo_cli.backends.local import BACKEND, branch
+from mcpo_cli.backends.local.update import Updater
+from mcpo_cli.config import branching
+from mcpo_cli.config.branching import Sizes, Study, Trunk
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import run_dir
+from mcpo_cli.probes import branches
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import Journal
+
+pytestmark = pytest.mark.slow
+TRUNK = (
+    "method=dapo method.dynamic_sampling=false train.steps=3 train.prompts=32 train.rollouts=4 train.mini_batch=8 "
+    "train.lr=1e-3 probe.every=0 probe.panel_every=0 eval.problems=20 eval.samples=1 compute.threads=1"
+)
+ARMS = {"trunk": (), "hinge": ("method=mcpo", "method.reweight=false"), "no step": ("train.lr=1e-12",)}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("MCPO_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def trunk(home: Path) -> Trunk:
+    """A trained trunk with the states of steps 1 to 3."""
+    study = Study(tuple(TRUNK.split()), (1, 2), ARMS, sizes=Sizes(controls=16, held_out=4))
+    (found,) = branching.trunks(study, [])
+    attempt = Attempt(run_dir(found.spec.run_id), found.spec, 0)
+    BACKEND.run(found.spec, attempt, lambda: False)
+    attempt.end("done")
+    return found
+
+
+def with_sizes(trunk: Trunk, **sizes: int) -> Trunk:
+    return Trunk(trunk.spec, trunk.arms, trunk.at, Sizes(**sizes), trunk.kept_after)
+
+
+def rows(trunk: Trunk, step: int) -> pd.DataFrame:
+    folder = branches.folder(trunk, run_dir(trunk.spec.run_id), step)
+    return pd.DataFrame(Journal(folder).rows("branches"))
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, float]]:
+    """What each arm's global step returns from now on."""
+    seen: list[dict[str, float]] = []
+    real: Callable[..., Any] = Updater.global_step
+
+    def global_step(self: Updater, *arguments: Any) -> Any:
+        metrics, mini_batches = real(self, *arguments)
+        seen.append(metrics)
+        return metrics, mini_batches
+
+    monkeypatch.setattr(Updater, "global_step", global_step)
+    return seen
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_arm_without_changes_is_the_trunks_own_step(
+    trunk: Trunk, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = spied(monkeypatch)
+    branches.measure(trunk, run_dir(trunk.spec.run_id), step)
+    own = Journal(run_dir(trunk.spec.run_id)).steps()[step]["metrics"]
+    assert len(seen) == 3
+    assert {name: own[name] for name in seen[0]} == seen[0], "the same bits"
+    assert seen[1]["train/grad_norm"] != seen[0]["train/grad_norm"]
+
+
+def test_the_cohort_is_the_batchs_mastered_prompts(trunk: Trunk) -> None:
+    branches.measure(trunk, run_dir(trunk.spec.run_id), 1)
+    groups = [row for row in Journal(run_dir(trunk.spec.run_id)).groups() if row["step"] == 2]
+    measured = rows(trunk, 1)
+    mastered = measured[(measured["arm"] == "trunk") & (measured["cohort"] == "mastered")]
+    assert set(mastered["prompt"]) == {row["prompt"] for row in groups if row["p"] == 1}
+    assert (mastered["n"] == 16).all()
+    held_out = measured[(measured["arm"] == "hinge") & (measured["cohort"] == "held_out")]
+    assert held_out.groupby("tier").size().tolist() == [20, 20, 20]
+
+
+def test_a_step_of_no_size_changes_nothing(trunk: Trunk) -> None:
+    branches.measure(trunk, run_dir(trunk.spec.run_id), 1)
+    still = rows(trunk, 1).query("arm == 'no step'")
+    assert still["change"].abs().max() < 1e-6
+    assert (still["c"] != still["c_after"]).any(), "counting rollouts before and after would see changes here"
+
+
+def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
+    trunk: Trunk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again, folder = with_sizes(trunk, controls=8, held_out=2), run_dir(trunk.spec.run_id)
+    whole = with_sizes(trunk, controls=8, held_out=2, resampled=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(branch, "_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            branches.measure(again, folder, 2)
+    assert not branches.is_measured(again, folder, 2)
+    branches.measure(again, folder, 2)
+    branches.measure(whole, folder, 2)
+    assert branches.is_measured(again, folder, 2)
+    other = rows(whole, 2).drop(columns=["resampled_n", "resampled_c"])
+    pd.testing.assert_frame_equal(rows(again, 2), other)
+
+
+def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
+    gone = Trunk(trunk.spec, trunk.arms, (7,), trunk.sizes, trunk.kept_after)
+    with pytest.raises(ConfigError, match="kept no state of step 7"):
+        branches.measure(gone, run_dir(trunk.spec.run_id), 7)
+
+
+def test_the_estimate_is_what_many_new_rollouts_say(trunk: Trunk) -> None:
+    """Without bias, and with the standard error that its spread over prompts gives."""
+    precise = with_sizes(trunk, controls=32, held_out=16, resampled=800)
+    branches.measure(precise, run_dir(trunk.spec.run_id), 2)
+    found = rows(precise, 2).set_index(["arm", "cohort", "prompt"]).sort_index()
+    found["accuracy"] = found["resampled_c"] / found["resampled_n"]
+    for cohort in ("mastered", "held_out"):
+        before = found.loc["no step", cohort]["accuracy"]
+        for arm in ("trunk", "hinge"):
+            here = found.loc[arm, cohort]
+            truth = (here["accuracy"] - before).to_numpy()
+            error = here["change"].to_numpy() - truth
+            standard_error = error.std(ddof=1) / np.sqrt(len(error))
+            assert abs(error.mean()) < 3.5 * standard_error, (cohort, arm)
+            assert standard_error < 0.012, "an estimate that says nothing would pass the line above"
+            assert abs(here["balance"].mean()) < 0.03
+    moved = found.loc["trunk", "held_out"]
+    plain = (moved["c_after"] - moved["c"]) / moved["n"]
+    assert moved["change"].std() < 0.8 * plain.std(), "it is more precise than counting the same rollouts"

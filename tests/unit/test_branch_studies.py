@@ -1,0 +1,182 @@
+"""Files of branch studies, their trunks and arms, and the statistics of their table, on numbers worked by hand."""
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from mcpo_cli.analysis import branching as tables
+from mcpo_cli.config import branching
+from mcpo_cli.config.branching import Study
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.statistics.equal_gain import cost_at_equal_gain
+
+TRUNK = ["method=dapo", "method.dynamic_sampling=false", "train.steps=6", "train.lr=8e-4"]
+ARMS = {"trunk": [], "hinge": ["method=mcpo", "method.reweight=false"], "half": ["train.lr=4e-4"]}
+
+
+def study(**changes: Any) -> Study:
+    return Study(**{"trunk": tuple(TRUNK), "at": (2, 6), "arms": ARMS, **changes})
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"trunk": TRUNK, "at": [2, 6], "arms": ARMS, **changes}))
+    return str(path)
+
+
+def test_arms_are_the_trunk_but_for_their_step() -> None:
+    (one,) = branching.trunks(study(), ["seed=3"])
+    assert one.spec.compute.checkpoint_every == 2
+    assert one.spec.compute.checkpoints == 4, "steps 0, 2, 4 and 6"
+    assert one.arms["trunk"].run_id == one.spec.run_id, "what decides when states are saved is no part of the identity"
+    assert one.arms["hinge"].method.name == "mcpo"
+    assert (one.arms["half"].train.lr, one.arms["half"].seed, one.spec.train.lr) == (4e-4, 3, 8e-4)
+
+
+def test_the_key_of_a_point_depends_on_arms_and_sizes() -> None:
+    keys = {
+        branching.trunks(changed, [])[0].key
+        for changed in (
+            study(),
+            study(arms={"trunk": ()}),
+            study(arms=dict(reversed(ARMS.items()))),
+            study(sizes=branching.Sizes(controls=33)),
+        )
+    }
+    assert len(keys) == 4
+    assert branching.trunks(study(title="Other words"), [])[0].key in keys
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"at": (6, 2)}, "increasing"),
+        ({"at": ()}, "increasing"),
+        ({"arms": {}}, "at least one"),
+        ({"curve": ("hinges",)}, "unknown arm 'hinges'"),
+        ({"at": (2, 7)}, "beyond the trunk's last global step"),
+        ({"trunk": ("method=dapo",)}, "leaves mastered prompts out"),
+        ({"trunk": (*TRUNK, "train.temperature=0.7")}, "sampled at 1"),
+        ({"arms": {"longer": ("train.max_response=30",)}}, "decides the batch"),
+        ({"arms": {"filter": ("method.dynamic_sampling=true",)}}, "has no effect on a batch that is given"),
+        ({"arms": {"anchor": ("method=mcpo", "method.anchor=previous_step")}}, "checkpoints do not hold"),
+        ({"sweep": {"model": ("toy-s", "toy-m")}}, "one model"),
+        ({"trunk": (*TRUNK, "backend=verl", "model=qwen3-0.6b", "scale=one-gpu")}, "cannot branch"),
+    ],
+)
+def test_a_study_that_cannot_be_meant(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = written(tmp_path, **json.loads(json.dumps(changes)))
+    with pytest.raises(ConfigError, match=words) as caught:
+        list(map(partial(branching.trunks, overrides=[]), map(branching.read, [path])))
+    assert caught.value.fix
+
+
+def test_the_shipped_studies_are_valid() -> None:
+    for name in branching.studies():
+        content = branching.read(name)
+        assert all(len(trunk.arms) == len(content.arms) for trunk in branching.trunks(content, []))
+
+
+def test_an_unknown_study_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown branch study 'toyy'") as caught:
+        branching.read("toyy")
+    assert caught.value.fix == "mcpo branch toy"
+
+
+def rows() -> pd.DataFrame:
+    """Two trunks, two points each, three arms: what each loses and gains at a point is given."""
+    given = {  # arm: (lost, gained) at four points
+        "full": [(0.04, 0.08), (0.06, 0.12), (0.05, 0.09), (0.05, 0.11)],
+        "half": [(0.02, 0.04), (0.02, 0.06), (0.01, 0.05), (0.03, 0.05)],
+        "hinge": [(0.01, 0.06), (0.03, 0.08), (0.03, 0.07), (0.01, 0.07)],
+    }
+    found = []
+    for arm, values in given.items():
+        for place, (lost, gained) in enumerate(values):
+            about = {"run_id": f"run{place // 2}", "model": "m", "base_seed": 0, "seed": place // 2}
+            about |= {"step": 1 + place % 2, "arm": arm, "batch": 8, "drift": 0.01, "resampled": np.nan}
+            prompts = 1 + 2 * (place % 2)
+            found.append(about | {"cohort": "mastered", "tier": "", "prompts": prompts, "before": 0.9, "change": -lost})
+            found += [
+                about | {"cohort": "held_out", "tier": tier, "prompts": 4, "before": 0.5, "change": gained + shift}
+                for tier, shift in (("easy", -0.01), ("hard", 0.01))
+            ]
+    return pd.DataFrame(found)
+
+
+def test_outcomes_are_means_of_a_trunks_points() -> None:
+    full, half, hinge = tables.outcomes(rows())
+    assert [one.arm for one in (full, half, hinge)] == ["full", "half", "hinge"]
+    # Mastered prompts count equally: the second point has three of the four.
+    assert full.lost_S == pytest.approx([0.055, 0.05])
+    assert half.lost_S == pytest.approx([0.02, 0.025])
+    assert hinge.gained_S == pytest.approx([0.07, 0.07])
+
+
+def test_the_raw_drop_is_shared_between_selection_and_the_step() -> None:
+    share = tables.selection(rows(), "full")
+    assert share is not None
+    # Prompts were right in all rollouts; 10 points go before the step, 5.5 and 5 by the step.
+    assert share.mean == pytest.approx((0.1 / 0.155 + 0.1 / 0.15) / 2)
+
+
+def test_the_table_names_what_was_lost_gained_and_lost_at_equal_gain() -> None:
+    product = tables.product("A study", ("half", "full"), rows())
+    row = product.data.set_index("arm").loc["hinge"]
+    assert row["lost"] == pytest.approx(0.02)
+    assert row["against_first"] == pytest.approx(0.02 - 0.0525)
+    # At a gain of .07, two fifths of the way from half (.05) to full (.10), the curve loses .0225 + .4 (.0525 - .0225).
+    # Both pseudo-values average to the difference, as every run gains the same.
+    assert row["equal"] == pytest.approx(0.02 - 0.0345)
+    assert np.isnan(row["equal_p"]), "two runs give no test"
+    assert product.figure is not None
+    assert "selection explains" in product.sentence
+    assert "31% of their prompts were mastered" not in product.sentence
+    assert any("25% of their prompts were mastered (8 of 32)" in note for note in product.notes)
+
+
+def test_nothing_is_extrapolated() -> None:
+    gain_SC, cost_SC = np.array([[0.1, 0.2], [0.1, 0.2]]), np.array([[0.01, 0.03], [0.01, 0.03]])
+    beyond = np.array([0.3, 0.3])
+    assert cost_at_equal_gain(beyond, np.array([0.02, 0.02]), gain_SC, cost_SC) is None
+    assert cost_at_equal_gain(np.array([0.1, 0.1]), np.array([0.0, 0.0]), gain_SC[:, ::-1], cost_SC) is None
+    with pytest.raises(ValueError, match="two runs"):
+        cost_at_equal_gain(beyond[:1], beyond[:1], gain_SC[:1], cost_SC[:1])
+
+
+def test_a_linear_curve_gives_the_paired_difference_from_the_line() -> None:
+    rng = np.random.default_rng(0)
+    gain_S = rng.uniform(0.05, 0.15, 6)
+    curve_SC = np.linspace(0.05, 0.3, 4) + np.zeros((6, 1))
+    cost_S = 0.4 * gain_S + rng.normal(0, 0.01, 6)
+    found = cost_at_equal_gain(gain_S, cost_S, curve_SC, 0.4 * curve_SC)
+    assert found is not None
+    difference = cost_S - 0.4 * gain_S
+    assert found.mean == pytest.approx(difference.mean())
+    assert found.sd == pytest.approx(difference.std(ddof=1))
+
+
+def test_its_interval_covers_the_truth_and_its_test_keeps_its_level() -> None:
+    """Curves with shared noise per run, a bent truth, 8 runs: within three standard errors of 95 % and 5 %."""
+    rng, trials, covered, rejected = np.random.default_rng(1), 2000, 0, 0
+    step_C = np.array([0.5, 0.7, 0.88, 1.0])
+    for _ in range(trials):
+        run_S = rng.normal(1, 0.2, (8, 1))
+        gain_SC = 0.1 * step_C * run_S + rng.normal(0, 0.003, (8, 4))
+        cost_SC = 0.02 * step_C**2 * run_S + rng.normal(0, 0.002, (8, 4))
+        gain_S = (0.08 * run_S)[:, 0] + rng.normal(0, 0.003, 8)
+        # On the joined curve at a gain of .08, between steps .7 (.07, .0098) and .88 (.088, .015488).
+        truth = 0.0098 + (0.015488 - 0.0098) * (0.08 - 0.07) / (0.088 - 0.07)
+        cost_S = (truth * run_S)[:, 0] + rng.normal(0, 0.002, 8)
+        found = cost_at_equal_gain(gain_S, cost_S, gain_SC, cost_SC)
+        assert found is not None
+        covered += found.low <= 0 <= found.high
+        rejected += found.p <= 0.05
+    assert 0.935 <= covered / trials <= 0.965
+    assert rejected / trials <= 0.065

@@ -42,7 +42,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ check: setup ## Check lint, format, strict types, import rules, and that no file
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	git ls-files -z | xargs -0 .ci/secrets
+
+check-findings: setup ## Recompute the numbers that README and docs quote from experiments/results
+	$(BIN)/python -m mcpo_cli.analysis.findings
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)

@@ -1,0 +1,245 @@
+"""The check of the numbers that pages quote: it holds on this checkout, and notices a changed digit on either side."""
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from mcpo_cli.analysis import findings
+from mcpo_cli.analysis.committed import Committed, Query
+from mcpo_cli.analysis.findings import MARK, NUMBER, ROOT, Entries, Finding, written_like
+from mcpo_cli.errors import ConfigError
+
+CONTROL = "DAPO w/o filter"
+
+
+@pytest.fixture(scope="module")
+def entries() -> Entries:
+    return findings.read()
+
+
+@pytest.fixture(scope="module")
+def computed(entries: Entries) -> dict[str, list[float] | str]:
+    return findings.compute(entries)
+
+
+def test_every_quoted_number_follows_from_committed_rows(
+    entries: Entries, computed: dict[str, list[float] | str]
+) -> None:
+    """The same as `make check-findings`."""
+    assert findings.check(entries, computed, findings.read_pages(entries)) == []
+
+
+def test_a_changed_digit_on_a_page_is_noticed(entries: Entries, computed: dict[str, list[float] | str]) -> None:
+    pages = findings.read_pages(entries)
+    flat = {page: " ".join(text.split()) for page, text in pages.items()}
+    for one in entries.findings:
+        for match in NUMBER.finditer(one.quote):
+            place = match.end(1) - 1
+            changed = one.quote[:place] + str((int(one.quote[place]) + 1) % 10) + one.quote[place + 1 :]
+            page = one.pages[0]
+            lines = findings.check(entries, computed, {**flat, page: flat[page].replace(one.quote, changed)})
+            assert any(f"{page}, {one.id}: the page has no text" in line for line in lines), (one.id, changed)
+            # The same change on the page and in the entry, as somebody would make who edits both.
+            edited = replace(entries, findings=(replace(one, quote=changed),))
+            lines = findings.check(edited, computed, {})
+            assert any(f"{one.id}: the page says" in line for line in lines), (one.id, changed)
+
+
+def files(entries: Entries) -> set[str]:
+    return {name for one in entries.findings for query in one.values for name in query.csv}
+
+
+def rows_of(tmp_path: Path) -> Path:
+    """A copy of the committed rows, in a checkout of its own."""
+    return Path(shutil.copytree(ROOT / "experiments" / "results", tmp_path / "experiments" / "results"))
+
+
+def failed(entries: Entries, root: Path) -> set[str]:
+    """Ids of the texts whose numbers do not follow from the rows of `root`."""
+    lines = findings.check(entries, findings.compute(entries, root), {})
+    return {one.id for one in entries.findings if any(f", {one.id}: " in line for line in lines)}
+
+
+@pytest.mark.parametrize("name", sorted(files(findings.read())))
+def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Path) -> None:
+    """Every text that uses a file is found once the results in it are mirrored."""
+    path = rows_of(tmp_path) / name
+    frame = pd.read_csv(path)
+    for column in {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds"} & set(frame):
+        frame[column] = 1 - frame[column]
+    frame.to_csv(path, index=False)
+    using = tuple(one for one in entries.findings if any(name in query.csv for query in one.values))
+    assert using
+    assert failed(replace(entries, findings=using), tmp_path) == {one.id for one in using}
+
+
+def test_a_changed_digit_in_committed_rows_is_noticed(entries: Entries, tmp_path: Path) -> None:
+    path = rows_of(tmp_path) / "headline-claims.csv"
+    text = path.read_text()
+    assert text.count("-0.0858") == 1  # H1's value
+    path.write_text(text.replace("-0.0858", "-0.0848"))
+    of_rows = replace(entries, findings=tuple(one for one in entries.findings if one.values[0].csv))
+    assert failed(of_rows, tmp_path) == {"headline-steps"}
+
+
+def small(quote: str) -> Entries:
+    return Entries((Finding("a", ("page.md",), quote, (Query(("mean",), ("rows.csv",)),)),))
+
+
+def test_what_is_missing_is_named() -> None:
+    entries, numbers = small("it is +.012 here"), {"a": [0.012]}
+    assert findings.check(entries, numbers, {"page.md": "So\nit is  +.012\nhere."}) == []
+    (line,) = findings.check(entries, {"a": [0.0134]}, {"page.md": "it is +.012 here"})
+    assert "page.md, a: the page says +.012, the rows give +.013" in line
+    twice = findings.check(entries, numbers, {"page.md": "it is +.012 here, it is +.012 here"})
+    assert "the page has 2 text" in twice[0]
+    (error,) = findings.check(entries, {"a": "no row"}, {"page.md": "it is +.012 here"})
+    assert error == "page.md, a: no row"
+    (count,) = findings.check(entries, {"a": [0.012, 1.0]}, {"page.md": "it is +.012 here"})
+    assert "the quote has 1 numbers, its values are 2" in count
+
+
+@pytest.mark.parametrize("text", ["+.123 ± .045", ".5", "76 ± 16 %", "-.001"])
+def test_a_result_in_no_entry_is_named(text: str) -> None:
+    lines = findings.check(small("it is +.012 here"), {"a": [0.012]}, {"page.md": f"it is +.012 here, {text}"})
+    assert lines
+    assert all("no entry of findings.yaml has" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "text", ["learning rate 5e-4", "delta 0.01", "Python 3.11", "pass@8", "`.venv`", "arXiv 2604.16972"]
+)
+def test_settings_are_no_results(text: str) -> None:
+    page = {"page.md": f"it is +.012 here, {text}"}
+    assert findings.check(small("it is +.012 here"), {"a": [0.012]}, page) == []
+
+
+def test_an_unverified_text_says_so_in_its_own_paragraph() -> None:
+    entries = Entries((), (Finding("b", ("page.md",), "took 3.7 s", reason="a timing"),))
+    assert findings.check(entries, {}, {"page.md": f"It took 3.7 s ({MARK}).\n\nMore."}) == []
+    for apart in ("It took 3.7 s.\n\n", "- It took 3.7 s.\n- "):
+        (line,) = findings.check(entries, {}, {"page.md": f"{apart}{MARK}"})
+        assert f"does not say '{MARK}'" in line
+
+
+@pytest.mark.parametrize(
+    ("shown", "value", "expected"),
+    [
+        (".395", 0.39468, ".395"),
+        ("-.086", -0.0858, "-.086"),
+        ("-.086", 0.0858, "+.086"),
+        ("+.002", 0.00248, "+.002"),
+        ("0.5", 0.475, "0.5"),
+        ("3.4", 3.3655, "3.4"),
+        ("17,920", 17920.0, "17,920"),
+        ("36", 36.0, "36"),
+        ("+1.2", -0.25, "-.2"),
+    ],
+)
+def test_a_value_is_written_as_the_page_does(shown: str, value: float, expected: str) -> None:
+    assert written_like(shown, value) == expected
+
+
+def test_numbers_of_a_quote() -> None:
+    text = "from 31 % (pass@1, toy-s, 5e-4) to .571: -.086 ± .013 after 17,920 rollouts, 2-3 of 6."
+    assert [number + percent for number, percent in NUMBER.findall(text)] == [
+        *("31 %", ".571", "-.086", ".013", "17,920", "2", "6")
+    ]
+
+
+def test_entries_that_cannot_be(tmp_path: Path) -> None:
+    folder = tmp_path / "experiments"
+    folder.mkdir()
+    entry = "{id: a, pages: [README.md], quote: 'is .1', values: [{csv: [x.csv], of: [mean]}]}"
+    for text, part in (
+        (f"findings: [{entry}, {entry}]", "used twice: a"),
+        ("findings: [{id: a, pages: [], quote: x}]", "a: a finding needs values"),
+        (f"findings: []\nunverified: [{entry}]", "an unverified text a reason"),
+        ("findings: [{id: a, page: [], quote: x}]", "unknown key"),
+    ):
+        (folder / "findings.yaml").write_text(text)
+        with pytest.raises(ConfigError, match=re.escape(part)):
+            findings.read(tmp_path)
+
+
+# Queries
+
+
+@pytest.fixture
+def committed(tmp_path: Path) -> Committed:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    rows = [
+        ("curve", "A", 0, 0.30, None, None), ("curve", "B", 0, 0.30, None, None), ("curve", "A", 20, 0.20, None, None),
+        ("measured", "A", 20, 0.20, 0.15, 0.29), ("measured", "B", 20, 0.50, 0.40, 0.60),
+    ]  # fmt: skip
+    suite = pd.DataFrame(rows, columns=["block", "arm", "cost", "mean", "low", "high"])
+    suite.assign(model="toy-s", tier="average", metric="pass@1", at="steps").to_csv(folder / "suite.csv", index=False)
+    points = []
+    for point in range(8):
+        about = {"point": point, "base_seed": point % 2, "seed": point // 4, "train.lr": (point + 1) * 1e-4}
+        about |= {"train.mini_batch": 64 if point < 4 else 16}
+        score = 0.5 - 0.04 * point
+        points.append({**about, "arm": CONTROL, "pass@1": score, "next-step gap": 0.01 * point})
+        points.append({**about, "arm": "hinge", "pass@1": score + 0.01 * point**2, "next-step gap": 0.0})
+    pd.DataFrame(points).to_csv(folder / "design.csv", index=False)
+    return Committed(tmp_path)
+
+
+def test_a_value_and_its_half_width(committed: Committed) -> None:
+    where = {"block": "measured", "arm": "A"}
+    numbers = committed.numbers(Query(("mean", "half_width", "cost"), ("suite.csv",), where=where))
+    assert numbers == pytest.approx([0.2, 0.07, 20])
+
+
+def test_a_value_needs_exactly_one_row(committed: Committed) -> None:
+    with pytest.raises(ConfigError, match="2 rows match"):
+        committed.numbers(Query(("mean",), ("suite.csv",), where={"block": "measured"}))
+
+
+@pytest.mark.parametrize(
+    ("query", "part"),
+    [
+        (Query(("mean",), ("none.csv",)), "does not exist"),
+        (Query(("meen",), ("suite.csv",), "mean"), "did you mean 'mean'?"),
+        (Query(("mean",), ("suite.csv",), where={"blok": "curve"}), "did you mean 'block'?"),
+        (Query(("mean",), ("suite.csv",), where={"cost": {"form": 1}}), "did you mean 'from'?"),
+        (Query(("pass@1",), ("design.csv",), "effect", arm="hing", baseline=CONTROL), "did you mean 'hinge'?"),
+        (Query((), ("design.csv",), "effect", arm="hinge", baseline=CONTROL), "of must be one column"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_is_an_error(committed: Committed, query: Query, part: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(part)):
+        committed.numbers(query)
+
+
+def test_mean_difference_and_arms_below_base(committed: Committed) -> None:
+    design = Query(("pass@1",), ("design.csv",), "mean", {"arm": CONTROL, "train.lr": {"from": 2e-4, "below": 4e-4}})
+    assert committed.numbers(design) == pytest.approx([(0.46 + 0.42) / 2])  # points 1 and 2
+    suite = Query(("mean",), ("suite.csv",), "difference", {"block": "measured"}, arm="B", baseline="A")
+    assert committed.numbers(suite) == pytest.approx([0.3])
+    assert committed.numbers(Query((), ("suite.csv",), "below_base")) == [1, 2]
+
+
+def test_an_effect_has_base_policies_and_seeds_as_clusters(committed: Committed) -> None:
+    """Four clusters of two points each: equal weights, so the t-interval over the clusters' means."""
+    query = Query(("pass@1",), ("design.csv",), "effect", arm="hinge", baseline=CONTROL)
+    means = [0.01 * (a**2 + b**2) / 2 for a, b in ((0, 2), (1, 3), (4, 6), (5, 7))]
+    half = scipy_stats.t.ppf(0.975, 3) * np.std(means, ddof=1) / 2
+    assert committed.numbers(query) == pytest.approx([np.mean(means), half])
+
+
+def test_points_are_chosen_by_control_and_drift(committed: Committed) -> None:
+    query = Query((), ("design.csv",), "points", arm="hinge", baseline=CONTROL)
+    assert committed.numbers(query) == [8]
+    assert committed.numbers(replace(query, where={"control": {"below": 0.31}})) == [3]
+    # Drift: 1e-4 to 4e-4 with two mini-batches, 7 x 5e-4 to 7 x 8e-4 with eight.
+    assert committed.numbers(replace(query, where={"drift": {"from": 3.5e-3, "below": 5.0e-3}})) == [3]
+    alone = Query(("next-step gap",), ("design.csv",), "effect", arm=CONTROL, where={"control": {"from": 0.3}})
+    assert committed.numbers(alone)[0] == pytest.approx(0.01 * np.mean(range(6)))

@@ -26,7 +26,7 @@ def study(**changes: Any) -> Study:
 
 def written(folder: Path, **changes: Any) -> str:
     path = folder / "mine.yaml"
-    path.write_text(yaml.safe_dump({"trunk": TRUNK, "at": [2, 6], "arms": ARMS, **changes}))
+    path.write_text(yaml.safe_dump({"trunk": TRUNK, "at": [2, 6], "arms": ARMS, **changes}, sort_keys=False))
     return str(path)
 
 

@@ -168,15 +168,16 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         McpoError: arms were evaluated with different seeds or problems, the runs lack the cost that is asked for, or
             no pair of some arm has both runs because the others failed.
     """
+    arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
+    models = list(dict.fromkeys(cell.spec.model.name for cell in data.plan.cells))
+    wanted = data.plan.same.get(choice.baseline, choice.baseline)
+    baseline = equal_cost.known("baseline", wanted or arms[0], arms)
+    _check_failed(data, baseline)
     last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
     metrics = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
-    arms, models = last["arm"].unique().tolist(), last["model"].unique().tolist()
-    wanted = data.plan.same.get(choice.baseline, choice.baseline)
-    baseline = equal_cost.known("baseline", wanted or arms[0], arms)
     metric = equal_cost.known("metric", choice.metric or metrics[0], metrics)
     _check_pairs(last, data.plan)
-    _check_failed(data, baseline)
     scores = data.scores(k)
     axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}

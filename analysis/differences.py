@@ -51,21 +51,21 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Differe
 
     Each difference is tested with its own standard deviation. A deviation that is pooled over arms, the residual of an
     analysis of variance of arm x pair with (arms - 1)(pairs - 1) degrees of freedom, finds more with three seeds, but
-    only if all arms vary alike. Methods do not: a difference's deviation goes from .013 to .028 in the suite
-    `headline` (12 seeds), and .01 to .17 in `methods-baselines`, where one arm collapses. Simulated probability of
-    finding a difference of 2 standard deviations, and of finding one that is not there, at level .05
-    (`tests/unit/test_two_way.py`):
+    only if all arms vary alike. Arms do not: a difference's deviation goes from .013 to .028 in the suite `headline`
+    (12 seeds), and from .01 to .17 in `methods-baselines`, where one arm collapses. Simulated probability of finding a
+    difference that is there (of 2 standard deviations with 3 seeds, of 1 with 8), and one that is not there, at level
+    .05 (`tests/unit/test_pooled_deviation.py`):
 
-    |                                       | 3 seeds, 3 arms | 3 seeds, 6 arms | 8 seeds, 6 arms |
-    |---------------------------------------|-----------------|-----------------|-----------------|
-    | found, own deviation                  |             .44 |             .44 |             .99 |
-    | found, pooled                         |             .71 |             .85 |            1.00 |
-    | false, own deviation                  |             .05 |             .05 |             .05 |
-    | false, pooled, equal deviations       |             .05 |             .05 |             .05 |
-    | false, pooled, that arm varies 2 x    |             .08 |             .12 |             .13 |
-    | false, pooled, that arm varies 3 x    |             .10 |             .19 |             .19 |
+    |                                        | 3 seeds, 3 arms | 3 seeds, 6 arms | 8 seeds, 6 arms |
+    |----------------------------------------|-----------------|-----------------|-----------------|
+    | found, own deviation                   |             .46 |             .46 |             .68 |
+    | found, pooled, arms vary alike         |             .73 |             .87 |             .79 |
+    | false, own deviation                   |             .05 |             .05 |             .05 |
+    | false, pooled, arms vary alike         |             .05 |             .05 |             .05 |
+    | false, pooled, one arm varies 2 x more |             .08 |             .12 |             .12 |
+    | false, pooled, one arm varies 3 x more |             .10 |             .19 |             .19 |
 
-    Tests for equal variances that would choose between the two find too little with three seeds to prevent that.
+    A test of equal variances that chooses between the two does not help: with three seeds it finds too little.
 
     Args:
         at: one of AXES.

@@ -107,8 +107,8 @@ class _Table:
         return f"{head}, {'; '.join(parts)}."
 
     def _in_words(self, one: Difference) -> str:
-        shown = f"{one.arm} {words.change(one.effect)} ({one.model})"
-        return shown if one.verdict == "open" else f"{shown} {self.comparison.in_words(one)}"
+        said = "" if one.verdict == "open" else f"; {self.comparison.in_words(one)}"
+        return f"{one.arm} {words.change(one.effect)} ({one.model}{said})"
 
     def grids(self) -> Iterator[Grid]:
         comparison = self.comparison

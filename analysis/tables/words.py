@@ -52,11 +52,8 @@ def against_before(compared: Comparison) -> Iterator[str]:
             if (one.model, one.tier) == (model, AVERAGE) and one.metric == compared.metric
         ]
         gains = [compared.gain(compared.axes[0], model, arm) for arm in compared.arms_of(model)]
-        below = ", ".join(f"{one.arm} {change(one.effect)}" for one in gains if one.loses)
+        below = [f"{one.arm} ({change(one.effect)})" for one in gains if one.loses]
         single = len(start) == 1
-        began = (
-            f"Before training {compared.metric} is {start[0]:.3f} ({model})"
-            if single
-            else f"Arms of {model} start differently"
-        )
-        yield f"{began}; below that ends {below}." if below else f"{began}; no arm ends below that."
+        began = f"Before training {compared.metric} is {start[0]:.3f}" if single else "Arms start from several policies"
+        ends = "end" if len(below) > 1 else "ends"
+        yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."

@@ -289,11 +289,12 @@ def _before(at: str, base: BasePolicies, problems: Mapping[str, int]) -> Iterato
 
 def _families(found: Sequence[Difference], metric: str) -> tuple[list[Difference], list[Difference]]:
     """The differences of the headline, and the others at the first axis."""
-    single = len({one.tier for one in found} - {AVERAGE}) == 1
     headline = [one for one in found if (one.tier, one.metric) == (AVERAGE, metric)]
-    # The average over a single tier is the tier again.
-    rest = [one for one in found if one not in headline and not (single and one.tier == AVERAGE)]
-    return headline, [one for one in rest if one.at == found[0].at]
+    others = [one for one in found if one.at == found[0].at and (one.tier, one.metric) != (AVERAGE, metric)]
+    if len({one.tier for one in found}) == 2:
+        # The average over a single tier is the tier again.
+        others = [one for one in others if one.tier != AVERAGE]
+    return headline, others
 
 
 def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Iterator[Aggregate]:

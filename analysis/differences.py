@@ -51,7 +51,7 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Differe
 
     Each difference is tested with its own standard deviation. A deviation that is pooled over arms, the residual of an
     analysis of variance of arm x pair with (arms - 1)(pairs - 1) degrees of freedom, finds more with three seeds, but
-    only if all arms vary alike. Arms do not: a difference's deviation goes from .013 to .028 in the suite `headline`
+    only if all arms vary alike. They need not: a difference's deviation goes from .013 to .028 in the suite `headline`
     (12 seeds), and from .01 to .17 in `methods-baselines`, where one arm collapses. Simulated probability of finding a
     difference that is there (of 2 standard deviations with 3 seeds, of 1 with 8), and one that is not there, at level
     .05 (`tests/unit/test_pooled_deviation.py`):

@@ -163,3 +163,18 @@ def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
     ]
     (one,) = base_policies.base_policies(pd.DataFrame(rows), plan.cells, ["pass@1"])
     assert one.scores.xs("average", level="tier")["pass@1"].tolist() == pytest.approx([0.4, 0.41, 0.42])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "least", "most"), [(3, 0.48, 0.73), (6, 0.73, 0.74), (12, 0.92, 0.92)])
+def test_where_a_fifth_of_the_runs_collapses_the_interval_of_an_arm_covers_what_its_note_says(
+    seeds: int, least: float, most: float
+) -> None:
+    """A collapse takes .4 to .1; runs vary by .01 to .03 besides."""
+    truth, covered = 0.4 - 0.2 * 0.3, []
+    for spread in (0.01, 0.02, 0.03):
+        rng = np.random.default_rng(1)
+        score_RS = rng.normal(0.4, spread, (3000, seeds)) - 0.3 * (rng.random((3000, seeds)) < 0.2)
+        found = [effects.mean([score_S[:, None]], 600) for score_S in np.clip(score_RS, 0, 1)]
+        covered.append(np.mean([one.low <= truth <= one.high for one in found]))
+    assert (min(covered), max(covered)) == pytest.approx((least, most), abs=0.025)

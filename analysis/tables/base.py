@@ -165,21 +165,15 @@ class _Table:
         comparison = self.comparison
         cells = {
             (score.arm, score.tier, score.metric): words.share(score.seeds)
-            for score in comparison.scores
+            for score in (*comparison.before, *comparison.scores)
             if (score.at, score.model) == (at, model)
         }
-        before = {
-            (score.arm, score.tier, score.metric): words.share(score.seeds)
-            for score in comparison.before
-            if score.model == model
-        }
-        names = [*dict.fromkeys(name for name, _, _ in before), *comparison.arms]
+        names = list(dict.fromkeys(name for name, _, _ in cells))
         tiers, rows = [*comparison.tiers, AVERAGE], []
         for metric in comparison.metrics:
-            for name in (name for name in names if (name, AVERAGE, metric) in before | cells):
-                label = name if (name, AVERAGE, metric) in before else self._label(model, name, metric)
-                shown = [(before | cells)[name, tier, metric] for tier in tiers]
-                rows.append([metric if name == names[0] else "", label, *shown])
+            for name in names:
+                label = self._label(model, name, metric) if name in comparison.arms else name
+                rows.append([metric if name == names[0] else "", label, *(cells[name, tier, metric] for tier in tiers)])
         return Grid(self._model_title(at, model), ["metric", "arm", *tiers], rows, labels=2)
 
     def _model_title(self, at: str, model: str) -> str:
@@ -195,7 +189,7 @@ class _Table:
         """The arm, marked where it ends below its base policies, and by the state of its working trees."""
         trees = {run.tree for run in self.comparison.runs_of(model, arm)}
         gain = self.comparison.gain(self.comparison.axes[0], model, arm, metric)
-        return " ".join([arm, *filter(None, [gain.mark])]) + "".join(MARKS[tree] for tree in MARKS if tree in trees)
+        return f"{arm} {gain.mark}".rstrip() + "".join(mark for tree, mark in MARKS.items() if tree in trees)
 
     def _aggregates(self) -> Grid:
         comparison = self.comparison

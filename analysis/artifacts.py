@@ -216,8 +216,8 @@ class Workshop:
         self.folder = reports / scale
         self._overrides = overrides
         self._shelf = Shelf()
-        self._runs: dict[str, Runs] = {}
-        self._missing: dict[str, MissingCells] = {}
+        self._runs: dict[tuple[str, bool], Runs] = {}
+        self._missing: dict[tuple[str, bool], MissingCells] = {}
         self._digests: dict[str, str] = {}
 
     def check(self, artifact: Artifact) -> None:
@@ -254,7 +254,7 @@ class Workshop:
     def _draft(self, artifact: Artifact, command: str) -> Draft | Built:
         """The artifact: from disk if it is up to date, else computed from its runs."""
         self.check(artifact)
-        runs = {suite: self.runs(suite) for suite in artifact.needs}
+        runs = {suite: self.runs(suite, failed_too=artifact.failed_too) for suite in artifact.needs}
         inputs = self._hash(command, artifact)
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
             return Built(artifact.name, self.folder, record, fresh=True)
@@ -280,24 +280,25 @@ class Workshop:
         """The command that rebuilds the artifact `name` from scratch."""
         return shlex.join(["mcpo", "reproduce", name, *self._overrides])
 
-    def runs(self, suite: str) -> Runs:
-        """The runs of a suite.
+    def runs(self, suite: str, *, failed_too: bool = False) -> Runs:
+        """The runs of a suite. failed_too: see `Runs`.
 
         Raises:
             MissingCells: a run is not done.
         """
-        if error := self.missing(suite):
+        if error := self.missing(suite, failed_too=failed_too):
             raise error
-        return self._runs[suite]
+        return self._runs[suite, failed_too]
 
-    def missing(self, suite: str) -> MissingCells | None:
-        """The error if runs of a suite are not done, else None; cached."""
-        if suite not in self._runs and suite not in self._missing:
+    def missing(self, suite: str, *, failed_too: bool = False) -> MissingCells | None:
+        """The error if runs of a suite are not done, else None; cached. failed_too: see `Runs`."""
+        key = suite, failed_too
+        if key not in self._runs and key not in self._missing:
             try:
-                self._runs[suite] = Runs(self.plans[suite], self._shelf)
+                self._runs[key] = Runs(self.plans[suite], self._shelf, failed_too=failed_too)
             except MissingCells as error:
-                self._missing[suite] = error
-        return self._missing.get(suite)
+                self._missing[key] = error
+        return self._missing.get(key)
 
     def _hash(self, command: str, artifact: Artifact) -> str:
         journals = {

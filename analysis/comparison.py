@@ -5,31 +5,26 @@ about runs: a pair is one seed from one base policy, trained once by each arm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
-import numpy as np
 import pandas as pd
 
-from mcpo_cli import records
-from mcpo_cli.analysis.frames import PAIR, Runs, Tree
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.analysis import base_policies, equal_cost
+from mcpo_cli.analysis.base_policies import BasePolicies, Gain
+from mcpo_cli.analysis.differences import Difference, adjusted, differences
+from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
+from mcpo_cli.analysis.frames import PAIR, Runs, Tree, tree
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
+from mcpo_cli.errors import McpoError
 from mcpo_cli.statistics import effects, stats, variance
 from mcpo_cli.statistics.effects import Estimate
-from mcpo_cli.statistics.interpolate import at_cost
-from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Effect
 from mcpo_cli.statistics.variance import Components
 
 K = 8
 """The paper's k; a comparison uses fewer if a problem has fewer graded samples."""
-AVERAGE = "average"
-"""In the place of a tier: the mean over the tiers."""
-AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}
-"""What two runs can have had equally much of, and the column of `Runs.scores` that counts it."""
-UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
-DEFAULT = ("steps", "rollouts")
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Choice:
     metric: str = ""
     """The metric of the headline; by default pass@1."""
     at: tuple[str, ...] = ()
-    """Names of AXES; by default DEFAULT, as far as the runs recorded them."""
+    """Names of AXES; by default those of `equal_cost.DEFAULT` that the runs recorded."""
 
 
 @dataclass(frozen=True)
@@ -61,34 +56,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Arm minus baseline, paired by base policy and seed."""
-
-    at: str
-    model: str
-    arm: str
-    tier: str
-    metric: str
-    effect: Effect
-    by_seed: tuple[float, ...]
-    """Difference of each pair."""
-    p_holm: float = np.nan
-    """p adjusted over the family: the headline differences, or the others."""
-
-    @property
-    def above(self) -> int:
-        """Number of pairs with a positive difference, ignoring rounding errors."""
-        return sum(value > stats.ROUNDING for value in self.by_seed)
-
-    @property
-    def verdict(self) -> str:
-        """`above` or `below` where p is at most ALPHA, with `(Holm)` where that holds for the whole family."""
-        if not self.effect.p <= ALPHA:
-            return "open"
-        return ("above" if self.effect.mean > 0 else "below") + (" (Holm)" if self.p_holm <= ALPHA else "")
-
-
-@dataclass(frozen=True)
 class Aggregate:
     """One arm over all tiers and models."""
 
@@ -105,7 +72,7 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a comparison and the state of the working tree it was trained from."""
+    """One run of a comparison, how it ended, and the state of the working tree it was trained from."""
 
     model: str
     arm: str
@@ -113,6 +80,10 @@ class Run:
     seed: int
     run_id: str
     tree: Tree
+    outcome: Literal["done", "collapsed", "failed"]
+    """A failed run has no score; one that collapsed (`base_policies.COLLAPSED`) counts like any other."""
+    error: str = ""
+    """Why it failed."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +108,10 @@ class Comparison:
     where: dict[tuple[str, str], float]
     """By axis and model: the largest cost that all its runs reach, at which they are compared."""
     scores: list[Score]
+    before: list[Score]
+    """Scores of the base policies; `arm` is `base_policies.BEFORE`, with names of arms where not all share them."""
+    gains: list[Gain]
+    """Of each arm, in each metric at the first axis, and in the headline's metric at the others."""
     headline: list[Difference]
     """The differences that the comparison is about: the headline's metric averaged over tiers."""
     differences: list[Difference]
@@ -160,46 +135,57 @@ class Comparison:
         """The held-out tiers in evaluation order."""
         return list(self.sizes)
 
+    def arms_of(self, model: str) -> list[str]:
+        """The arms that were trained on this model."""
+        return [arm for arm in self.arms if self.runs_of(model, arm)]
+
     def runs_of(self, model: str, *arms: str) -> list[Run]:
-        """The runs of these arms on this model."""
-        return [run for run in self.runs if run.model == model and run.arm in arms]
+        """The runs of these arms on this model that have a score."""
+        return [run for run in self.runs if run.model == model and run.arm in arms and run.outcome != "failed"]
+
+    def ended(self, outcome: str) -> list[Run]:
+        """The runs with this outcome."""
+        return [run for run in self.runs if run.outcome == outcome]
+
+    def gain(self, at: str, model: str, arm: str, metric: str = "") -> Gain:
+        """The gain of an arm over its base policies. metric: by default the headline's."""
+        wanted = (at, model, arm, metric or self.metric)
+        return next(one for one in self.gains if (one.at, one.model, one.arm, one.metric) == wanted)
+
+    def in_words(self, one: Difference) -> str:
+        """A difference of the headline in words that say whether the arms gain or lose over their base policies."""
+        mine, baseline = (self.gain(one.at, one.model, arm) for arm in (one.arm, self.baseline))
+        return base_policies.compared(one.verdict, mine, baseline)
 
 
 def compare(data: Runs, choice: Choice) -> Comparison:
     """Score every arm and compare each with the baseline.
 
+    Failed runs (`Runs.failed`) are outcomes of their arms: they are listed, and differences leave out their pairs.
+
     Raises:
         ConfigError: no such arm, metric or axis.
-        McpoError: arms were evaluated with different seeds or problems, or the runs lack the cost that is asked for.
+        McpoError: arms were evaluated with different seeds or problems, the runs lack the cost that is asked for, or
+            no pair of some arm has both runs because the others failed.
     """
+    arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
+    models = list(dict.fromkeys(cell.spec.model.name for cell in data.plan.cells))
+    wanted = data.plan.same.get(choice.baseline, choice.baseline)
+    baseline = equal_cost.known("baseline", wanted or arms[0], arms)
+    _check_failed(data, baseline)
     last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
-    metrics = ["pass@1", f"best@{k}", f"pass@{k}"]
-    arms, models = last["arm"].unique().tolist(), last["model"].unique().tolist()
-    baseline = _known("baseline", choice.baseline or arms[0], arms)
-    metric = _known("metric", choice.metric or metrics[0], metrics)
+    metrics = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
+    metric = equal_cost.known("metric", choice.metric or metrics[0], metrics)
     _check_pairs(last, data.plan)
     scores = data.scores(k)
-    axes = _axes(choice.at, scores, data.plan)
+    axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}
-    where = {(at, model): table.attrs["where"][model] for at, table in tables.items() for model in models}
+    asked = {at: metrics if at == axes[0] else [metric] for at in axes}
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     problems = {**sizes, AVERAGE: sum(sizes.values())}
-    found = [score for at in axes for score in _scores(at, tables[at], problems)]
-    headline: list[Difference] = []
-    others: list[Difference] = []
-    for one in (one for at in axes for one in _differences(at, tables[at], baseline)):
-        if (one.tier, one.metric) == (AVERAGE, metric):
-            headline.append(one)
-        elif one.at == axes[0]:
-            others.append(one)
-    aggregates = [
-        one
-        for at in axes
-        for name in (metrics if at == axes[0] else [metric])
-        for one in _aggregates(at, name, tables[at], baseline)
-    ]
-    trees = data.trees()
+    bases = base_policies.base_policies(scores, data.plan.cells, metrics)
+    headline, others = _families([one for at in axes for one in differences(at, tables[at], baseline)], metric)
     return Comparison(
         plan=data.plan,
         baseline=baseline,
@@ -211,19 +197,17 @@ def compare(data: Runs, choice: Choice) -> Comparison:
         arms=arms,
         sizes=sizes,
         metrics=metrics,
-        where=where,
-        scores=found,
-        headline=_adjusted(headline),
-        differences=_adjusted(others),
-        aggregates=aggregates,
+        where={(at, model): table.attrs["where"][model] for at, table in tables.items() for model in models},
+        scores=[score for at in axes for score in _scores(at, tables[at], problems)],
+        before=[score for one in bases for score in _before(axes[0], one, problems)],
+        gains=[one for at in axes for one in base_policies.gains(at, tables[at][asked[at]], bases)],
+        headline=adjusted(headline),
+        differences=adjusted(others),
+        aggregates=[one for at in axes for name in asked[at] for one in _aggregates(at, name, tables[at], baseline)],
         components=dict(_components(last, baseline, metric)),
-        curves=pd.concat([curves(at, scores, metric) for at in axes], ignore_index=True),
+        curves=pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True),
         final=_final(tables[axes[0]], metric),
-        runs=[
-            Run(its.model.name, cell.arm, its.seed_of_base, its.seed, its.run_id, trees[its.run_id])
-            for cell in data.cells
-            if (its := cell.spec)
-        ],
+        runs=list(_runs(data, tables[axes[0]], bases)),
     )
 
 
@@ -234,89 +218,83 @@ def _last(data: Runs) -> pd.DataFrame:
     return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
 
 
-def _known(what: str, name: str, choices: Sequence[str]) -> str:
-    if name not in choices:
-        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=f"--{what} {closest(name, choices)!r}")
-    return name
-
-
-def _axes(wanted: Sequence[str], scores: pd.DataFrame, plan: Plan) -> list[str]:
-    """The axes to compare at: those wanted, or of DEFAULT those that all runs recorded."""
-    recorded = [at for at, column in AXES.items() if column in scores and not scores[column].isna().any()]
-    for at in wanted:
-        if _known("at", at, list(AXES)) not in recorded:
-            raise McpoError(
-                f"not all runs of {plan.suite} recorded their {at}", fix=f"--at {recorded[0]}, or train them again"
-            )
-    return list(dict.fromkeys(wanted)) or [at for at in DEFAULT if at in recorded]
-
-
 def _check_pairs(last: pd.DataFrame, plan: Plan) -> None:
-    """Raise McpoError unless all arms of a model were evaluated with the same seeds on the same problems."""
-    for _, rows in last.groupby("model", sort=False):
-        held = [
-            set(zip(*(here[name] for name in (*PAIR, "tier", "problem")), strict=True))
-            for _, here in rows.groupby("arm", sort=False)
-        ]
-        if any(one != held[0] for one in held):
-            runs = ", ".join(cell.spec.run_id for cell in plan.cells)
-            fix = f"remove the runs that an older version trained from runs/, then: {plan.command}"
+    """Raise McpoError unless all arms of a model have the same seeds and were evaluated on the same problems."""
+    pairs: dict[tuple[str, str], set[Pair]] = {}
+    for cell in plan.cells:
+        pairs.setdefault((cell.spec.model.name, cell.arm), set()).add(_pair(cell))
+    seeds: dict[str, set[frozenset[Pair]]] = {}
+    for (model, _), held in pairs.items():
+        seeds.setdefault(model, set()).add(frozenset(held))
+    problems: dict[str, set[frozenset[tuple[str, str]]]] = {}
+    for _, rows in last.groupby(["model", "arm", *PAIR], sort=False):
+        asked = frozenset(zip(rows["tier"], rows["problem"], strict=True))
+        problems.setdefault(rows["model"].iloc[0], set()).add(asked)
+    if max(map(len, seeds.values())) > 1 or max(map(len, problems.values())) > 1:
+        runs = ", ".join(cell.spec.run_id for cell in plan.cells)
+        fix = f"remove the runs that an older version trained from runs/, then: {plan.command}"
+        raise McpoError(f"{plan.suite}: not all runs were evaluated with the same seeds and problems: {runs}", fix=fix)
+
+
+def _check_failed(data: Runs, baseline: str) -> None:
+    """Raise McpoError where failures leave an arm without a pair to compare."""
+    scored: dict[tuple[str, str], set[Pair]] = {}
+    for cell in data.cells:
+        scored.setdefault((cell.spec.model.name, cell.arm), set()).add(_pair(cell))
+    for cell in data.plan.cells if data.failed else ():
+        model = cell.spec.model.name
+        mine, theirs = (scored.get((model, arm), set()) for arm in (cell.arm, baseline))
+        if not mine & theirs:
+            errors = "; ".join(f"{one.cell.arm}, {one.cell.spec.run_id}: {one.error}" for one in data.failed)
             raise McpoError(
-                f"{plan.suite}: not all runs were evaluated with the same seeds and problems: {runs}", fix=fix
+                f"{data.plan.suite}: no seed has a completed run of both {cell.arm} and {baseline} on {model}, as runs "
+                f"failed: {errors}",
+                fix=f"compare the other arms alone, or continue the runs: {data.plan.command}",
             )
 
 
-def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """The scores of all runs at the largest cost that all runs of their model reach, linear between evaluations.
-
-    scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
-    included); one column a metric; `attrs["where"]` has that cost by model.
-    """
-    most = scores.groupby(["model", "arm", *PAIR], sort=False)[column].max()
-    where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
-    rows = []
-    for (model, arm, *pair, tier), here in scores.groupby(["model", "arm", *PAIR, "tier"], sort=False):
-        rising = _rising(here, column)
-        costs, end = rising[column].tolist(), where[str(model)]
-        values = {name: at_cost(costs, rising[name].tolist(), end) for name in metrics}
-        rows.append({"model": model, "arm": arm, **dict(zip(PAIR, pair, strict=True)), "tier": tier, **values})
-    frame = pd.DataFrame(rows)
-    keys = ["model", "arm", *PAIR]
-    means = frame.groupby(keys, sort=False, as_index=False)[list(metrics)].mean().assign(tier=AVERAGE)
-    table = pd.concat([frame, means], ignore_index=True).set_index([*keys, "tier"])
-    table.attrs["where"] = where
-    return table
+Pair = tuple[int, int]
+"""Base seed and seed."""
 
 
-def _rising(run: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The evaluations of one run: of several between which the cost did not rise, the last counts."""
-    return run.drop_duplicates(column, keep="last")
+def _pair(cell: Cell) -> Pair:
+    return cell.spec.seed_of_base, cell.spec.seed
 
 
-def _by_run(table: pd.DataFrame) -> Iterator[tuple[str, str, str, str, pd.Series]]:
-    """Model, arm, tier, metric, and the values of the runs by pair."""
-    for metric in table.columns:
-        for (model, arm, tier), rows in table[metric].groupby(["model", "arm", "tier"], sort=False):
-            yield str(model), str(arm), str(tier), str(metric), rows.droplevel(["model", "arm", "tier"])
+def _runs(data: Runs, table: pd.DataFrame, bases: Sequence[BasePolicies]) -> Iterator[Run]:
+    """All runs of the plan, in its order. table: the scores at the first axis."""
+    trees, collapsed = data.trees(), base_policies.collapsed(table, bases)
+    failed = {one.cell.spec.run_id: one for one in data.failed}
+    for cell in data.plan.cells:
+        about = (cell.spec.model.name, cell.arm, *_pair(cell))
+        run_id = cell.spec.run_id
+        if run_id in failed:
+            yield Run(*about, run_id, tree(cell), "failed", failed[run_id].error)
+        else:
+            yield Run(*about, run_id, trees[run_id], "collapsed" if about in collapsed else "done")
 
 
 def _scores(at: str, table: pd.DataFrame, problems: Mapping[str, int]) -> Iterator[Score]:
-    for model, arm, tier, metric, runs in _by_run(table):
+    for model, arm, tier, metric, runs in by_run(table):
         seeds = effects.mean([runs.to_numpy()[:, None]], problems[tier])
         yield Score(at, model, arm, tier, metric, seeds, len(runs))
 
 
-def _differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Difference]:
-    held = {(model, arm, tier, metric): runs for model, arm, tier, metric, runs in _by_run(table)}
-    for (model, arm, tier, metric), runs in held.items():
-        if arm != baseline:
-            diff_S = (runs - held[model, baseline, tier, metric]).to_numpy()
-            yield Difference(at, model, arm, tier, metric, stats.paired_t(diff_S), tuple(diff_S.tolist()))
+def _before(at: str, base: BasePolicies, problems: Mapping[str, int]) -> Iterator[Score]:
+    for tier, rows in base.scores.groupby("tier", sort=False):
+        for metric in base.scores.columns:
+            seeds = effects.mean([rows[[metric]].to_numpy()], problems[str(tier)])
+            yield Score(at, base.model, base.name, str(tier), str(metric), seeds, len(rows))
 
 
-def _adjusted(family: Sequence[Difference]) -> list[Difference]:
-    adjusted = stats.holm([one.effect.p for one in family])
-    return [replace(one, p_holm=float(p)) for one, p in zip(family, adjusted, strict=True)]
+def _families(found: Sequence[Difference], metric: str) -> tuple[list[Difference], list[Difference]]:
+    """The differences of the headline, and the others at the first axis."""
+    headline = [one for one in found if (one.tier, one.metric) == (AVERAGE, metric)]
+    others = [one for one in found if one.at == found[0].at and (one.tier, one.metric) != (AVERAGE, metric)]
+    if len({one.tier for one in found}) == 2:
+        # The average over a single tier is the tier again.
+        others = [one for one in others if one.tier != AVERAGE]
+    return headline, others
 
 
 def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Iterator[Aggregate]:
@@ -353,31 +331,10 @@ def _components(last: pd.DataFrame, baseline: str, metric: str) -> Iterator[tupl
             for arm, here in rows.groupby("arm", sort=False)
         }
         for arm, mine in by_arm.items():
-            diff = mine - by_arm[baseline]
+            diff = (mine - by_arm[baseline]).dropna(how="all")
             if arm != baseline and len(diff) > 1 and diff.shape[1] > 1 and not diff.isna().to_numpy().any():
                 bases = diff.index.get_level_values("base_seed").to_numpy()
                 yield (str(model), str(arm)), variance.components(diff.to_numpy(), bases)
-
-
-def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Each run's mean over tiers at the costs of the first run's evaluations, up to the cost that all runs reach.
-
-    Columns: at, x, model, arm, base_seed, seed, value. at: one of AXES. scores: `Runs.scores`.
-    """
-    column, keys = AXES[at], ["model", "arm", *PAIR]
-    mean = scores.groupby([*keys, "step", column], sort=False, as_index=False)[metric].mean()
-    blocks = []
-    for _, rows in mean.groupby("model", sort=False):
-        runs = [pd.DataFrame(here) for _, here in rows.groupby(keys, sort=False)]
-        end = min(here[column].max() for here in runs)
-        grid = [*(cost for cost in runs[0][column] if cost < end), end]
-        for here in runs:
-            rising = _rising(here, column)
-            costs, reached = rising[column].tolist(), rising[metric].tolist()
-            values = [at_cost(costs, reached, where) for where in grid]
-            about = {name: here[name].iloc[0] for name in ("model", "arm", *PAIR)}
-            blocks.append(pd.DataFrame({**about, "at": at, "x": grid, "value": values}))
-    return pd.concat(blocks, ignore_index=True)
 
 
 def _final(table: pd.DataFrame, metric: str) -> pd.DataFrame:

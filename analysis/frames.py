@@ -3,7 +3,7 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypeVar, get_args, get_origin, get_type_hints
@@ -106,6 +106,14 @@ def _to_stay(make: Callable[[], Made]) -> Made:
         return make()
 
 
+@dataclass(frozen=True)
+class Failed:
+    """A run that ended in an error. It is an outcome of its arm, without a score."""
+
+    cell: Cell
+    error: str
+
+
 class Runs:
     """The completed runs of a plan; their data are read once.
 
@@ -113,22 +121,29 @@ class Runs:
     order of the plan and of the journal, so that tiers appear from easy to hard.
     """
 
-    def __init__(self, plan: Plan, shelf: Shelf | None = None) -> None:
-        """shelf: cache of single runs; plans that share a cache read their common runs once.
+    def __init__(self, plan: Plan, shelf: Shelf | None = None, *, failed_too: bool = False) -> None:
+        """Find out which runs are done; `cells` are these.
+
+        Args:
+            shelf: cache of single runs; plans that share a cache read their common runs once.
+            failed_too: accept runs that ended in an error; they are in `failed`, and no frame has rows of them.
 
         Raises:
             MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
         """
         self.plan = plan
         self._shelf, self._own = shelf or Shelf(), Shelf()
-        self.cells = done(plan, self._shelf)
+        self.failed = tuple(_failed(plan)) if failed_too else ()
+        without = {one.cell.spec.run_id for one in self.failed}
+        self.cells = tuple(cell for cell in plan.cells if cell.spec.run_id not in without)
+        _check_done(plan, self.cells, self._shelf)
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """What `make` computes from these runs; only the first call for a key computes it."""
         return self._own.once(key, make)
 
     def of(self, arms: Sequence[str]) -> "Runs":
-        """The runs of these arms alone."""
+        """The completed runs of these arms alone."""
         return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
 
     def journal(self, cell: Cell) -> LoadedJournal:
@@ -264,21 +279,22 @@ class Runs:
         ]
 
 
-def done(plan: Plan, shelf: Shelf) -> tuple[Cell, ...]:
-    """The cells of `plan`, whose runs are all done.
+def _failed(plan: Plan) -> Iterator[Failed]:
+    for cell in plan.cells:
+        if (error := attempts.failure(run_dir(cell.spec.run_id), cell.spec)) is not None:
+            yield Failed(cell, error)
 
-    Raises:
-        MissingCells: a run is not done; the message names each, what it lacks, and the command that completes it.
-    """
+
+def _check_done(plan: Plan, cells: Sequence[Cell], shelf: Shelf) -> None:
+    """Raise MissingCells unless the runs of `cells`, which are those of `plan` or some of them, are done."""
     gaps = [
         f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
-        for cell in plan.cells
+        for cell in cells
         if (gap := shelf.once(("gap", cell.spec.run_id), partial(_gap, cell, _journal(shelf, cell))))
     ]
     if gaps:
         head = f"{plan.suite}: {len(gaps)} of {len(plan.cells)} runs are not done"
         raise MissingCells("\n  ".join([head, *gaps]), fix=plan.command)
-    return plan.cells
 
 
 def tree(cell: Cell) -> Tree:

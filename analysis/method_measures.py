@@ -6,7 +6,7 @@ from statistics import fmean
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis.comparison import AVERAGE, AXES, at_equal
+from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS as OF_RUNS
 from mcpo_cli.analysis.measures import WHOLE, Numbers, Statistic

@@ -51,6 +51,8 @@ class Artifact:
     """Its counterpart in the paper (`Figure 2a`); empty if there is none."""
     by_regime: bool = False
     """Whether it tells regimes apart; else the runs of a suite must share one."""
+    failed_too: bool = False
+    """Whether it reports failed runs as outcomes; else all runs must be done."""
     source: Path | None = None
     """A file besides code that it is made from; where that changes it is built again."""
 

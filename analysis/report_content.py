@@ -126,8 +126,9 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
     """
     pieces = list(_pieces_of(workshop, names))
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
-    done = [suite for suite in plans if workshop.missing(suite) is None]
-    cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in workshop.runs(suite).cells}
+    done = [suite for suite in plans if workshop.missing(suite, failed_too=True) is None]
+    shown = {suite: workshop.runs(suite, failed_too=True).cells for suite in done}
+    cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
     runs = [cells[run_id] for run_id in sorted(cells)]
     settings, software = report_settings.grid(plans), _software(runs)
     return Content(
@@ -150,7 +151,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
 
 def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
     known = artifacts.registry()
-    missing = {name: [error for suite in known[name].needs if (error := workshop.missing(suite))] for name in names}
+    missing = {name: list(_missing(workshop, known[name])) for name in names}
     complete = [name for name in names if not missing[name]]
     outcomes = dict(zip(complete, workshop.build_all(complete), strict=True))
     for name in names:
@@ -163,6 +164,12 @@ def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
             yield piece(errors=[built])
         elif known[name].section != "diagnostic":
             yield piece(errors=missing[name])
+
+
+def _missing(workshop: Workshop, artifact: Artifact) -> Iterator[MissingCells]:
+    for suite in artifact.needs:
+        if error := workshop.missing(suite, failed_too=artifact.failed_too):
+            yield error
 
 
 def _statement(scale: str, plans: Mapping[str, Plan]) -> str:

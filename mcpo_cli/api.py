@@ -8,7 +8,8 @@ Results go to MCPO_HOME. Whatever is wrong is raised as a `McpoError`, whose mes
 import pandas as pd
 
 from mcpo_cli.analysis import comparison
-from mcpo_cli.analysis.comparison import Choice, Comparison, Difference
+from mcpo_cli.analysis.comparison import Choice, Comparison
+from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.commands import compare_runs, named_runs, start_runs
 from mcpo_cli.config import plan as plans
@@ -86,13 +87,13 @@ def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ..
 
     Raises:
         ConfigError: see `plan`; or there is no such arm, metric or axis.
-        MissingCells: a run is not done.
+        MissingCells: a run is neither done nor failed.
     """
     choice = Choice(baseline, metric, at)
     if words and plans.is_suite(words[0]):
         choice = compare_runs.chosen(words[0], choice)
     parts = compare_runs.by_regime(plan(*words))
-    return {regime: comparison.compare(Runs(part), choice) for regime, part in parts.items()}
+    return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}
 
 
 def probe(name: str, *words: str) -> pd.DataFrame:

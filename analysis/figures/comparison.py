@@ -5,7 +5,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.comparison import UNITS, Comparison
+from mcpo_cli.analysis.comparison import Comparison
+from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
 
 LEVELS = np.linspace(0, 1, 101)
@@ -32,6 +33,9 @@ def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
     rows = compared.curves
     here = rows[(rows["at"] == at) & (rows["model"] == model)]
     base.curves(axes, here, "value", "x", points=True)
+    for score in compared.before:
+        if (score.model, score.tier, score.metric) == (model, AVERAGE, compared.metric):
+            base.reference(axes, score.seeds.value, score.arm)
     base.percent(axes)
     base.whole(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")

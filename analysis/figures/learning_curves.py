@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison
-from mcpo_cli.analysis.comparison import AXES, UNITS
+from mcpo_cli.analysis import equal_cost
+from mcpo_cli.analysis.equal_cost import AXES, UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
@@ -37,7 +37,7 @@ def _panels(scores: pd.DataFrame) -> pd.DataFrame:
     blocks = [by_steps[[*base.KEYS, "tier", "at", "x", "value"]]]
     if not scores[AXES[ROLLOUTS]].isna().any():
         tiers = scores.groupby("tier", sort=False)
-        blocks += [comparison.curves(ROLLOUTS, rows, "pass@1").assign(tier=tier) for tier, rows in tiers]
+        blocks += [equal_cost.curves(ROLLOUTS, rows, "pass@1").assign(tier=tier) for tier, rows in tiers]
     points = pd.concat(blocks, ignore_index=True)
     return points.assign(panel=points["tier"] + ", by " + points["at"])
 

@@ -2,24 +2,22 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
-
 from mcpo_cli.analysis import published
-from mcpo_cli.analysis.comparison import AVERAGE, UNITS, Aggregate, Choice, Comparison, Difference, K, compare
+from mcpo_cli.analysis.comparison import Aggregate, Choice, Comparison, compare
+from mcpo_cli.analysis.differences import Difference
+from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.tables import words
+from mcpo_cli.analysis.tables import comparison_notes, comparison_rows, words
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.statistics import power
-from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.stats import LEAST, Effect
 from mcpo_cli.statistics.variance import ADVICE
 
 STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
@@ -27,40 +25,8 @@ PLACES = {"table1": "Table 1", "table2": "Table 2"}
 """Where the paper has the table of a suite."""
 PAPERS = {"pass@1": "pass@1", "best@8": "pass@8"}
 """Our name of a metric -> the paper's."""
-SAMPLED = "sampling/prompts"
 MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
 BY_DEFAULT = Choice()
-
-
-@dataclass(frozen=True)
-class Row:
-    """One number of the table with its uncertainty and provenance; undefined fields are None."""
-
-    block: str
-    """`measured`, `difference` (arm minus baseline), `mean`, `iqm` or `better` over tiers and models, `sd base` and
-    the like (components of the headline's difference), `curve`, or the label of the published numbers."""
-    model: str
-    arm: str
-    tier: str
-    metric: str
-    mean: float
-    at: str = "steps"
-    cost: float | None = None
-    """The amount of `at` at which it was measured."""
-    baseline: str | None = None
-    low: float | None = None
-    high: float | None = None
-    sd: float | None = None
-    p: float | None = None
-    p_holm: float | None = None
-    family: str | None = None
-    """The differences that p_holm is adjusted over: `headline` or `others`."""
-    seeds_above: int | None = None
-    seeds: int | None = None
-    problems: int | None = None
-    samples: int | None = None
-    run_ids: str | None = None
-    trees: str | None = None
 
 
 def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artifact:
@@ -77,7 +43,8 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
         return _product(name or stem, about.title or stem, data[suite], chosen, about.smallest_effect)
 
     place = "" if name else PLACES.get(stem, "")
-    return Artifact(name or stem, about.title or stem, section, (suite,), build, place, source=plan.file(suite))
+    title, source = about.title or stem, plan.file(suite)
+    return Artifact(name or stem, title, section, (suite,), build, place, failed_too=True, source=source)
 
 
 def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
@@ -86,17 +53,15 @@ def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
     def build(data: Mapping[str, Runs]) -> Product:
         return _product(name, "Runs by id", data[suite], choice, plan.SMALLEST_EFFECT)
 
-    return Artifact(name, "Runs by id", "beyond", (suite,), build)
+    return Artifact(name, "Runs by id", "beyond", (suite,), build, failed_too=True)
 
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
     compared = compare(runs, choice)
     paper = read_yaml(load.EXPERIMENTS / "paper.yaml") if runs.plan.suite in PLACES else None
-    table = _Table(name, title, compared, paper, _sampled(runs), smallest)
-    rows = pd.DataFrame([asdict(row) for row in table.rows()], columns=list(Row.__dataclass_fields__))
-    return Product(
-        table.full_title(), table.sentence(), rows, list(table.grids()), table.notes(), figures.figure(compared)
-    )
+    table = _Table(name, title, compared, paper, smallest)
+    rows, notes = comparison_rows.frame(compared, paper), comparison_notes.notes(compared, runs, paper)
+    return Product(table.full_title(), table.sentence(), rows, list(table.grids()), notes, figures.figure(compared))
 
 
 @dataclass(frozen=True)
@@ -108,8 +73,6 @@ class _Table:
     comparison: Comparison
     paper: dict[str, Any] | None
     """The content of `experiments/paper.yaml`; None where the paper has no such table."""
-    sampled: Sequence[str]
-    """A note on the prompts sampled, if that differs between arms."""
     smallest: float
     """The smallest difference that matters."""
 
@@ -118,6 +81,15 @@ class _Table:
         return f"{self.name}: {self.title} (scale {spec.scale}, regime {spec.regime})"
 
     def sentence(self) -> str:
+        """The differences, how the arms stand to the policies before training, and what ended otherwise."""
+        comparison = self.comparison
+        ended = {name: len(comparison.ended(name)) for name in ("failed", "collapsed")}
+        counts = " and ".join(f"{number} {name}" for name, number in ended.items() if number)
+        outcomes = [f"Of {len(comparison.runs)} runs {counts}."] if counts else []
+        same = comparison_notes.same_runs(comparison)
+        return " ".join([self._found(), *words.against_before(comparison), *outcomes, *same])
+
+    def _found(self) -> str:
         comparison = self.comparison
         if not comparison.headline:
             means = [
@@ -129,68 +101,20 @@ class _Table:
         parts = []
         for at in comparison.axes:
             here = [one for one in comparison.headline if one.at == at]
-            shown = ", ".join(f"{one.arm} {words.change(one.effect)} ({one.model})" for one in here)
+            shown = ", ".join(self._in_words(one) for one in here)
             parts.append(f"at equal {_words(at)}: {shown}")
         head = f"Average {comparison.metric} minus that of {comparison.baseline}, with 95% t-interval over seeds"
         return f"{head}, {'; '.join(parts)}."
 
-    def rows(self) -> Iterator[Row]:
-        comparison = self.comparison
-        for score in comparison.scores:
-            row = Row("measured", score.model, score.arm, score.tier, score.metric, score.seeds.value, score.at)
-            row = replace(row, low=words.number(score.seeds.low), high=words.number(score.seeds.high), seeds=score.n)
-            yield self._with_runs(row, score.arm)
-        for family, differences in (("headline", comparison.headline), ("others", comparison.differences)):
-            for one in differences:
-                row = Row("difference", one.model, one.arm, one.tier, one.metric, one.effect.mean, one.at)
-                row = replace(row, p_holm=words.number(one.p_holm), family=family, seeds_above=one.above)
-                yield self._with_runs(self._with_effect(row, one.effect), one.arm, comparison.baseline)
-        yield from self._aggregate_rows()
-        for (model, arm), found in comparison.components.items():
-            for term in ("base", "seed", "problem", "rest"):
-                sd = getattr(found, term)
-                if not math.isnan(sd):
-                    yield Row(f"sd {term}", model, arm, AVERAGE, comparison.metric, sd, baseline=comparison.baseline)
-        curves = comparison.curves.groupby(["at", "model", "arm", "x"], sort=False, as_index=False)["value"].mean()
-        for at, model, arm, x, value in curves.itertuples(index=False):
-            yield Row("curve", model, arm, AVERAGE, comparison.metric, value, at, x)
-        if self.paper:
-            label = _published_label(self.paper, comparison.plan.suite)
-            for model, arm, numbers in published.rows(self.paper, comparison.plan.suite):
-                for (benchmark, metric), value in numbers.items():
-                    yield Row(label, model, arm, benchmark, metric, value)
-
-    def _aggregate_rows(self) -> Iterator[Row]:
-        everywhere = ", ".join(self.comparison.models)
-        for one in self.comparison.aggregates:
-            for block, found in (("mean", one.mean), ("iqm", one.iqm), ("better", one.better)):
-                if found:
-                    row = Row(block, everywhere, one.arm, AVERAGE, one.metric, found.value, one.at)
-                    yield replace(row, low=words.number(found.low), high=words.number(found.high))
-            if one.effect:
-                row = Row("mean difference", everywhere, one.arm, AVERAGE, one.metric, one.effect.mean, one.at)
-                yield self._with_effect(row, one.effect)
-
-    def _with_effect(self, row: Row, effect: Effect) -> Row:
-        low, high, sd, p = map(words.number, (effect.low, effect.high, effect.sd, effect.p))
-        return replace(row, low=low, high=high, sd=sd, p=p, seeds=effect.n, baseline=self.comparison.baseline)
-
-    def _with_runs(self, row: Row, *arms: str) -> Row:
-        comparison = self.comparison
-        runs = comparison.runs_of(row.model, *arms)
-        return replace(
-            row,
-            cost=comparison.where[row.at, row.model],
-            problems=comparison.sizes.get(row.tier, sum(comparison.sizes.values())),
-            samples=comparison.spec.eval.samples,
-            run_ids=" ".join(run.run_id for run in runs),
-            trees=" ".join(run.tree for run in runs),
-        )
+    def _in_words(self, one: Difference) -> str:
+        said = "" if one.verdict == "open" else f"; {self.comparison.in_words(one)}"
+        return f"{one.arm} {words.change(one.effect)} ({one.model}{said})"
 
     def grids(self) -> Iterator[Grid]:
         comparison = self.comparison
         if comparison.headline:
             yield self._headline()
+        yield self._gains()
         at = comparison.axes[0]
         for model in comparison.models:
             yield self._scores(at, model)
@@ -213,24 +137,43 @@ class _Table:
             header += [f"{_words(at)}: minus {comparison.baseline}", f"{_words(at)}: p Holm", f"{_words(at)}: verdict"]
         rows: dict[tuple[str, str], list[str]] = {}
         for one in sorted(comparison.headline, key=lambda one: comparison.axes.index(one.at)):
-            cells = [words.change(one.effect), words.p_value(one.p_holm), one.verdict]
+            planned = sum((run.model, run.arm) == (one.model, one.arm) for run in comparison.runs)
+            pairs = "" if one.effect.n == planned else f" ({one.effect.n} of {planned} pairs)"
+            cells = [words.change(one.effect) + pairs, words.p_value(one.p_holm), one.verdict]
             rows.setdefault((one.model, one.arm), [one.model, one.arm]).extend(cells)
         title = f"{comparison.metric} averaged over tiers, minus {comparison.baseline}, paired by seed"
         return Grid(title, header, list(rows.values()), labels=2)
+
+    def _gains(self) -> Grid:
+        """One row a model and arm: how far it ends from the policies before training, and how its runs ended."""
+        comparison = self.comparison
+        header = ["model", "arm", "before"]
+        for at in comparison.axes:
+            header += [f"{_words(at)}: end minus before", f"{_words(at)}: below"]
+        rows: dict[tuple[str, str], list[str]] = {}
+        for one in sorted(comparison.gains, key=lambda one: comparison.axes.index(one.at)):
+            if one.metric == comparison.metric:
+                row = rows.setdefault((one.model, one.arm), [one.model, one.arm, f"{one.before:.3f}"])
+                row += [words.change(one.effect), one.mark or "-"]
+        for (model, arm), row in rows.items():
+            outcomes = [run.outcome for run in comparison.runs if (run.model, run.arm) == (model, arm)]
+            row += [str(len(outcomes)), str(outcomes.count("collapsed")), str(outcomes.count("failed"))]
+        title = f"{comparison.metric} averaged over tiers, minus that before training, and how runs ended"
+        return Grid(title, [*header, "runs", "collapsed", "failed"], list(rows.values()), labels=2)
 
     def _scores(self, at: str, model: str) -> Grid:
         comparison = self.comparison
         cells = {
             (score.arm, score.tier, score.metric): words.share(score.seeds)
-            for score in comparison.scores
+            for score in (*comparison.before, *comparison.scores)
             if (score.at, score.model) == (at, model)
         }
+        names = list(dict.fromkeys(name for name, _, _ in cells))
         tiers, rows = [*comparison.tiers, AVERAGE], []
         for metric in comparison.metrics:
-            for arm in comparison.arms:
-                if (arm, AVERAGE, metric) in cells:
-                    name = metric if arm == comparison.arms[0] else ""
-                    rows.append([name, self._label(model, arm), *(cells[arm, tier, metric] for tier in tiers)])
+            for name in names:
+                label = self._label(model, name, metric) if name in comparison.arms else name
+                rows.append([metric if name == names[0] else "", label, *(cells[name, tier, metric] for tier in tiers)])
         return Grid(self._model_title(at, model), ["metric", "arm", *tiers], rows, labels=2)
 
     def _model_title(self, at: str, model: str) -> str:
@@ -242,9 +185,11 @@ class _Table:
         where = f"after {comparison.where[at, model]:,.0f} {UNITS[at]}"
         return f"{model}{stands} {where}: {pairs} seeds x {problems} x {comparison.spec.eval.samples} samples"
 
-    def _label(self, model: str, arm: str) -> str:
+    def _label(self, model: str, arm: str, metric: str) -> str:
+        """The arm, marked where it ends below its base policies, and by the state of its working trees."""
         trees = {run.tree for run in self.comparison.runs_of(model, arm)}
-        return arm + "".join(mark for tree, mark in MARKS.items() if tree in trees)
+        gain = self.comparison.gain(self.comparison.axes[0], model, arm, metric)
+        return f"{arm} {gain.mark}".rstrip() + "".join(mark for tree, mark in MARKS.items() if tree in trees)
 
     def _aggregates(self) -> Grid:
         comparison = self.comparison
@@ -281,59 +226,12 @@ class _Table:
         return Grid(title, header, rows, labels=2)
 
     def _runs_grid(self) -> Grid:
-        header = ["model", "arm", "base", "seed", "run", "tree"]
+        header = ["model", "arm", "base", "seed", "run", "ended", "tree"]
         rows = [
-            [run.model, run.arm, str(run.base_seed), str(run.seed), run.run_id, run.tree + MARKS[run.tree]]
+            [run.model, run.arm, str(run.base_seed), str(run.seed), run.run_id, run.outcome, run.tree + MARKS[run.tree]]
             for run in self.comparison.runs
         ]
         return Grid("Runs and the state of their working trees", header, rows, labels=len(header))
-
-    def notes(self) -> list[str]:
-        comparison = self.comparison
-        k, ungraded = comparison.k, comparison.ungraded
-        trees = {run.tree for run in comparison.runs}
-        seeds = min((one.effect.n for one in comparison.headline), default=LEAST)
-        costs = "; ".join(
-            f"{comparison.where[at, model]:,.0f} {UNITS[at]} ({model})"
-            for at in comparison.axes
-            for model in comparison.models
-        )
-        return [
-            *([f"k = {k} in place of {K}: some problem has only {k} graded samples."] if k < K else []),
-            *([f"Fewer than {LEAST} seeds give no interval and no p (-)."] if seeds < LEAST else []),
-            f"Compared at the largest cost that all runs of a model reach: {costs}. Between two evaluations a score is "
-            "interpolated; nothing is extrapolated.",
-            *self.sampled,
-            *([f"{ungraded} samples could not be graded and are excluded."] if ungraded else []),
-            "Scores: mean over seeds and its 95% interval (Wilson's form with Student's t, which stays within 0..1).",
-            f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, the expectation of verl's "
-            f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30.",
-            f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021).",
-            "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
-            "They hold for these problems and base policies; the table of variances says what others would add.",
-            "p Holm: adjusted over a family: that of the headline are its "
-            f"{len(comparison.headline)} differences (each model, arm and axis), that of the tables by tier their "
-            f"{len(comparison.differences)}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: "
-            "neither, which does not show that there is no difference.",
-            "IQM: mean of the middle half of all scores; its interval covers 90% with 3 seeds and 92% with 5. "
-            "P(better): probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. "
-            f"2021). detectable: the difference that these seeds find with probability {POWER:g} at level {ALPHA:g}. "
-            "seeds for: the seeds that find the named difference, over the 80% interval of the standard deviation.",
-            "Variances: of the headline's difference at equal steps, by analysis of variance (base: between base "
-            "policies; seed: between runs of one; problem: between problems; rest: problem by run, and samples). buy "
-            "more: what divides the largest part. sd base is - where each base policy has one seed: sd seed has both.",
-            *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
-            *(["?: the state of the working tree was not recorded."] if "unknown" in trees else []),
-            *([f"{self._about_published()}: {self.paper['source']['url']}."] if self.paper else []),
-        ]
-
-    def _about_published(self) -> str:
-        if self.comparison.spec.scale == "paper":
-            return "The published numbers come from one run each, without error bars"
-        return (
-            "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "
-            "no error bars); the rows measured here are not expected to match them"
-        )
 
 
 def _published_difference(paper: Mapping[str, Any], compared: Comparison, arm: str, metric: str) -> float | None:
@@ -353,29 +251,7 @@ def _published_grid(paper: dict[str, Any], table: str) -> Grid:
     columns = list(printed[0][2])
     rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
     header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
-    return Grid(_published_label(paper, table), header, rows, labels=2)
-
-
-def _published_label(paper: dict[str, Any], table: str) -> str:
-    where = paper["tables"][table]["where"].split(",")[0]
-    return f"published (arXiv {paper['source']['arxiv']}, {where}), not measured here"
-
-
-def _sampled(runs: Runs) -> list[str]:
-    """A note if some arms sampled more prompts per global step than others, as with DAPO's filter."""
-    steps = runs.steps()
-    if SAMPLED not in steps:
-        return []
-    groups = steps.groupby(["model", "arm"], sort=False)[SAMPLED]
-    means = {f"{arm} {{:.0f}} ({model})": float(prompts.mean()) for (model, arm), prompts in groups}
-    if len(set(means.values())) < 2:
-        return []
-    counts = ", ".join(label.format(prompts) for label, prompts in means.items())
-    rollouts = runs.cells[0].spec.train.rollouts
-    return [
-        f"Prompts sampled per global step, {rollouts} rollouts each: {counts}. An arm with a filter samples until its "
-        "batch is full of prompts with 0 < p < 1, so at equal steps it has seen more rollouts, as in the paper."
-    ]
+    return Grid(comparison_rows.published_label(paper, table), header, rows, labels=2)
 
 
 def _difference_row(one: Difference) -> Sequence[str]:

@@ -32,6 +32,9 @@ NOTES = (
     "arm's. cut: share of the gradient steps whose norm is above train.grad_clip. AdamW divides the scale of a loss "
     "out, and the cut does not. So arms of less than half or more than twice the norm have their train.grad_clip "
     "multiplied by it, which is the same as to divide their loss by it and to cut as the first arm does.",
+    "before training: mean pass@1 of the base policies. since then: the arm's pass@1 at equal rollouts minus theirs, "
+    "paired by base policy and seed. <: the arm ends below its base policies; <<: so does the whole interval. Where "
+    "both do, a higher pass@1 than the first arm's means that less was lost, not that more was learned.",
     "Negative controls: an arm that is rewarded by coins must gain nothing over the base policy, and arms that differ "
     "by a constant factor of the advantage must not differ.",
 )
@@ -60,6 +63,9 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
             row |= {"iqm_low": one.iqm.low, "iqm_high": one.iqm.high}
             if one.better:
                 row |= {"better": one.better.value, "better_low": one.better.low, "better_high": one.better.high}
+            gain = compared.gain("rollouts", compared.models[0], one.arm)
+            row |= {"before": gain.before, "since": gain.effect.mean, "mark": gain.mark}
+            row |= {"since_low": gain.effect.low, "since_high": gain.effect.high}
             found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
     for aggregate in compared.aggregates:
         if aggregate.effect and aggregate.metric == CHOICE.metric:
@@ -125,17 +131,19 @@ def _glance(
     for suite in SUITES:
         here = [row for row in rows if row["suite"] == suite]
         above, below = (", ".join(row["arm"] for row in here if test(row)) or "-" for test in (_above, _below))
+        lost = f"{sum(_loses(row) for row in here)} of {len(here)}"
         controls = "WARNING" if warnings[suite] else "quiet"
-        lines.append([suite, here[0]["arm"], compared[suite].baseline, above, below, controls])
-    header = ["suite", "leads", "first arm", "above it", "below it", "controls"]
+        lines.append([suite, here[0]["arm"], compared[suite].baseline, above, below, lost, controls])
+    header = ["suite", "leads", "first arm", "above it", "below it", "below their base policies", "controls"]
     return Grid("At a glance, at equal rollouts", header, lines, labels=len(header))
 
 
 def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -> Grid:
     columns = {"IQM": "iqm", "P(better)": "better", "at equal rollouts": "rollouts", "at equal steps": "steps"}
+    columns |= {"since then": "since"}
     lines = [
         [
-            row["arm"],
+            f"{row['arm']} {row['mark']}".rstrip(),
             *(_shown(row, name) for name in columns.values()),
             f"{row['norm']:.2f}",
             f"{row['cut']:.0%}",
@@ -143,7 +151,9 @@ def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -
         for row in rows
         if row["suite"] == suite
     ]
-    return Grid(f"{suite}, against {compared.baseline}", ["arm", *columns, "gradient norm", "cut"], lines)
+    before = compared.gain("rollouts", compared.models[0], compared.baseline).before
+    title = f"{suite}, against {compared.baseline}; before training {before:.3f}"
+    return Grid(title, ["arm", *columns, "gradient norm", "cut"], lines)
 
 
 def _shown(row: Mapping[str, Any], name: str) -> str:
@@ -160,12 +170,17 @@ def _sentence(rows: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> str
     controls = f"{len(warnings)} negative controls warn" if warnings else "no negative control warns"
     return (
         f"Of {len(tested)} arms, {above} have a higher pass@1 than their suite's first arm at equal rollouts and "
-        f"{below} a lower one (95% intervals over seeds, not adjusted for their number); {controls}."
+        f"{below} a lower one (95% intervals over seeds, not adjusted for their number); "
+        f"{sum(map(_loses, rows))} of all {len(rows)} arms end below their base policies; {controls}."
     )
 
 
 def _above(row: Mapping[str, Any]) -> bool:
     return bool(row.get("rollouts_low", 0) > 0)
+
+
+def _loses(row: Mapping[str, Any]) -> bool:
+    return bool(row["mark"])
 
 
 def _below(row: Mapping[str, Any]) -> bool:

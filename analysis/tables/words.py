@@ -1,7 +1,10 @@
 """Numbers of a comparison as text."""
 
 import math
+from collections.abc import Iterator
 
+from mcpo_cli.analysis.comparison import Comparison
+from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.effects import Estimate
 from mcpo_cli.statistics.stats import Effect
@@ -38,3 +41,19 @@ def share(found: Estimate) -> str:
 def number(value: float) -> float | None:
     """`value`; None for NaN."""
     return None if math.isnan(value) else value
+
+
+def against_before(compared: Comparison) -> Iterator[str]:
+    """A sentence for each model: the headline's metric before training, and the arms that end below that."""
+    for model in compared.models:
+        start = [
+            one.seeds.value
+            for one in compared.before
+            if (one.model, one.tier) == (model, AVERAGE) and one.metric == compared.metric
+        ]
+        gains = [compared.gain(compared.axes[0], model, arm) for arm in compared.arms_of(model)]
+        below = [f"{one.arm} ({change(one.effect)})" for one in gains if one.loses]
+        single = len(start) == 1
+        began = f"Before training {compared.metric} is {start[0]:.3f}" if single else "Arms start from several policies"
+        ends = "end" if len(below) > 1 else "ends"
+        yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."

@@ -34,7 +34,7 @@ def _complete_metrics(incomplete: str) -> list[str]:
 
 
 def _complete_axes(incomplete: str) -> list[str]:
-    from mcpo_cli.analysis.comparison import AXES
+    from mcpo_cli.analysis.equal_cost import AXES
 
     return [name for name in AXES if name.startswith(incomplete)]
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.analysis.comparison import Choice, Difference, compare
+from mcpo_cli.analysis.comparison import Choice, compare
+from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables import base

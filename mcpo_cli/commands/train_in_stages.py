@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpo_cli.analysis.comparison import Choice, Difference
+from mcpo_cli.analysis.comparison import Choice
+from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.tables import words
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.commands.start_runs import run_plan

@@ -38,6 +38,8 @@ class Plan:
     command: str
     """The command that continues them."""
     cells: tuple[Cell, ...]
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Arms whose settings are those of an arm before them, and that arm: both are the same runs, listed once."""
 
     @property
     def plan_id(self) -> str:
@@ -104,7 +106,8 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for arm, settings in suite.arms.items()
         for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
     ]
-    return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), _unique(cells))
+    kept = _unique(cells)
+    return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
 
 
 def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
@@ -180,4 +183,14 @@ def about(suite: str) -> tuple[str, str]:
 
 
 def _unique(cells: Sequence[Cell]) -> tuple[Cell, ...]:
-    return tuple({cell.spec.run_id: cell for cell in cells}.values())
+    """The cells with different run ids; of those with equal ones the first."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        first.setdefault(cell.spec.run_id, cell)
+    return tuple(first.values())
+
+
+def _same(cells: Sequence[Cell], kept: Sequence[Cell]) -> dict[str, str]:
+    """The arms of `cells` of which `kept` has no run, and the arm that has theirs."""
+    listed, arms = {cell.spec.run_id: cell.arm for cell in kept}, {cell.arm for cell in kept}
+    return {cell.arm: listed[cell.spec.run_id] for cell in cells if cell.arm not in arms}

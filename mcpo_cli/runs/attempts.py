@@ -227,6 +227,17 @@ def recorded_state(run_dir: Path, spec: RunSpec, journal: Journal | None = None)
     return "interrupted" if last["state"] == "running" else last["state"]
 
 
+def failure(run_dir: Path, spec: RunSpec) -> str | None:
+    """The error that the run's last attempt ended in; None if it did not end in one, or its records are damaged."""
+    attempts = [] if is_owned(run_dir) else Journal(run_dir).attempts()
+    try:
+        check_own(run_dir, spec)
+        last: Status | None = read_json(attempts[-1] / "status.json") if attempts else None
+    except RunFailed:
+        return None
+    return last.get("error", "no error was recorded") if last and last["state"] == "failed" else None
+
+
 def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
     """What keeps the run from being done: missing or damaged steps, evaluations or samples. journal: see `state`."""
     try:

@@ -71,9 +71,12 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
     """The plan of existing runs, by ids or the beginnings of ids. command: the verb that asks for them.
 
     Raises:
-        ConfigError: see `find`.
+        ConfigError: see `find`; or two of `ids` name one run.
     """
     cells = [find(home, wanted).cell for wanted in ids]
+    run_ids = [cell.spec.run_id for cell in cells]
+    if twice := [run_id for run_id in dict.fromkeys(run_ids) if run_ids.count(run_id) > 1]:
+        raise ConfigError(f"{', '.join(twice)} is named twice: a run is not compared with itself", fix="mcpo runs list")
     names = {(cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed) for cell in cells}
     if len(names) < len(cells):
         # Runs of one method that differ in a setting: the ids tell them apart.

@@ -141,6 +141,34 @@ def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None
     assert [run["arm"] for run in one["runs"]] == [f"{spec.method.label} {run_id[-4:]}" for run_id in ids]
 
 
+def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(here: InProcess, tmp_path: Path) -> None:
+    """Also where one of them is the baseline; and nothing is left to compare where all arms are one."""
+    arms = {"plain": ["method=dapo"], "hinged": ["method=mcpo"], "again": ["method=dapo"]}
+    sentence = "again and plain have equal settings and are the same runs, so there is nothing to compare between them."
+    for kept, compared in ((arms, {"hinged"}), ({name: arms[name] for name in ("plain", "again")}, set())):
+        path = tmp_path / f"mine{len(kept)}.yaml"
+        path.write_text(yaml.safe_dump({**SUITE, "arms": kept, "baseline": "again"}, sort_keys=False))
+        plan = from_suite(str(path), ["scale=smoke"], "")
+        assert plan.same == {"again": "plain"}
+        assert len(plan.cells) == 3 * len(compared | {"plain"})
+        for cell in plan.cells:
+            if not run_dir(cell.spec.run_id).exists():
+                fakes.write_run(cell.spec)
+        (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
+        assert sentence in one["sentence"]
+        assert {row["arm"] for row in one["rows"] if row["family"]} == compared
+        assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
+
+
+def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
+    write_runs(plan)
+    spec = plan.cells[0].spec
+    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+    result = here("compare", spec.run_id, spec.run_id)
+    assert (result.returncode, f"{spec.run_id} is named twice" in result.stderr) == (2, True)
+
+
 def test_help_has_examples_and_words_complete(here: InProcess) -> None:
     shown = here("compare", "--help").stdout
     assert "mcpo compare table2 --baseline DAPO" in shown

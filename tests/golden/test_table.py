@@ -107,8 +107,11 @@ def test_numbers_agree_with_an_independent_computation(table: tuple[str, artifac
     assert headline == {key for key in differences if key[2:] == ("average", "pass@1")}
     assert {row["cost"] for row in measured.values()} == {3}
     _check_holm([(row["p"], row["p_holm"]) for key, row in differences.items() if key not in headline])
+    # As many steps are as many rollouts in these runs: both axes show one comparison, which counts once.
     at_both = [row for row in built.to_json()["rows"] if row["family"] == "headline"]
-    _check_holm([(row["p"], row["p_holm"]) for row in at_both])
+    assert len(at_both) == 2 * len(headline)
+    for at in ("steps", "rollouts"):
+        _check_holm([(row["p"], row["p_holm"]) for row in at_both if row["at"] == at])
 
 
 def test_aggregates_are_those_of_rliable(table: tuple[str, artifacts.Built], shared_home: Path) -> None:
@@ -187,8 +190,8 @@ def test_text_fits_a_wide_terminal_and_cuts_no_number_on_narrow_terminals(table:
 
 def test_tex_rows_have_as_many_cells_as_columns(table: tuple[str, artifacts.Built]) -> None:
     tables = table[1].paths[2].read_text().split(r"\begin{tabular}{")[1:]
-    # The headline; scores and differences of each model; aggregates, variances, runs, published.
-    assert len(tables) == 1 + 2 * len({cell.spec.model.name for cell in _plan(table[0]).cells}) + 4
+    # The headline, gains; scores and differences of each model; aggregates, variances, runs, published.
+    assert len(tables) == 2 + 2 * len({cell.spec.model.name for cell in _plan(table[0]).cells}) + 4
     for body in tables:
         columns = body.index("}")
         rows = [line for line in body.splitlines() if line.endswith(r"\\")]

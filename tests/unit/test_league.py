@@ -132,6 +132,12 @@ def test_the_league_compares_with_the_first_arm(zero_variance: Runs) -> None:
     assert rows["RL-ZVP"]["norm"] == 1
     assert not {"better", "rollouts", "steps"} & rows["GRPO"].keys()
     assert all(row["cut"] == 0 for row in rows.values())
+    # DAPO has sampled as much as GRPO does at its end when it is at .300, after .100 before training.
+    assert rows["DAPO"]["since"] == rows["GRPO"]["since"] == pytest.approx(0.2)
+    assert {row["mark"] for row in rows.values()} == {""}
+    assert rows["GRPO"]["before"] == pytest.approx(
+        measured("pass@1 of the hardest tier", zero_variance, "GRPO") - 0.2, abs=0.02
+    )
 
 
 def test_controls_warn_where_coins_gain_and_twins_differ(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,3 +192,14 @@ def test_signs_of_advantages() -> None:
     correct_PG = torch.tensor([[True, False, False, True]])
     found = measure.signs(correct_PG, torch.tensor([[1.0, 0.0, 0.5, -0.1]]))
     assert found == {"advantage/zero": 0.25, "advantage/flipped": 0.5}
+
+
+def test_arms_that_end_below_their_base_policies_are_marked_and_counted(mcpo_home: Path) -> None:
+    plan = plan_of("methods-zero-variance")
+    ends = {cell.arm: (300, 300, 400) for cell in plan.cells} | {"GRPO": (300, 200, 100), "DAPO": (300, 280, 260)}
+    found = write(plan, ends, {})
+    compared = compare(found, league.CHOICE)
+    rows = list(rows_of("methods-zero-variance", found).values())
+    grid = league._grid("methods-zero-variance", compared, rows)
+    assert {row[0] for row in grid.rows if "<" in row[0]} == {"GRPO <", "DAPO <"}
+    assert f"2 of all {len(rows)} arms end below their base policies" in league._sentence(rows, [])

@@ -1,0 +1,149 @@
+"""How to read a comparison: the notes below its tables."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mcpo_cli.analysis.base_policies import COLLAPSED
+from mcpo_cli.analysis.comparison import Comparison, K
+from mcpo_cli.analysis.differences import Difference, distinct
+from mcpo_cli.analysis.equal_cost import UNITS
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.statistics.power import ALPHA, POWER
+from mcpo_cli.statistics.stats import LEAST
+
+SAMPLED = "sampling/prompts"
+
+
+def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -> list[str]:
+    """What is unusual about these runs, then what each table shows. paper: see `comparison_rows.frame`."""
+    trees = {run.tree for run in comparison.runs}
+    return [
+        *_outcomes(comparison),
+        *_about_runs(comparison),
+        *_sampled(runs),
+        *_about_scores(comparison),
+        *_about_differences(comparison),
+        *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
+        *(["?: the state of the working tree was not recorded."] if "unknown" in trees else []),
+        *([f"{_about_published(comparison)}: {paper['source']['url']}."] if paper else []),
+    ]
+
+
+def same_runs(comparison: Comparison) -> list[str]:
+    """One sentence for each arm whose settings are those of another."""
+    return [
+        f"{arm} and {first} have equal settings and are the same runs, so there is nothing to compare between them."
+        for arm, first in comparison.plan.same.items()
+    ]
+
+
+def _outcomes(comparison: Comparison) -> Iterator[str]:
+    failed, collapsed = comparison.ended("failed"), comparison.ended("collapsed")
+    if failed:
+        named = "; ".join(f"{run.arm}, {run.model}, seed {run.seed} ({run.run_id}): {run.error}" for run in failed)
+        yield (
+            f"Failed runs are outcomes of their arms and have no score: {named}. Scores are means over the other runs, "
+            "and a difference is over the pairs of which both runs have a score, which favours an arm that fails where "
+            "it does badly. A run whose error has nothing to do with its method can be continued: "
+            f"{comparison.plan.command}"
+        )
+    if collapsed:
+        named = ", ".join(f"{run.arm}, {run.model}, seed {run.seed}" for run in collapsed)
+        yield f"Collapsed runs, which count like any other: {named}."
+    if failed or collapsed:
+        yield (
+            "Where runs of an arm collapse or fail, intervals over few seeds cover too little, however often that is "
+            "seen in them: if each run collapses from .4 to .1 with probability .2, the interval of the arm's mean "
+            "covers 48 to 73% with 3 seeds, 73% with 6 and 92% with 12, in the place of 95%."
+        )
+
+
+def _about_runs(comparison: Comparison) -> Iterator[str]:
+    k, ungraded = comparison.k, comparison.ungraded
+    seeds = min((one.effect.n for one in comparison.headline), default=LEAST)
+    costs = "; ".join(
+        f"{comparison.where[at, model]:,.0f} {UNITS[at]} ({model})"
+        for at in comparison.axes
+        for model in comparison.models
+    )
+    if k < K:
+        yield f"k = {k} in place of {K}: some problem has only {k} graded samples."
+    if seeds < LEAST:
+        yield f"Fewer than {LEAST} seeds give no interval and no p (-)."
+    yield (
+        f"Compared at the largest cost that all runs of a model reach: {costs}. Between two evaluations a score is "
+        "interpolated; nothing is extrapolated."
+    )
+    if ungraded:
+        yield f"{ungraded} samples could not be graded and are excluded."
+
+
+def _about_scores(comparison: Comparison) -> Iterator[str]:
+    k = comparison.k
+    yield "Scores: mean over seeds and its 95% interval (Wilson's form with Student's t, which stays within 0..1)."
+    yield (
+        "before training: the base policies, evaluated at step 0. <: the arm's mean over tiers ends below theirs; <<: "
+        "so does the whole 95% interval of end minus before, which is paired by base policy and seed and not adjusted "
+        f"for the number of arms. collapsed: runs whose pass@1 ends below {COLLAPSED:.0%} of their base policy's."
+    )
+    yield (
+        f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, the expectation of verl's "
+        f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30."
+    )
+    yield f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021)."
+
+
+def _about_differences(comparison: Comparison) -> Iterator[str]:
+    headline, others = (_counted(family) for family in (comparison.headline, comparison.differences))
+    yield (
+        "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
+        "They hold for these problems and base policies; the table of variances says what others would add."
+    )
+    yield (
+        f"p Holm: adjusted over a family: that of the headline are its {headline} (each model, arm and axis), that of "
+        f"the tables by tier their {others}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: "
+        "neither, which does not show that there is no difference."
+    )
+    yield (
+        "IQM: mean of the middle half of all scores; its interval covers 90% with 3 seeds and 92% with 5. "
+        "P(better): probability that a run of the arm beats one of the baseline, a tie counts half (Agarwal et al. "
+        f"2021). detectable: the difference that these seeds find with probability {POWER:g} at level {ALPHA:g}. "
+        "seeds for: the seeds that find the named difference, over the 80% interval of the standard deviation."
+    )
+    yield (
+        "Variances: of the headline's difference at equal steps, by analysis of variance (base: between base "
+        "policies; seed: between runs of one; problem: between problems; rest: problem by run, and samples). buy "
+        "more: what divides the largest part. sd base is - where each base policy has one seed: sd seed has both."
+    )
+
+
+def _counted(family: list[Difference]) -> str:
+    """`2 differences`, or `2 distinct differences of 4`."""
+    tests = len(distinct(family))
+    return f"{tests} differences" if tests == len(family) else f"{tests} distinct differences of {len(family)}"
+
+
+def _about_published(comparison: Comparison) -> str:
+    if comparison.spec.scale == "paper":
+        return "The published numbers come from one run each, without error bars"
+    return (
+        "The published numbers come from other models, data and lengths (8B and 14B on AIME and AMC, one run each, "
+        "no error bars); the rows measured here are not expected to match them"
+    )
+
+
+def _sampled(runs: Runs) -> list[str]:
+    """A note if some arms sampled more prompts per global step than others, as with DAPO's filter."""
+    steps = runs.steps()
+    if SAMPLED not in steps:
+        return []
+    groups = steps.groupby(["model", "arm"], sort=False)[SAMPLED]
+    means = {f"{arm} {{:.0f}} ({model})": float(prompts.mean()) for (model, arm), prompts in groups}
+    if len(set(means.values())) < 2:
+        return []
+    counts = ", ".join(label.format(prompts) for label, prompts in means.items())
+    rollouts = runs.cells[0].spec.train.rollouts
+    return [
+        f"Prompts sampled per global step, {rollouts} rollouts each: {counts}. An arm with a filter samples until its "
+        "batch is full of prompts with 0 < p < 1, so at equal steps it has seen more rollouts, as in the paper."
+    ]

@@ -1,0 +1,180 @@
+"""Scores before training: which arms end below them, which runs collapsed, and what a difference is called then."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcpo_cli.analysis import base_policies
+from mcpo_cli.analysis.base_policies import BEFORE, Gain
+from mcpo_cli.analysis.comparison import Choice, Comparison, compare
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.tables import comparison_rows, words
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.statistics import effects, stats
+from tests.fakes import build, write_runs
+
+SEEDS = 3
+METRICS = ("pass@1", "best@8", "pass@8")
+TIERS = ("k2-3", "k7-8")
+
+
+@pytest.fixture
+def runs(mcpo_home: object) -> Runs:
+    """Three seeds of table1 on one model; each seed has a base policy of its own."""
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s"], "mcpo reproduce table1")
+    write_runs(plan)
+    return Runs(plan)
+
+
+def compared(
+    runs: Runs,
+    patch: pytest.MonkeyPatch,
+    before: Mapping[str, Sequence[float]],
+    end: Mapping[str, Sequence[float]],
+) -> Comparison:
+    """The comparison of runs with these scores before and after training, by arm and seed; k7-8 is .1 below k2-3."""
+    rows = [
+        {"model": "toy-s", "arm": cell.arm, "base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed, "tier": tier}
+        | {"step": step, "cost/rollouts": float(100 * step)}
+        | dict.fromkeys(METRICS, scores[cell.arm][cell.spec.seed] + shift)
+        for cell in runs.cells
+        for step, scores in ((0, before), (3, end))
+        for tier, shift in zip(TIERS, (0.05, -0.05), strict=True)
+    ]
+    patch.setattr(Runs, "scores", lambda self, k: pd.DataFrame(rows))
+    return compare(runs, Choice())
+
+
+def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DAPO's and MCPO's samples of one base policy differ: it counts as their mean, .40, .41 and .42 by seed."""
+    found = compared(
+        runs,
+        monkeypatch,
+        {"DAPO": [0.39, 0.41, 0.43], "MCPO": [0.41, 0.41, 0.41]},
+        {"DAPO": [0.40, 0.38, 0.36], "MCPO": [0.50, 0.51, 0.52]},
+    )
+    (average,) = (one for one in found.before if (one.tier, one.metric) == ("average", "pass@1"))
+    assert (average.arm, average.n) == (BEFORE, SEEDS)
+    expected = effects.mean([np.array([[0.40], [0.41], [0.42]])])
+    assert (average.seeds.value, average.seeds.low) == pytest.approx((0.41, expected.low))
+    assert [one.seeds.value for one in found.before if one.metric == "pass@1"] == pytest.approx([0.46, 0.36, 0.41])
+
+    dapo, mcpo = (found.gain("steps", "toy-s", arm) for arm in ("DAPO", "MCPO"))
+    # .40 - .40, .38 - .41, .36 - .42: 0, -.03, -.06, whose interval is -.03 +- 4.303 * .03 / sqrt(3).
+    assert (dapo.before, dapo.effect.mean) == pytest.approx((0.41, -0.03))
+    assert dapo.effect.half_width == pytest.approx(4.302653 * 0.03 / 3**0.5, rel=1e-6)
+    assert (dapo.loses, dapo.mark) == (True, "<")
+    assert mcpo.effect.mean == pytest.approx(0.10)
+    assert (mcpo.loses, mcpo.mark) == (False, "")
+    assert "DAPO (-0.030 ± 0.075) ends below that" in next(words.against_before(found))
+    assert "no arm" not in next(words.against_before(found))
+
+
+def test_an_interval_below_the_base_policy_gets_the_stronger_mark(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
+    found = compared(runs, monkeypatch, start, {"DAPO": [0.30, 0.31, 0.32], "MCPO": [0.35, 0.37, 0.36]})
+    assert {one.mark for one in found.gains} == {"<<"}
+    # .05, .06 and .04: t is .05 over .01 / sqrt(3), p is .013.
+    assert found.in_words(found.headline[0]) == "loses less than DAPO"
+
+
+def test_arms_that_start_from_other_policies_are_measured_from_their_own(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cell in runs.cells:
+        # A cached property of a frozen spec: another warm-up has another id.
+        cell.spec.__dict__["base_id"] = f"{cell.arm} {cell.spec.seed}"
+    found = compared(
+        runs,
+        monkeypatch,
+        {"DAPO": [0.2, 0.2, 0.2], "MCPO": [0.4, 0.4, 0.4]},
+        {"DAPO": [0.3, 0.3, 0.3], "MCPO": [0.3, 0.3, 0.3]},
+    )
+    starts = {one.arm: one.seeds.value for one in found.before if (one.tier, one.metric) == ("average", "pass@1")}
+    assert starts == pytest.approx({f"{BEFORE} (DAPO)": 0.2, f"{BEFORE} (MCPO)": 0.4})
+    gained = {arm: found.gain("steps", "toy-s", arm).effect.mean for arm in ("DAPO", "MCPO")}
+    assert gained == pytest.approx({"DAPO": 0.1, "MCPO": -0.1})
+
+
+def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like_any_other(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
+    found = compared(runs, monkeypatch, start, {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.41, 0.19, 0.21]})
+    assert [(run.arm, run.seed) for run in found.ended("collapsed")] == [("MCPO", 1)]
+    assert found.headline[0].by_seed == pytest.approx((0.01, -0.21, -0.19))
+    frame = comparison_rows.frame(found, None)
+    gains = frame[(frame["block"] == "gain") & (frame["metric"] == "pass@1") & (frame["at"] == "steps")]
+    assert gains.set_index("arm")["collapsed"].to_dict() == {"DAPO": 0, "MCPO": 1}
+
+
+def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
+    """Runs whose numbers fakes make up gain: the row is there, and no arm has a mark."""
+    plan = from_suite("table2", ["scale=smoke"], "mcpo reproduce table2")
+    write_runs(plan)
+    built = build("table2", plan, mcpo_home)
+    scores = next(grid for grid in built.grids if "after 3 global steps" in grid.title)
+    assert [row[1] for row in scores.rows].count(BEFORE) == len(METRICS)
+    gains = next(grid for grid in built.grids if "minus that before training" in grid.title)
+    assert [row[1] for row in gains.rows] == list(dict.fromkeys(cell.arm for cell in plan.cells))
+    assert {tuple(row[-3:]) for row in gains.rows} == {("3", "0", "0")}
+    numbers = pd.read_csv(built.path(".csv"))
+    before = numbers[numbers["block"] == BEFORE]
+    raw = Runs(plan).eval(step="all")
+    start = raw[raw["step"] == 0]
+    by_tier = (start["c"] / start["n"]).groupby(start["tier"]).mean()
+    shown = before[(before["metric"] == "pass@1")].set_index("tier")["mean"]
+    assert shown.drop("average").to_dict() == pytest.approx(by_tier.to_dict())
+
+
+def gain(change: float) -> Gain:
+    effect = stats.Effect(change, 0.01, SEEDS, 0.01, 0.01)
+    return Gain("steps", "toy-s", "DAPO", "pass@1", 0.4, effect)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "mine", "theirs", "said"),
+    [
+        ("above (Holm)", 0.1, 0.05, "gains more than DAPO"),
+        ("below", 0.05, 0.1, "gains less than DAPO"),
+        ("above", -0.05, -0.1, "loses less than DAPO"),
+        ("below (Holm)", -0.1, -0.05, "loses more than DAPO"),
+        ("above", 0.05, -0.05, "gains where DAPO loses"),
+        ("below", -0.05, 0.05, "loses where DAPO gains"),
+        ("open", -0.1, -0.05, "does not differ significantly from DAPO"),
+    ],
+)
+def test_an_arm_that_ends_below_its_base_policy_never_gains(
+    verdict: str, mine: float, theirs: float, said: str
+) -> None:
+    assert base_policies.compared(verdict, gain(mine), gain(theirs)) == said
+
+
+def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "base_seed=0"], "mcpo reproduce table1")
+    rows = [
+        {"model": "toy-s", "arm": cell.arm, "base_seed": 0, "seed": cell.spec.seed, "tier": "easy", "step": 0}
+        | {"pass@1": 0.4 + cell.spec.seed / 100}
+        for cell in Plan("", "", plan.cells).cells
+    ]
+    (one,) = base_policies.base_policies(pd.DataFrame(rows), plan.cells, ["pass@1"])
+    assert one.scores.xs("average", level="tier")["pass@1"].tolist() == pytest.approx([0.4, 0.41, 0.42])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seeds", "least", "most"), [(3, 0.48, 0.73), (6, 0.73, 0.74), (12, 0.92, 0.92)])
+def test_where_a_fifth_of_the_runs_collapses_the_interval_of_an_arm_covers_what_its_note_says(
+    seeds: int, least: float, most: float
+) -> None:
+    """A collapse takes .4 to .1; runs vary by .01 to .03 besides."""
+    truth, covered = 0.4 - 0.2 * 0.3, []
+    for spread in (0.01, 0.02, 0.03):
+        rng = np.random.default_rng(1)
+        score_RS = rng.normal(0.4, spread, (3000, seeds)) - 0.3 * (rng.random((3000, seeds)) < 0.2)
+        found = [effects.mean([score_S[:, None]], 600) for score_S in np.clip(score_RS, 0, 1)]
+        covered.append(np.mean([one.low <= truth <= one.high for one in found]))
+    assert (min(covered), max(covered)) == pytest.approx((least, most), abs=0.025)

@@ -1,0 +1,81 @@
+"""A failed run is an outcome of its arm: comparisons list it, leave its pair out, and say so."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli.analysis.comparison import Choice, compare
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.attempts import Attempt
+from tests.fakes import build, write_run
+
+SEEDS = range(4)
+STARVED = "step 2: dynamic sampling found fewer than 8 prompts"
+
+
+def planned(*failing: tuple[str, int]) -> Plan:
+    """Four seeds of table1 on one model, on disk; the runs `failing` (arm, seed) ended in an error."""
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3"], "mcpo reproduce table1")
+    for cell in plan.cells:
+        if (cell.arm, cell.spec.seed) in failing:
+            Attempt(run_dir(cell.spec.run_id), cell.spec, start_step=0).end("failed", STARVED)
+        else:
+            write_run(cell.spec)
+    return plan
+
+
+def test_only_who_asks_for_failed_runs_gets_past_them(mcpo_home: object) -> None:
+    plan = planned(("MCPO", 1))
+    with pytest.raises(MissingCells, match="1 of 8 runs are not done"):
+        Runs(plan)
+    runs = Runs(plan, failed_too=True)
+    assert len(runs.cells) == 7
+    ((failed, error),) = ((one.cell, one.error) for one in runs.failed)
+    assert (failed.arm, failed.spec.seed, error) == ("MCPO", 1, STARVED)
+    assert set(runs.eval()["run_id"]) == {cell.spec.run_id for cell in runs.cells}
+
+
+def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
+    plan = planned()
+    folder = run_dir(plan.cells[0].spec.run_id)
+    next(folder.glob("attempt_1/eval/*.jsonl")).unlink()
+    assert attempts.state(folder, plan.cells[0].spec) == "failed"
+    with pytest.raises(MissingCells):
+        Runs(plan, failed_too=True)
+    more = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=9"], "mcpo reproduce table1")
+    with pytest.raises(MissingCells, match="planned"):
+        Runs(more, failed_too=True)
+
+
+def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_home: object) -> None:
+    whole = compare(Runs(planned()), Choice()).headline[0].by_seed
+    found = compare(Runs(planned(("MCPO", 1)), failed_too=True), Choice())
+    assert found.headline[0].by_seed == pytest.approx((whole[0], *whole[2:]))
+    assert {(one.arm, one.n) for one in found.scores} == {("DAPO", 4), ("MCPO", 3)}
+    assert [(run.arm, run.seed, run.error) for run in found.ended("failed")] == [("MCPO", 1, STARVED)]
+    assert len(found.runs) == len(found.plan.cells)
+    # The base policy of the failed run's pair is known from the other arm.
+    assert {one.n for one in found.before} == {4}
+    assert set(found.components) == {("toy-s", "MCPO")}
+
+
+def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Path) -> None:
+    built = build("table1", planned(("DAPO", 3)), mcpo_home)
+    assert "Of 8 runs 1 failed." in built.record["sentence"]
+    assert any(STARVED in note and "-s3-" in note for note in built.record["notes"])
+    headline = built.grids[0].rows[0]
+    assert headline[2].endswith("(3 of 4 pairs)")
+    gains = {row[1]: row[-3:] for row in built.grids[1].rows}
+    assert gains == {"DAPO": ["4", "0", "1"], "MCPO": ["4", "0", "0"]}
+
+
+@pytest.mark.parametrize("arm", ["DAPO", "MCPO"])
+def test_an_arm_without_a_pair_is_refused(arm: str, mcpo_home: object) -> None:
+    plan = planned(*((arm, seed) for seed in SEEDS))
+    with pytest.raises(McpoError, match="no seed has a completed run of both") as caught:
+        compare(Runs(plan, failed_too=True), Choice(baseline="DAPO"))
+    assert STARVED in caught.value.message

@@ -73,7 +73,7 @@ def evenly(factors: int) -> Floats:
 
 def _places(design: Design) -> Floats:
     """Where the design's points lie, by the number of the point."""
-    return np.array([[one.place(point[key]) for key, one in design.factors.items()] for point in design.settings()])
+    return design.places(design.settings())
 
 
 def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.response import METRICS, SURE, Response, evenly, frontier, responses, values
+from mcpo_cli.analysis.tables import words
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.design import Factor
 from mcpo_cli.config.plan import Suite
@@ -28,10 +29,10 @@ TRACE = 1e-6
 """What a response counts that is not predicted at all."""
 NOTES = (
     "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
-    "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2). Noise: standard deviation "
-    "of one difference around the surface. Predicted: share of the variance over points that a fifth of the points, "
-    "held out in turn, had predicted from the others (0: no better than the mean). Within: share of these points "
-    "within their 50 % and 95 % intervals.",
+    "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
+    "Noise: standard deviation of one difference around the surface. Predicted: share of the variance over points that "
+    "a fifth of the points, held out in turn, had predicted from the others (0: no better than the mean). Within: share "
+    "of these points within their 50 % and 95 % intervals.",
     "Surely above, below: share of the space in which the response is above, or below, 0 at all of these places "
     f"together, by a simultaneous band of level {TOGETHER:g} under the fitted Gaussian process. Maps of noise alone "
     "have such a place in 6 to 7 % of the cases.",
@@ -85,7 +86,7 @@ def _effects(found: Sequence[Response], suite: Suite) -> Grid:
             [
                 one.arm,
                 one.metric,
-                f"{mean.mean:+.3f} ± {mean.half_width:.3f}",
+                words.change(mean),
                 f"{np.mean(one.value_N > 0):.0%}",
                 f"{one.surface.noise:.3f}",
                 f"{fit.explained:.2f}",
@@ -120,7 +121,7 @@ def baseline(suite: Suite) -> str:
 
 def _sentence(found: Sequence[Response], suite: Suite) -> str:
     parts = [
-        f"{one.arm} {one.mean.mean:+.3f} ± {one.mean.half_width:.3f} in {one.metric}, surely above 0 in "
+        f"{one.arm} {words.change(one.mean)} in {one.metric}, surely above 0 in "
         f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
         for one in found
     ]

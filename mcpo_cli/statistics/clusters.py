@@ -27,8 +27,8 @@ def mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike) -> Stude
     give the t-interval over their means. Values of weight 0, and clusters that hold only such values, do not count.
 
     Coverage, 95 % nominal: 94 to 95 % with 10, 20 and 40 clusters of uniform or geometric sizes (90 to 95 % with
-    C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom); 93 to 97 % with 4 to 8 clusters of 2 to 9
-    values whose effects differ.
+    C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom); 94 to 96 % with 4 to 8 clusters of 2 to 9
+    values that share an effect.
 
     Clusters that depend on each other, as steps after one another do, are not what it is made for: where all variance
     is between steps whose values have an autocorrelation of .3, it covers 84 to 87 %, and 67 to 69 % at .6.

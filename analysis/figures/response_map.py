@@ -31,8 +31,8 @@ NOTES = (
     "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
     "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
     "Noise: standard deviation of one difference around the surface. Predicted: share of the variance over points that "
-    "a fifth of the points, held out in turn, had predicted from the others (0: no better than the mean). Within: share "
-    "of these points within their 50 % and 95 % intervals.",
+    "a fifth of the points, held out in turn, had predicted from the others (0: no better than the mean). Within: "
+    "share of these points within their 50 % and 95 % intervals.",
     "Surely above, below: share of the space in which the response is above, or below, 0 at all of these places "
     f"together, by a simultaneous band of level {TOGETHER:g} under the fitted Gaussian process. Maps of noise alone "
     "have such a place in 6 to 7 % of the cases.",

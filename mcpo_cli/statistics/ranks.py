@@ -59,9 +59,10 @@ def correlation(x_N: ArrayLike, y_N: ArrayLike, cluster_N: ArrayLike | None = No
     freedom, and the interval has the error sqrt((1 + rho^2 / 2) / (N - 3)) in z (Bonett and Wright 2000, Psychometrika
     65, 23-28). Simulated type I at level .05, two-sided: 0 for 3 and 4 values, .02 to .055 from 5 to 16.
 
-    With clusters, values of one cluster may depend on each other: error and degrees of freedom are those of the slope
-    of the ranks (`clusters.slope`, CR2). Simulated type I of 64 points in 24 clusters: .05 where clusters have effects
-    of their own, also where each has a small part of the range of x; .08 where the spread of y grows with x as well.
+    With clusters, values of one cluster may depend on each other. Below EXACT values, only orders within clusters are
+    counted. From EXACT values on, error and degrees of freedom are those of the slope of the ranks (`clusters.slope`,
+    CR2). Simulated type I of 64 points in 24 clusters: .05 where clusters have effects of their own, also where each
+    has a small part of the range of x; .08 where the spread of y grows with x as well.
 
     Raises:
         ValueError: there are fewer than LEAST values, their numbers differ, one is NaN, or all of x or of y are equal.
@@ -80,39 +81,49 @@ def correlation(x_N: ArrayLike, y_N: ArrayLike, cluster_N: ArrayLike | None = No
         raise ValueError("a rank correlation needs different values, and all are equal")
     unit_x, unit_y = rank_2N / length_2[:, None]
     rho = float(np.clip(unit_x @ unit_y, -1, 1))
-    if cluster_N is not None and len(np.unique(np.asarray(cluster_N))) < x.size:
-        return _clustered(rho, unit_x, unit_y, np.asarray(cluster_N))
+    place_N = np.zeros(x.size, int) if cluster_N is None else np.unique(np.asarray(cluster_N), return_inverse=True)[1]
+    clustered = 0 < place_N.max() < x.size - 1
     if x.size < EXACT:
-        rho_O = unit_y[_orders(x.size)] @ unit_x
-        above, below = ((sign * rho_O >= sign * rho - ROUNDING).mean() for sign in (1, -1))
-        return Correlation(rho, math.nan, x.size, float(above), float(below))
+        return _exact(rho, unit_x, unit_y, place_N if clustered else np.zeros(x.size, int))
+    if clustered:
+        return _clustered(rho, unit_x, unit_y, place_N)
     test = Student(rho, math.sqrt(max(1 - rho**2, ROUNDING) / (x.size - 2)), x.size - 2, x.size)
     z = Student(0.0, math.sqrt((1 + rho**2 / 2) / (x.size - 3)), math.inf, x.size)
     return Correlation(rho, z.interval().half_width, x.size, test.p_above(), test.p_below())
 
 
+def _exact(rho: float, unit_x: Floats, unit_y: Floats, place_N: np.ndarray) -> Correlation:
+    order = np.argsort(place_N, kind="stable")
+    rho_O = unit_y[order][_orders(tuple(np.bincount(place_N).tolist()))] @ unit_x[order]
+    above, below = ((sign * rho_O >= sign * rho - ROUNDING).mean() for sign in (1, -1))
+    return Correlation(rho, math.nan, len(order), float(above), float(below))
+
+
 @cache
-def _orders(n: int) -> np.ndarray:
-    return np.array(list(itertools.permutations(range(n))), dtype=np.int8)
+def _orders(sizes: tuple[int, ...]) -> np.ndarray:
+    """All orders of values that stay within their cluster, which stand one after another: orders x values."""
+    starts = itertools.accumulate(sizes, initial=0)
+    within = [itertools.permutations(range(start, start + size)) for start, size in zip(starts, sizes, strict=False)]
+    return np.array([list(itertools.chain(*parts)) for parts in itertools.product(*within)], dtype=np.int8)
 
 
-def _clustered(rho: float, unit_x: Floats, unit_y: Floats, cluster_N: np.ndarray) -> Correlation:
-    found = clusters.slope(unit_x, unit_y, cluster_N)
+def _clustered(rho: float, unit_x: Floats, unit_y: Floats, place_N: np.ndarray) -> Correlation:
+    found = clusters.slope(unit_x, unit_y, place_N)
     # Ranks on one line leave no error, but no doubt, either.
     found = replace(found, error=max(found.error, 2 * ROUNDING))
     # The error of z, by the derivative of atanh.
     z = Student(0.0, found.error / max(1 - rho**2, ROUNDING), found.df, found.n)
-    within = _within(unit_x, unit_y, cluster_N)
+    within = _within(unit_x, unit_y, place_N)
     return Correlation(rho, z.interval().half_width, found.n, found.p_above(), found.p_below(), within)
 
 
-def _within(unit_x: Floats, unit_y: Floats, cluster_N: np.ndarray) -> float:
+def _within(unit_x: Floats, unit_y: Floats, place_N: np.ndarray) -> float:
     """Two-sided p of x and y about their clusters' means, by random orders of y within clusters."""
-    order = np.argsort(cluster_N, kind="stable")
-    place_N, size_C = np.unique(cluster_N[order], return_inverse=True, return_counts=True)[1:]
-    x_N, y_N = unit_x[order], unit_y[order]
-    x_N = x_N - (np.bincount(place_N, weights=x_N) / size_C)[place_N]
-    shuffled_ON = np.argsort(np.random.default_rng(0).random((ORDERS, len(x_N))) + place_N, axis=1)
-    y_N = y_N - (np.bincount(place_N, weights=y_N) / size_C)[place_N]
+    order = np.argsort(place_N, kind="stable")
+    sorted_N, size_C = place_N[order], np.bincount(place_N)
+    x_N, y_N = (
+        unit_N[order] - (np.bincount(place_N, weights=unit_N) / size_C)[sorted_N] for unit_N in (unit_x, unit_y)
+    )
+    shuffled_ON = np.argsort(np.random.default_rng(0).random((ORDERS, len(x_N))) + sorted_N, axis=1)
     seen, found_O = abs(float(x_N @ y_N)), np.abs(y_N[shuffled_ON] @ x_N)
     return float((1 + (found_O >= seen - ROUNDING).sum()) / (ORDERS + 1))

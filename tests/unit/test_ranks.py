@@ -42,6 +42,25 @@ def test_fewer_values_have_the_share_of_all_orders_ties_included(points: list[tu
     assert math.isnan(found.low)
 
 
+def test_few_values_in_clusters_are_compared_with_orders_within_these() -> None:
+    """Two clusters of three values in order, of 3! x 3! orders: p is 1/36, whatever lies between the clusters."""
+    for shift in (-10, 0.5, 10):
+        y = [1, 2, 3, 1 + shift, 2 + shift, 3 + shift]
+        found = ranks.correlation([1, 2, 3, 11, 12, 13], y, ["a", "a", "a", "b", "b", "b"])
+        assert (found.p_above, found.p_below) == (pytest.approx(1 / 36), 1)
+
+
+@pytest.mark.slow
+def test_effects_of_few_clusters_are_no_correlation() -> None:
+    """Two clusters of four values with different effects and different places: level .05."""
+    rng, cluster = np.random.default_rng(0), np.repeat([0, 1], 4)
+    found = []
+    for _ in range(2000):
+        x, y = 3 * cluster + rng.normal(size=8), 3 * rng.normal(size=2)[cluster] + rng.normal(size=8)
+        found.append(two_sided(ranks.correlation(x, y, cluster)) <= 0.05)
+    assert np.mean(found) <= 0.055
+
+
 @pytest.mark.parametrize("n", [3, 4])
 def test_three_or_four_values_in_perfect_order_are_not_significant(n: int) -> None:
     found = ranks.correlation(range(n), range(n))
@@ -118,11 +137,11 @@ def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment
     cluster = np.array([point["base_seed"] * 8 + point["seed"] for point in points])
     drift = np.array([point["train.lr"] * (128 / point["train.mini_batch"] - 1) for point in points])
     rng, wrong = np.random.default_rng(1), np.zeros(3)
-    for _ in range(800):
+    for _ in range(500):
         y = rng.normal(size=24)[cluster] + rng.normal(size=64)
         found = ranks.correlation(drift, y, cluster)
         wrong += [two_sided(found) <= 0.05, found.p_within <= 0.05, two_sided(ranks.correlation(drift, y)) <= 0.05]
-    by_cluster, within, independent = wrong / 800
+    by_cluster, within, independent = wrong / 500
     assert by_cluster <= 0.07
     assert within <= 0.07
     assert assignment == "balanced" or independent > 0.1

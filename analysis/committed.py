@@ -13,8 +13,7 @@ import pandas as pd
 from mcpo_cli.analysis import pooled, published
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.statistics.curves import cluster_mean
-from mcpo_cli.statistics.stats import Interval
+from mcpo_cli.statistics import clusters
 
 PROMPTS = 128
 """Prompts of a global step in the suites with a design."""
@@ -154,7 +153,7 @@ def _effect(committed: Committed, query: Query) -> list[float]:
     if points.empty:
         raise ConfigError(f"{', '.join(query.csv)}: no point matches {dict(query.where)}")
     cluster = points["base_seed"].astype(str) + "-" + points["seed"].astype(str)
-    interval: Interval = cluster_mean(points["difference"], np.ones(len(points)), cluster)
+    interval = clusters.mean(points["difference"], np.ones(len(points)), cluster).interval()
     return [interval.mean, interval.half_width]
 
 

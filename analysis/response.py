@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from mcpo_cli.analysis.frames import Runs
@@ -13,7 +15,7 @@ from mcpo_cli.analysis.measures import STATISTICS, WHOLE
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.statistics import stats, surface
+from mcpo_cli.statistics import clusters, surface
 from mcpo_cli.statistics.stats import Floats, Interval
 from mcpo_cli.statistics.surface import Calibration, Sensitivity, Surface
 
@@ -24,7 +26,7 @@ REST = 256
 ALONG = 5
 """Places along a range that a frontier is shown at."""
 SURE = 0.95
-"""Probability from which a place counts as above, or below, 0."""
+"""Probability of being above, or below, 0 at which a map has its lines: of each place by itself (pointwise)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Response:
     """Where the points lie, in 0..1."""
     value_N: Floats
     """The arm's number minus the baseline's at each point."""
+    cluster_N: NDArray[np.integer[Any]]
+    """Which points share base policy and seed."""
 
     @cached_property
     def surface(self) -> Surface:
@@ -57,13 +61,14 @@ class Response:
 
     @property
     def mean(self) -> Interval:
-        """Mean over the points and its t-interval: the effect over the space as a whole."""
-        return stats.t_interval(self.value_N)
+        """Mean over the points, with an interval clustered by base policy and seed: the effect over the whole space."""
+        return clusters.mean(self.value_N, np.ones(len(self.value_N)), self.cluster_N).interval()
 
-    def share(self, *, above: bool) -> float:
-        """Share of the space where the response is surely above 0, or surely below."""
-        probability_R = self.surface.above(evenly(len(self.factors)))
-        return float(np.mean(probability_R >= SURE if above else probability_R <= 1 - SURE))
+    @cached_property
+    def sure(self) -> tuple[float, float]:
+        """Shares of the space where the response is above 0, and below, in all of these places together."""
+        above_R, below_R = self.surface.sure(evenly(len(self.factors)))
+        return float(np.mean(above_R)), float(np.mean(below_R))
 
 
 def evenly(factors: int) -> Floats:
@@ -73,7 +78,7 @@ def evenly(factors: int) -> Floats:
 
 def _places(design: Design) -> Floats:
     """Where the design's points lie, by the number of the point."""
-    return np.array([[one.place(point[key]) for key, one in design.factors.items()] for point in design.settings()])
+    return design.places(design.settings())
 
 
 def frontier(rows: pd.DataFrame, suite: Suite, key: str) -> pd.DataFrame:
@@ -133,13 +138,18 @@ def responses(rows: pd.DataFrame, suite: Suite) -> list[Response]:
     for arm in suite.arms:
         if arm == baseline or arm not in by_arm:
             continue
+        here = by_arm[arm]
         for metric in METRICS:
-            difference = (by_arm[arm][metric] - by_arm[baseline][metric]).dropna()
+            difference = (here[metric] - by_arm[baseline][metric]).dropna()
             if rows[metric].isna().all():
                 continue
             if len(difference) < surface.LEAST:
                 points = f"{len(difference)} points of {arm} and {baseline} have a {metric}"
                 raise RunFailed(f"{points}; a surface needs {surface.LEAST}", fix="more points in the suite's design")
             value_N = difference.to_numpy(dtype=np.float64)
-            found.append(Response(arm, metric, tuple(suite.design.factors), place_PF[difference.index], value_N))
+            cluster_N = (
+                by_arm[arm].loc[difference.index].groupby(["base_seed", "seed"]).ngroup().to_numpy(dtype=np.int64)
+            )
+            place_NF = place_PF[difference.index]
+            found.append(Response(arm, metric, tuple(suite.design.factors), place_NF, value_N, cluster_N))
     return found

@@ -12,7 +12,7 @@ from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.plan import Cell
 from mcpo_cli.methods import Method, query_weight
-from mcpo_cli.statistics.curves import cluster_mean
+from mcpo_cli.statistics import clusters
 
 SUITE, PROBE = "table2", "weights"
 THEORY, MEASURED = "theory", "gradients"
@@ -79,7 +79,7 @@ def _pooled(rows: pd.DataFrame) -> pd.Series:
     """Mean weight and its interval over the prompts of all runs, for one arm and accuracy."""
     if len(rows) == 1:
         return rows.iloc[0][["weight", "weight_low", "weight_high"]].astype(float)
-    mean = cluster_mean(rows["weight"], rows["prompts"].astype(float), rows["run_id"])
+    mean = clusters.mean(rows["weight"], rows["prompts"].astype(float), rows["run_id"]).interval()
     return pd.Series({"weight": mean.mean, "weight_low": mean.low, "weight_high": mean.high})
 
 

@@ -14,9 +14,11 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.response import METRICS, SURE, Response, evenly, frontier, responses, values
+from mcpo_cli.analysis.tables import words
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.design import Factor
 from mcpo_cli.config.plan import Suite
+from mcpo_cli.statistics.surface import TOGETHER
 
 FINE = 21
 """Places along each axis of a panel."""
@@ -27,16 +29,18 @@ TRACE = 1e-6
 """What a response counts that is not predicted at all."""
 NOTES = (
     "A point is one draw of all settings; the arms at a point share base policy and seed and differ in their method.",
-    "Mean: over the points, with Student's 95 % t-interval. Noise: standard deviation of one difference around the "
-    "surface. Predicted: share of the variance over points that a fifth of the points, held out in turn, had predicted "
-    "from the others (0: no better than the mean). Within: share of these points within their 50 % and 95 % intervals.",
-    f"Surely above, below: share of the space in which the response is above, or below, 0 with probability {SURE:g} or "
-    "more under the fitted Gaussian process. The process is a description, not a test: of noise alone, with 48 points, "
-    "it calls a fifth of the space sure.",
+    "Mean: over the points, with a 95 % t-interval clustered by base policy and seed (CR2), if there are three pairs. "
+    "Noise: standard deviation of one difference around the surface. Predicted: share of the variance over points that "
+    "a fifth of the points, held out in turn, had predicted from the others (0: no better than the mean). Within: "
+    "share of these points within their 50 % and 95 % intervals.",
+    "Surely above, below: share of the space in which the response is above, or below, 0 at all of these places "
+    f"together, by a simultaneous band of level {TOGETHER:g} under the fitted Gaussian process. Maps of noise alone "
+    "have such a place in 6 to 7 % of the cases.",
     "Sensitivity: share of the surface's variance that a setting accounts for with all its interactions (total Sobol "
     "index). A setting that an arm does not have is a control: its index should be near 0.",
     "Figure: the response over two settings, averaged over the others; lines where it is above 0 with mean probability "
-    f"{', '.join(f'{one:g}' for one in PROBABILITIES)}. Dots: the points, filled where the difference is above 0.",
+    f"{', '.join(f'{one:g}' for one in PROBABILITIES)}, each place by itself (pointwise). Dots: the points, filled "
+    "where the difference is above 0.",
     "Last panel: the arms along the setting that matters most, each averaged over the other settings by a surface of "
     "its own. A curve that lies further to the upper left keeps more for what it learns.",
 )
@@ -82,13 +86,12 @@ def _effects(found: Sequence[Response], suite: Suite) -> Grid:
             [
                 one.arm,
                 one.metric,
-                f"{mean.mean:+.3f} ± {mean.half_width:.3f}",
+                words.change(mean),
                 f"{np.mean(one.value_N > 0):.0%}",
                 f"{one.surface.noise:.3f}",
                 f"{fit.explained:.2f}",
                 f"{fit.coverage(0.5):.0%}, {fit.coverage(0.95):.0%}",
-                f"{one.share(above=True):.0%}",
-                f"{one.share(above=False):.0%}",
+                *(f"{share:.0%}" for share in one.sure),
             ]
         )
     header = ["arm", "metric", "mean", "points above", "noise", "predicted", "within", "surely above", "surely below"]
@@ -118,8 +121,8 @@ def baseline(suite: Suite) -> str:
 
 def _sentence(found: Sequence[Response], suite: Suite) -> str:
     parts = [
-        f"{one.arm} {one.mean.mean:+.3f} ± {one.mean.half_width:.3f} in {one.metric}, surely above 0 in "
-        f"{one.share(above=True):.0%} and surely below in {one.share(above=False):.0%} of the space"
+        f"{one.arm} {words.change(one.mean)} in {one.metric}, surely above 0 in "
+        f"{one.sure[0]:.0%} and surely below in {one.sure[1]:.0%} of the space"
         for one in found
     ]
     return f"Minus {baseline(suite)}, mean over {len(found[0].value_N)} points: {'; '.join(parts)}."

@@ -10,35 +10,44 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import STATISTICS, VERDICTS, Claim, Outcome
+from mcpo_cli.analysis.claims import STATISTICS, Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
+from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.stats import LEAST
+from mcpo_cli.statistics.stats import IDENTICAL, LEAST
 
 TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}
 HOLDS = " (Holm)"
+RULES = {"nominal": "p", "holm": "p Holm", "90% interval": "90% interval"}
 NOTES = (
     "A test is one claim on one model and regime. value: mean over seeds of the statistic, or of its paired "
     "difference, with a 95% t-interval. p: two-sided, Student's t over seeds; p Holm: adjusted over all tests of this "
-    "table.",
+    "table that have a p.",
     "A claim of every benchmark, or of every third of training, is one test (intersection-union): supported only if "
     "each part is, contradicted if one part is, corrected for their number. value and interval then belong to the part "
     "that is least in favour; the others stand beside it.",
-    f"supported: p is at most {ALPHA:g} and the effect is on the claim's side; contradicted: it is on the other side;"
-    f"{HOLDS}: p Holm is at most {ALPHA:g}, too. Without any true effect, one test in {1 / ALPHA:.0f} is still called "
-    "supported or contradicted. unresolved: p is larger, which does not show that there is no effect. contradicted "
-    "refers to these runs, not to what the paper measured.",
-    "by construction: an identity of the code that is tested, no evidence for the paper; it is not counted. not "
-    f"testable: these runs cannot say, or have fewer than {LEAST} seeds.",
+    f"decided by: the registered rule, or else p. supported: that p is at most {ALPHA:g} and the effect is on the "
+    f"claim's side; contradicted: it is on the other side;{HOLDS}: p Holm is at most {ALPHA:g}, too. Decided by p, one "
+    f"test in {1 / ALPHA:.0f} without any true effect is still called supported or contradicted. contradicted refers "
+    "to these runs, not to what the paper measured.",
+    "no difference: the value lies within the claim's margin of the reference by two one-sided tests at level "
+    f"{ALPHA:g}: the 90% interval is within it. unresolved: neither, which does not show that there is no effect. "
+    f"Values that are all identical are unresolved: {IDENTICAL}.",
+    "not testable here: what the claim presupposes did not occur in these runs, or they cannot say. too few runs: "
+    f"fewer than {LEAST} seeds. not computable: a value is NaN, or none differs. by construction: an identity of the "
+    "code, no evidence for the paper. These have no p and are counted apart.",
     f"finds: the distance from the tested bound that as many seeds detect with probability {POWER:g} at level "
     f"{ALPHA:g}: it does not depend on the effect seen, but on how much seeds vary, which few seeds know badly; so it "
     "is shown for both ends of the 80% interval of their standard deviation.",
-    "In a suite with a design the points of the design take the place of seeds. A claim along a quantity is about "
-    "Spearman's rank correlation over the points, which is its value.",
-    "Claims with a margin (±) test both bounds (two one-sided tests), so a wide interval cannot support them.",
+    "In a suite with a design, points that share base policy and seed are one cluster, and intervals and p are "
+    "cluster-robust (CR2). A claim along a quantity is about Spearman's rank correlation over the points, which is its "
+    "value; p within: the same among random orders within clusters, so that nothing between base policies or seeds "
+    "counts.",
+    "A claim of a value within a margin (±) tests both bounds (two one-sided tests), so a wide interval cannot support "
+    "it.",
 )
 
 
@@ -52,7 +61,7 @@ def claims_table(path: Path) -> Artifact:
     title = TITLES.get(path, f"Claims of {path.name}")
 
     def build(data: Mapping[str, Runs]) -> Product:
-        found = claims.outcomes(declared, data)
+        found = outcomes(declared, data)
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, found), verdict_grid(found), _claims(declared)]
@@ -66,18 +75,15 @@ def claims_table(path: Path) -> Artifact:
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
     models = dict.fromkeys(one.model for one in tests)
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
-    counted = [one for one in tests if one.verdict != "by construction"]
-    by_verdict = Counter(one.verdict for one in counted)
-    holding = Counter(one.verdict for one in counted if one.holds)
+    by_verdict = Counter(one.verdict for one in tests)
+    holding = Counter(one.verdict for one in tests if one.holds)
     parts = []
-    for verdict in VERDICTS:
-        if by_verdict[verdict] or verdict != "by construction":
-            held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
-            parts.append(f"{by_verdict[verdict]} {verdict}{held}")
-    identities = len({one.claim.id for one in tests} - {one.claim.id for one in counted})
-    beside = f" {identities} more claims hold by construction." if identities else ""
-    count = f"Of {len(counted)} tests of {len(declared) - identities} claims on {on}"
-    return f"{count}: {'; '.join(parts)}.{beside}"
+    for verdict in TESTED:
+        held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
+        parts.append(f"{by_verdict[verdict]} {verdict}{held}")
+    count = f"Of {sum(by_verdict[verdict] for verdict in TESTED)} tests of {len(declared)} claims on {on}"
+    apart = [f"{by_verdict[verdict]} {verdict}" for verdict in (*APART, "by construction") if by_verdict[verdict]]
+    return f"{count}: {'; '.join(parts)}." + (f" Counted apart: {'; '.join(apart)}." if apart else "")
 
 
 def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
@@ -95,7 +101,8 @@ def verdict_of(one: Outcome) -> str:
     """The verdict as text, with what qualifies it."""
     if one.why:
         return f"{one.verdict}: {one.why}"
-    return one.verdict + (HOLDS if one.holds else "")
+    larger = f" larger than {one.claim.margin:g}" if one.verdict == "no difference" else ""
+    return one.verdict + larger + (HOLDS if one.holds else "")
 
 
 def verdict_grid(tests: Iterable[Outcome]) -> Grid:
@@ -105,34 +112,48 @@ def verdict_grid(tests: Iterable[Outcome]) -> Grid:
         [
             *(one.claim.id, one.model, one.regime),
             verdict_of(one),
-            str(one.effect.n),
+            _seeds(one),
             _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
             _interval(one),
-            {"greater": "> ", "less": "< ", "within": ""}[one.claim.relation] + _against(one.claim),
-            *(_p(one.p), _p(one.p_holm)),
+            _against(one.claim),
+            *(_p(one.p), _p(one.p_holm), RULES[one.claim.decide]),
             "-" if math.isnan(one.detectable[0]) else "{:.2g} to {:.2g}".format(*one.detectable),
             _beside(one),
         ]
         for one in tests
     ]
-    return Grid("Verdicts of these runs", [*header, "finds", "for comparison"], rows, labels=4)
+    return Grid("Verdicts of these runs", [*header, "decided by", "finds", "for comparison"], rows, labels=4)
+
+
+def _seeds(one: Outcome) -> str:
+    return f"{one.effect.n} ({one.values} points)" if one.values > one.effect.n else str(one.effect.n)
 
 
 def _beside(one: Outcome) -> str:
-    """The other parts, and the companion statistic."""
+    """The other parts, p within clusters, and the companion statistic."""
     others = [f"{part} {_number(effect.mean, one.claim)}" for part, effect in one.parts.items() if part != one.part]
+    if not math.isnan(one.p_within):
+        others.append(f"p within {_p(one.p_within)}")
     if not math.isnan(one.beside):
         others.append(f"{one.claim.beside} {one.beside:.3f}")
     return ", ".join(others) or "-"
 
 
 def _claims(declared: Sequence[Claim]) -> Grid:
-    rows = [[one.id, one.where, one.claim, one.tested, one.suite] for one in declared]
-    return Grid("What is tested", ["id", "where", "claim", "test", "suite"], rows, labels=5)
+    rows = [[one.id, one.where, one.claim, one.tested, required(one) or "-", one.suite] for one in declared]
+    return Grid("What is tested", ["id", "where", "claim", "test", "presupposes", "suite"], rows, labels=6)
+
+
+def required(claim: Claim) -> str:
+    """The claim's precondition as a formula; empty without one."""
+    if not claim.requires:
+        return ""
+    return f"{claim.requires.statistic}: {claim.required_arm} > {claim.requires.above:g}"
 
 
 def _quotes(declared: Sequence[Claim]) -> list[str]:
-    named = dict.fromkeys(name for one in declared for name in (one.statistic, one.beside) if name)
+    required = [one.requires.statistic for one in declared if one.requires]
+    named = dict.fromkeys([*(name for one in declared for name in (one.statistic, one.beside) if name), *required])
     meanings = [f"{name}: {STATISTICS[name].meaning}." for name in named]
     return [
         *meanings,
@@ -145,7 +166,10 @@ def _quotes(declared: Sequence[Claim]) -> list[str]:
 
 
 def _against(claim: Claim) -> str:
-    return f"{claim.reference:g} ± {claim.margin:g}" if claim.relation == "within" else f"{claim.reference:g}"
+    if claim.relation == "within":
+        return f"{claim.reference:g} ± {claim.margin:g}"
+    margin = f", margin {claim.margin:g}" if claim.margin else ""
+    return f"{'>' if claim.relation == 'greater' else '<'} {claim.reference:g}{margin}"
 
 
 def _number(value: float, claim: Claim) -> str:
@@ -170,11 +194,13 @@ def _row(one: Outcome) -> dict[str, Any]:
     about = {"claim": one.claim.id, "model": one.model, "regime": one.regime, "part": one.part}
     found = {"verdict": one.verdict, "why": one.why}
     effect = {"value": one.effect.mean, "t_low": one.effect.low, "t_high": one.effect.high, "sd": one.sd}
-    tests = {"p": one.p, "p_holm": one.p_holm, "seeds": one.effect.n}
+    tests = {"p": one.p, "p_holm": one.p_holm, "p_equal": one.p_equal, "p_within": one.p_within}
+    tests |= {"seeds": one.effect.n, "values": one.values}
     tests |= {"detectable_low": one.detectable[0], "detectable_high": one.detectable[1]}
     parts = {"parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part)}
     declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
     declared["beyond"] = " - ".join(one.claim.beyond)
+    declared["requires"] = required(one.claim)
     return about | found | effect | tests | parts | {"beside_value": one.beside, "says": one.claim.claim} | declared
 
 

@@ -11,6 +11,7 @@ from mcpo_cli.analysis.measures import STATISTICS, WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.claims import NOTES, verdict_grid, verdict_of
+from mcpo_cli.analysis.verdicts import Outcome, outcomes
 from mcpo_cli.config import load
 from mcpo_cli.statistics import stats
 
@@ -23,7 +24,7 @@ SHOWN = ("same-policy accuracy", "next-step accuracy", "next-step gap", "deepest
 def build(data: Mapping[str, Runs]) -> Product:
     """One row per regime, model, arm and statistic, and one per claim, regime and model."""
     runs = data[SUITE]
-    found = claims.outcomes(claims.read(PATH), data)
+    found = outcomes(claims.read(PATH), data)
     rows = _rows(runs)
     grids = [_grid(rows, *setting) for setting in dict.fromkeys((row["regime"], row["model"]) for row in rows)]
     verdicts = [
@@ -81,7 +82,7 @@ def _shown(row: Mapping[str, Any] | None) -> str:
     return f"{text} ({row['difference']:+.4f} ± {half:.4f})"
 
 
-def _sentence(found: Sequence[claims.Outcome]) -> str:
+def _sentence(found: Sequence[Outcome]) -> str:
     parts = [f"{one.claim.id} {verdict_of(one)} in {one.regime} ({one.model})" for one in found]
     return f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}: {'; '.join(parts)}."
 

@@ -7,7 +7,7 @@ from mcpo_cli.analysis.comparison import Comparison
 from mcpo_cli.analysis.equal_cost import AVERAGE
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.effects import Estimate
-from mcpo_cli.statistics.stats import Effect
+from mcpo_cli.statistics.stats import Interval
 
 
 def p_value(value: float) -> str:
@@ -25,7 +25,7 @@ def count(seeds: int | None) -> str:
     return f">{power.MOST_SEEDS}" if seeds is None else str(seeds)
 
 
-def change(effect: Effect) -> str:
+def change(effect: Interval) -> str:
     """`+0.031 ± 0.020`, or the mean alone where it has no interval."""
     return f"{effect.mean:+.3f}" + ("" if math.isnan(effect.half_width) else f" ± {effect.half_width:.3f}")
 

@@ -1,8 +1,11 @@
 """Designs of suites: points spread over the space of several settings, at each of which every arm is trained."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mcpo_cli.errors import ConfigError
 
@@ -68,7 +71,11 @@ class Design:
     factors: Mapping[str, Factor]
     """The settings that are varied together, by key. A `method.*` goes to the arms whose method has that option."""
     blocks: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Settings, such as seeds, whose values the points take in turn; they are no factors of the result."""
+    """Settings, such as seeds, that are not studied; their values are spread over the points."""
+    assignment: Literal["balanced", "cyclic"] = "balanced"
+    """How points get the values of blocks. `balanced`: each run of as many consecutive points as a block has values
+    takes every value once, in the order that best evens out factors and earlier blocks. `cyclic`: point i takes value
+    i modulo their number, which confounds blocks with factors; it is only for designs whose runs already exist."""
     seed: int = 0
     """Decides which points are drawn."""
     scales: tuple[str, ...] = ()
@@ -92,6 +99,24 @@ class Design:
 
     def settings(self) -> list[dict[str, Any]]:
         """The values of factors and blocks at each point: a scrambled Sobol sequence (Owen 1998, in SciPy)."""
+        # Beyond the last point to the end of its strata: so a longer design begins with the same values of blocks.
+        share_PF = self._shares(self.points + sum(size - 1 for size in self._sizes().values()))
+        points = [
+            {key: one.at(float(share)) for (key, one), share in zip(self.factors.items(), share_F, strict=True)}
+            for share_F in share_PF
+        ]
+        taken = self._assign(points)
+        return [
+            point | {key: values[taken[key][i]] for key, values in self.blocks.items()}
+            for i, point in enumerate(points[: self.points])
+        ]
+
+    def places(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+        """Where the factors of points lie, in 0..1: points x factors."""
+        return np.array([[one.place(point[key]) for key, one in self.factors.items()] for point in points])
+
+    def _shares(self, points: int) -> NDArray[np.float64]:
+        """Places of the first points, in 0..1, points x factors."""
         import warnings
 
         from scipy.stats import qmc
@@ -99,11 +124,50 @@ class Design:
         with warnings.catch_warnings():
             # A number of points that is no power of two is less even, which is the user's choice.
             warnings.simplefilter("ignore", UserWarning)
-            share_PF = qmc.Sobol(len(self.factors), rng=self.seed).random(self.points)
-        return [
-            {
-                **{key: one.at(float(share)) for (key, one), share in zip(self.factors.items(), share_F, strict=True)},
-                **{key: values[i % len(values)] for key, values in self.blocks.items()},
-            }
-            for i, share_F in enumerate(share_PF)
-        ]
+            return np.asarray(qmc.Sobol(len(self.factors), rng=self.seed).random(points), dtype=np.float64)
+
+    def _sizes(self) -> dict[str, int]:
+        return {key: len(values) for key, values in self.blocks.items()}
+
+    def _assign(self, points: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+        """By block, the number of the value that each point takes."""
+        if self.assignment == "cyclic":
+            return {key: [i % size for i in range(self.points)] for key, size in self._sizes().items()}
+        return balanced(self.places(points), self._sizes(), self.seed)
+
+
+def balanced(place_PF: NDArray[np.float64], sizes: Mapping[str, int], seed: int) -> dict[str, list[int]]:
+    """Which value of each block each point takes, so that no block goes along with a factor or with an earlier block.
+
+    A Sobol sequence is regular: its points i, i + 8, i + 16, ... share a part of every range, so a block that takes its
+    values in turn is confounded with the factors. Here each stratum of as many consecutive points as a block has values
+    takes every value once. Which point takes which is an assignment problem: the totals of the factors' places within
+    each value, and of the earlier blocks' values, shall stay as equal as they can (least squares, solved exactly by
+    SciPy). The first stratum's order is random and starts all others.
+
+    Args:
+        place_PF: places of the points in 0..1, points x factors. Points beyond the last whole stratum get no value.
+        sizes: number of values of each block.
+        seed: decides the order in the first stratum.
+
+    Returns:
+        By block, the number of the value of each point.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    centred_PK = place_PF - 0.5
+    chosen: dict[str, list[int]] = {}
+    for block, (key, size) in enumerate(sizes.items()):
+        total_VK = np.zeros((size, centred_PK.shape[1]))
+        order = np.random.default_rng([seed, block]).permutation(size)
+        value_P: list[int] = []
+        for start in range(0, len(centred_PK) - size + 1, size):
+            here_SK = centred_PK[start : start + size]
+            # |total + here|^2 is, but for what no assignment changes, twice their product.
+            value_S = linear_sum_assignment(here_SK @ total_VK.T)[1] if start else order
+            total_VK[value_S] += here_SK
+            value_P += value_S.tolist()
+        chosen[key] = value_P
+        taken_PV = np.eye(size)[value_P] - 1 / size
+        centred_PK = np.hstack([centred_PK[: len(value_P)], taken_PV])
+    return chosen

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mcpo_cli.probes.base import known
-from mcpo_cli.statistics import curves
+from mcpo_cli.statistics import clusters
 
 Row = TypeVar("Row", bound=Mapping[str, Any])
 
@@ -28,5 +28,5 @@ def mean_over_steps(
     """
     if not values:
         return {}
-    mean = curves.cluster_mean(values, weights or [1] * len(values), steps)
+    mean = clusters.mean(values, weights or [1] * len(values), steps).interval()
     return known({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})

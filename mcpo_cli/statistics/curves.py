@@ -1,4 +1,4 @@
-"""Statistics of runs over time: means over dependent steps, survival curves, and the speed of learning."""
+"""Statistics of runs over time: survival curves and the speed of learning."""
 
 import math
 import warnings
@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike
-from scipy import special
 
-from mcpo_cli.statistics.stats import LEAST, Floats, Interval, t_interval
+from mcpo_cli.statistics.stats import Floats, t_interval
 
 SHIFTS = np.arange(-70, 71) * (math.log(4) / 70)
 """Candidate values of log c: c runs from 1/4 to 4 and includes 1."""
@@ -21,46 +20,6 @@ FLAT = 1e-12
 """Mean squared differences below this are rounding errors."""
 TIMES = np.linspace(0, 1, 100)
 """Points at which two curves are compared, as shares of the time for which both were observed."""
-
-
-def cluster_mean(value_N: ArrayLike, weight_N: ArrayLike, cluster_N: ArrayLike, level: float = 0.95) -> Interval:
-    """Weighted mean of values that depend on each other within a cluster, such as the prompts of a global step.
-
-    The estimate is sum w v / sum w. Its variance is sum_c e_c^2 / (1 - h_c) / (sum w)^2, where e_c is the sum of
-    w (v - mean) in cluster c and h_c the cluster's share of the weight: the cluster-robust variance CR2 (Bell and
-    McCaffrey 2002, Survey Methodology 28, 169-181) of a weighted regression on a constant. The interval uses Student's
-    t with K - 1 degrees of freedom, where K = 1 / sum_c h_c^2 is the effective number of clusters. Clusters of equal
-    weight give the t-interval over their means. Clusters are assumed independent; values of weight 0, and clusters that
-    hold only such values, do not count. Coverage, 95 % nominal, with 10, 20 and 40 clusters of uniform or geometric
-    sizes: 94 to 95 % (90 to 95 % with C / (C - 1) in place of 1 / (1 - h_c) and C - 1 degrees of freedom).
-
-    Clusters that depend on each other, as steps after one another do, are not what it is made for: where all variance
-    is between steps whose values have an autocorrelation of .3, it covers 84 to 87 %, and 67 to 69 % at .6.
-
-    Returns:
-        `Interval` with n = number of clusters; fewer than LEAST clusters give no interval (NaN half-width).
-
-    Raises:
-        ValueError: lengths differ, a value or weight is NaN, a weight is below 0, or no weight is above 0.
-    """
-    value, weight, cluster = np.asarray(value_N, np.float64), np.asarray(weight_N, np.float64), np.asarray(cluster_N)
-    if value.ndim != 1 or not value.shape == weight.shape == cluster.shape:
-        raise ValueError("values, weights and clusters must be lists of one length")
-    if np.isnan(weight).any() or (weight < 0).any() or not weight.any():
-        raise ValueError("weights must be at least 0, and at least one above 0")
-    counts = weight > 0
-    value, weight = value[counts], weight[counts]
-    if np.isnan(value).any():
-        raise ValueError("values must not be NaN where they have a weight")
-    total, mean = weight.sum(), float(np.average(value, weights=weight))
-    place = np.unique(cluster[counts], return_inverse=True)[1]
-    residual_C = np.bincount(place, weights=weight * (value - mean))
-    share_C = np.bincount(place, weights=weight / total)
-    if share_C.size < LEAST:
-        return Interval(mean, math.nan, share_C.size)
-    error = math.sqrt((residual_C**2 / (1 - share_C)).sum()) / total
-    quantile = special.stdtrit(1 / (share_C**2).sum() - 1, 0.5 + level / 2)
-    return Interval(mean, float(quantile * error), share_C.size)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,6 +124,59 @@ class Interval:
         return self.mean + self.half_width
 
 
+IDENTICAL = "all differences are identical, so they have no variance to test by"
+"""Why a contrast of at least LEAST seeds, whose differences are one number other than 0, has no p."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """An estimate with a standard error, judged by Student's t."""
+
+    mean: float
+    error: float
+    """Standard error of the mean."""
+    df: float
+    """Degrees of freedom."""
+    n: int
+    """Number of independent values: seeds, or clusters."""
+
+    def interval(self, level: float = 0.95) -> Interval:
+        """The interval of the mean; its half-width is NaN below LEAST values."""
+        if self.n < LEAST:
+            return Interval(self.mean, math.nan, self.n)
+        return Interval(self.mean, float(special.stdtrit(self.df, 0.5 + level / 2)) * self.error, self.n)
+
+    def p_above(self, bound: float = 0.0) -> float:
+        """One-sided p: how likely a mean as high as this one is if the true one is `bound`.
+
+        NaN below LEAST values. Values that agree to rounding errors have no variance to test by, whatever their number:
+        p is 0.5 if they agree on `bound` and NaN otherwise.
+        """
+        distance = self.mean - bound
+        if self.n < LEAST or (self.error <= ROUNDING and abs(distance) > ROUNDING):
+            return math.nan
+        if self.error <= ROUNDING:
+            return 0.5
+        return float(special.stdtr(self.df, -distance / self.error))
+
+    def p_below(self, bound: float = 0.0) -> float:
+        """As `p_above`, of a mean as low as this one."""
+        return replace(self, mean=-self.mean).p_above(-bound)
+
+
+def student(values: Sequence[float] | Floats) -> Student:
+    """The mean of independent values, one a seed, with its standard error (NaN for one value).
+
+    Raises:
+        ValueError: there are no values.
+    """
+    data = np.asarray(values, dtype=np.float64)
+    if data.ndim != 1 or not data.size:
+        raise ValueError("values must be a non-empty list of numbers")
+    error = float(data.std(ddof=1)) / math.sqrt(data.size) if data.size > 1 else math.nan
+    return Student(float(data.mean()), error, data.size - 1, data.size)
+
+
 def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interval:
     """Student's t-interval for the mean of `values`, one value per seed.
 
@@ -132,13 +185,7 @@ def t_interval(values: Sequence[float] | Floats, level: float = 0.95) -> Interva
     Raises:
         ValueError: there are no values.
     """
-    data = np.asarray(values, dtype=np.float64)
-    if data.ndim != 1 or not data.size:
-        raise ValueError("values must be a non-empty list of numbers")
-    if data.size < LEAST:
-        return Interval(float(data.mean()), math.nan, data.size)
-    quantile = special.stdtrit(data.size - 1, 0.5 + level / 2)
-    return Interval(float(data.mean()), float(quantile * data.std(ddof=1) / math.sqrt(data.size)), data.size)
+    return student(values).interval(level)
 
 
 def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[float, float]:
@@ -193,8 +240,8 @@ def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
         diff_S: method minus baseline, one value a seed; a seed's value is its mean over problems.
 
     Returns:
-        The effect. Seeds that agree to rounding errors have no spread to judge a difference by: p is 1 if they agree
-        on 0 and NaN otherwise.
+        The effect. Seeds that agree to rounding errors have no variance to test by: p is 1 if they agree on 0 and NaN
+        otherwise (IDENTICAL says so).
 
     Raises:
         ValueError: there are no values, or one is NaN.
@@ -202,53 +249,10 @@ def paired_t(diff_S: Sequence[float] | Floats) -> Effect:
     diff = np.asarray(diff_S, dtype=np.float64)
     if np.isnan(diff).any():
         raise ValueError("differences must not be NaN")
-    interval = t_interval(diff)
-    sd = float(diff.std(ddof=1)) if diff.size > 1 else math.nan
-    if diff.size < LEAST:
-        return Effect(interval.mean, math.nan, diff.size, sd, math.nan)
-    if sd <= ROUNDING:
-        return Effect(interval.mean, math.nan, diff.size, sd, 1.0 if abs(interval.mean) <= ROUNDING else math.nan)
-    p = 2 * p_above(diff if interval.mean > 0 else -diff)
-    return Effect(interval.mean, interval.half_width, diff.size, sd, p)
-
-
-def p_above(values: Sequence[float] | Floats, bound: float = 0.0) -> float:
-    """One-sided p of Student's t-test: how likely a mean as high as that of `values` is if the true one is `bound`.
-
-    Values that agree to rounding errors leave no doubt: p is 0 above `bound`, 1 below it and 0.5 on it.
-
-    Args:
-        values: at least two, one a seed.
-        bound: what the true mean is claimed to be above.
-    """
-    data = np.asarray(values, dtype=np.float64)
-    distance, sd = float(data.mean()) - bound, float(data.std(ddof=1))
-    if sd <= ROUNDING:
-        return 0.5 if abs(distance) <= ROUNDING else float(distance < 0)
-    return float(special.stdtr(data.size - 1, -distance / sd * math.sqrt(data.size)))
-
-
-def rank_correlation(x_N: Sequence[float] | Floats, y_N: Sequence[float] | Floats) -> tuple[Interval, float]:
-    """Spearman's rank correlation with its 95 % interval, and the one-sided p of one as high if the true one is 0.
-
-    Ties have their mean rank. p is Student's t with N - 2 degrees of freedom, close from 10 points on; the interval is
-    the same test's, so that it excludes 0 where the two-sided p is below .05. Without variation in x or y the
-    correlation is 0.
-
-    Args:
-        x_N: at least LEAST numbers.
-        y_N: as many.
-    """
-    # Imported here because it takes most of a second, and the other functions do without.
-    from scipy.stats import rankdata
-
-    rank_N, other_N = (rankdata(values) - (len(values) + 1) / 2 for values in (x_N, y_N))
-    scale = math.sqrt(float(rank_N @ rank_N) * float(other_N @ other_N))
-    rho = float(rank_N @ other_N) / scale if scale > ROUNDING else 0.0
-    df = len(rank_N) - 2
-    error = math.sqrt(max(1 - rho**2, ROUNDING) / df)
-    half_width = float(special.stdtrit(df, 0.975)) * error
-    return Interval(rho, half_width, len(x_N)), float(special.stdtr(df, -rho / error))
+    found = student(diff)
+    sd = found.error * math.sqrt(found.n)
+    half_width = math.nan if found.error <= ROUNDING else found.interval().half_width
+    return Effect(found.mean, half_width, found.n, sd, 2 * min(found.p_above(), found.p_below()))
 
 
 def holm(p_values: Sequence[float] | Floats) -> Floats:

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,16 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import claims
+from mcpo_cli.analysis import claims, verdicts
 from mcpo_cli.analysis.artifacts import Workshop, registry
-from mcpo_cli.analysis.claims import Claim, Outcome
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
+from mcpo_cli.analysis.verdicts import Outcome
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
-from mcpo_cli.statistics import power
+from mcpo_cli.statistics import power, stats
 from tests import fakes
 from tests.fakes import TIERS, write_runs
 
@@ -29,11 +31,11 @@ WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
 
 
 def outcome(claim: Claim, values: list[float] | np.ndarray) -> Outcome:
-    return claims.outcome(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
+    return verdicts.outcome(claim, "toy-s", "drift", {"": list(values)} if len(values) else {})
 
 
 def verdict(claim: Claim, values: list[float] | np.ndarray) -> str:
-    return claims.verdicts([outcome(claim, values)])[0].verdict
+    return verdicts.judged([outcome(claim, values)])[0].verdict
 
 
 UP = [0.05, 0.06, 0.055, 0.062]
@@ -51,8 +53,8 @@ UP = [0.05, 0.06, 0.055, 0.062]
         (WITHIN, UP, "contradicted"),
         (WITHIN, [-value for value in UP], "contradicted"),
         (WITHIN, [0.05, -0.04, 0.02, -0.03], "unresolved"),
-        (GREATER, [0.05], "not testable"),
-        (GREATER, [], "not testable"),
+        (GREATER, [0.05], "too few runs"),
+        (GREATER, [], "too few runs"),
     ],
 )
 def test_planted_effects_get_their_verdict(claim: Claim, values: list[float], expected: str) -> None:
@@ -66,23 +68,36 @@ def test_what_cannot_be_tested_says_why() -> None:
     assert (none.why, none.effect.n) == ("no such records", 0)
     assert math.isnan(none.effect.mean)
     # None of them counts in the family.
-    found = claims.verdicts([one, outcome(GREATER, UP), none, two])
+    found = verdicts.judged([one, outcome(GREATER, UP), none, two])
     assert found[1].p_holm == found[1].p
 
 
-def test_values_without_any_spread_are_tested_all_the_same() -> None:
-    assert verdict(GREATER, [0.1] * 3) == "supported"
-    assert verdict(LESS, [0.1] * 3) == "contradicted"
-    assert verdict(WITHIN, [0.01] * 3) == "supported"
-    same = claims.verdicts([outcome(GREATER, [0.0] * 3)])[0]
-    assert (same.verdict, same.p) == ("unresolved", 1.0)
-    assert math.isnan(same.detectable[0])
+@pytest.mark.parametrize(("claim", "value"), [(GREATER, 0.1), (LESS, 0.1), (WITHIN, 0.01), (WITHIN, 0.0)])
+def test_identical_values_have_no_variance_to_test_by(claim: Claim, value: float) -> None:
+    found, other = verdicts.judged([outcome(claim, [value] * 3), outcome(GREATER, UP)])
+    assert (found.verdict, found.why) == ("unresolved", stats.IDENTICAL)
+    assert (found.effect.mean, found.effect.n) == (pytest.approx(value), 3)
+    assert all(map(math.isnan, (found.p, found.effect.low, found.detectable[0])))
+    assert other.p_holm == other.p
+    # A comparison has the same p for the same differences.
+    assert math.isnan(stats.paired_t([value] * 3).p) or value == 0
 
 
-@pytest.mark.parametrize(("outside", "because"), [("by construction", "an identity"), ("not testable", "a level")])
+def test_identical_values_on_the_reference_are_no_effect() -> None:
+    same = verdicts.judged([outcome(GREATER, [0.0] * 3)])[0]
+    assert (same.verdict, same.p) == ("unresolved", stats.paired_t([0.0] * 3).p)
+
+
+def test_runs_with_nan_are_not_computable_and_in_no_family() -> None:
+    found, other = verdicts.judged([outcome(GREATER, [0.1, math.nan, 0.2, 0.1]), outcome(GREATER, UP)])
+    assert (found.verdict, found.why, math.isnan(found.p_holm)) == ("not computable", "1 of 4 values are NaN", True)
+    assert other.p_holm == other.p
+
+
+@pytest.mark.parametrize(("outside", "because"), [("by construction", "an identity"), ("not testable here", "a level")])
 def test_what_runs_cannot_test_gets_no_p_whatever_they_show(outside: str, because: str) -> None:
     claim = dataclasses.replace(GREATER, outside=outside, because=because)
-    found, other = claims.verdicts([outcome(claim, UP), outcome(GREATER, UP)])
+    found, other = verdicts.judged([outcome(claim, UP), outcome(GREATER, UP)])
     assert (found.verdict, found.why, math.isnan(found.p), found.holds) == (outside, because, True, False)
     assert found.effect.mean == pytest.approx(np.mean(UP))
     assert other.p_holm == other.p
@@ -92,7 +107,7 @@ PARTS = {"easy": UP, "middle": [value + 0.01 for value in UP], "hard": [0.02, -0
 
 
 def of_parts(claim: Claim, values: dict[str, list[float]]) -> Outcome:
-    return claims.verdicts([claims.outcome(claim, "toy-s", "drift", values)])[0]
+    return verdicts.judged([verdicts.outcome(claim, "toy-s", "drift", values)])[0]
 
 
 def test_a_claim_of_every_part_is_as_good_as_its_worst_part() -> None:
@@ -158,7 +173,7 @@ def test_without_an_effect_verdicts_are_wrong_at_the_nominal_rate(seeds: int) ->
         # On the bound of what is comparable nothing is true or false, either.
         family = [outcome((GREATER, LESS)[i % 2], row) for i, row in enumerate(values[:18])]
         family += [outcome(WITHIN, row + 0.02) for row in values[18:]]
-        found = claims.verdicts(family)
+        found = verdicts.judged(family)
         wrong.append(any(one.holds for one in found))
         single.append(found[0].verdict != "unresolved")
         assert all(one.verdict != "unresolved" for one in found if one.holds)
@@ -203,7 +218,7 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     claim = next(one for one in claims.read() if one.id == "complementarity")
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
     assert claim.tested == "pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
-    (found,) = claims.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
+    (found,) = verdicts.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
     assert found.effect.mean == pytest.approx(0.15, abs=0.04)
     assert found.verdict == "supported"
 
@@ -221,7 +236,7 @@ def test_an_effect_planted_in_journals_is_found(
         monkeypatch.setattr(fakes, "TIERS", {tier: p + by for tier, p in TIERS.items()})
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if cell.arm == arm)))
     claim = dataclasses.replace(GREATER, statistic="pass@1 by tier")
-    found = claims.outcomes([claim], {"table1": Runs(plan)})
+    found = verdicts.outcomes([claim], {"table1": Runs(plan)})
     assert [(one.verdict, list(one.parts)) for one in found] == [(expected, list(TIERS))]
     if lift:
         assert [effect.mean for effect in found[0].parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
@@ -311,17 +326,17 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     assert rows["pass@1", "toy-m"]["part"] in parts
     assert list(parts) == list(TIERS)
     assert rows["quarter-mastered", "toy-s"]["p"] is None
-    assert rows["quarter-mastered", "toy-s"]["verdict"] == "not testable"
+    assert rows["quarter-mastered", "toy-s"]["verdict"] == "not testable here"
     sentence = built.record["sentence"]
     identities = [row for row in rows.values() if row["verdict"] == "by construction"]
     assert {row["claim"] for row in identities} == {"weight-shrinks", "weight-kept"}
-    count = f"Of {len(rows) - len(identities)} tests of {len(claims.read()) - 2} claims on "
-    assert sentence.startswith(count)
-    assert sentence.endswith("2 more claims hold by construction.")
+    count = {name: sum(row["verdict"] == name for row in rows.values()) for name in get_args(verdicts.Verdict)}
+    tested = sum(count[name] for name in verdicts.TESTED)
+    assert sentence.startswith(f"Of {tested} tests of {len(claims.read())} claims on ")
+    assert tested + sum(count[name] for name in verdicts.APART) + len(identities) == len(rows)
+    assert sentence.endswith(f"{len(identities)} by construction.")
     assert "toy-s (for Qwen3-8B-Base)" in sentence
-    for name in claims.VERDICTS[:-1]:
-        number = sum(row["verdict"] == name for row in rows.values())
-        assert f"{number} {name}" in sentence
+    assert all(f"{number} {name}" in sentence for name, number in count.items() if number or name in verdicts.TESTED)
     quotes = {one["quote"] for one in read_yaml(claims.PATH)["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)
 
@@ -330,6 +345,6 @@ def test_one_seed_tests_nothing(mcpo_home: Path) -> None:
     plan = table1("seed=0")
     write_runs(plan)
     tested = [one for one in claims.read() if one.suite == "table1" and not one.outside]
-    found = claims.outcomes(tested, {"table1": Runs(plan)})
-    assert {one.verdict for one in found} == {"not testable"}
+    found = verdicts.outcomes(tested, {"table1": Runs(plan)})
+    assert {one.verdict for one in found} == {"too few runs"}
     assert {one.why for one in found} == {"1 seed", "no such records"}

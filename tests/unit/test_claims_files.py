@@ -35,6 +35,10 @@ ENTRY = {
         ({"marign": 0.1}, "unknown key 'marign': did you mean 'margin'?"),
         ({"margin": "wide"}, "margin"),
         ({"relation": None}, "relation must be given"),
+        ({"decide": "hol"}, "did you mean 'holm'?"),
+        ({"decide": "90% interval"}, "only a claim of `within`"),
+        ({"requires": {"statistic": "entropy ris", "above": 0}}, "did you mean 'entropy rise'?"),
+        ({"requires": {"statistic": "entropy rise", "above": 0, "arm": "DAP"}}, "did you mean 'DAPO'?"),
     ],
 )
 def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: dict[str, object], part: str) -> None:

@@ -1,4 +1,4 @@
-"""Means over dependent values, survival and time factors: by hand, by independent formulas, and their coverage."""
+"""Survival and time factors: by hand, by independent formulas, and their coverage."""
 
 import math
 
@@ -6,98 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import curves
 from mcpo_cli.statistics.stats import t_interval
-
-
-def test_cluster_mean_by_hand() -> None:
-    """Mean (2 + 4 + 3) / 4 = 9/4; residual totals -5/2, 7/4, 3/4 and shares of the weight 1/2, 1/4, 1/4."""
-    interval = curves.cluster_mean([1.0, 4.0, 3.0], [2, 1, 1], ["a", "b", "c"])
-    assert (interval.mean, interval.n) == (2.25, 3)
-    variance = (2.5**2 / 0.5 + 1.75**2 / 0.75 + 0.75**2 / 0.75) / 16
-    quantile = scipy_stats.t.ppf(0.975, 8 / 3 - 1)
-    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-6)
-
-
-def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
-    data = [0.41, 0.39, 0.48, 0.44, 0.40]
-    ours, plain = curves.cluster_mean(data, [3.0] * 5, range(5), level=0.9), t_interval(data, level=0.9)
-    assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(3, 6))
-def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, clusters: int) -> None:
-    """CR2 in matrices: B (sum_c s_c s_c') B with s_c = X_c' (I - H_cc)^(-1/2) e_c, X the root of the weights."""
-    rng = np.random.default_rng(seed)
-    cluster = np.concatenate([np.arange(clusters), rng.integers(clusters, size=20)])
-    value, weight = rng.normal(size=cluster.size), rng.uniform(0.1, 5, cluster.size)
-    X, y = np.sqrt(weight)[:, None], np.sqrt(weight) * value
-    bread = np.linalg.inv(X.T @ X)
-    error, meat = y - X @ bread @ X.T @ y, np.zeros((1, 1))
-    for c in range(clusters):
-        X_c = X[cluster == c]
-        values, vectors = np.linalg.eigh(np.eye(len(X_c)) - X_c @ bread @ X_c.T)
-        score = X_c.T @ (vectors / np.sqrt(values)) @ vectors.T @ error[cluster == c]
-        meat += np.outer(score, score)
-    share = [weight[cluster == c].sum() / weight.sum() for c in range(clusters)]
-    quantile = scipy_stats.t.ppf(0.95, 1 / sum(h * h for h in share) - 1)
-    ours = curves.cluster_mean(value, weight, cluster, level=0.9)
-    assert ours.mean == pytest.approx((bread @ X.T @ y).item())
-    assert ours.half_width == pytest.approx(quantile * math.sqrt((bread @ meat @ bread).item()), rel=1e-6)
-
-
-@pytest.mark.parametrize("own", [0.0, 0.03], ids=["one error a step", "errors of step and prompt"])
-@pytest.mark.parametrize("clusters", [12, 40])
-def test_cluster_mean_covers_what_it_promises(clusters: int, own: float) -> None:
-    """Steps of 1 to 30 prompts whose gaps share the step's error: 95 % nominal."""
-    rng, covered, runs = np.random.default_rng(0), 0, 2000
-    for _ in range(runs):
-        step = np.repeat(np.arange(clusters), rng.integers(1, 31, size=clusters))
-        gap = 0.02 + 0.03 * rng.normal(size=clusters)[step] + own * rng.normal(size=step.size)
-        interval = curves.cluster_mean(gap, np.ones(step.size), step)
-        covered += interval.low <= 0.02 <= interval.high
-    assert 0.93 <= covered / runs <= 0.97
-
-
-@pytest.mark.parametrize(("correlation", "low", "high"), [(0.0, 0.93, 0.97), (0.3, 0.82, 0.89), (0.6, 0.62, 0.72)])
-def test_cluster_mean_covers_less_where_steps_depend_on_each_other(correlation: float, low: float, high: float) -> None:
-    """As its docstring says: 20 steps whose values follow an autoregression of order 1."""
-    rng = np.random.default_rng(1)
-    value_NC = rng.normal(size=(800, 20))
-    for step in range(1, 20):
-        value_NC[:, step] = correlation * value_NC[:, step - 1] + math.sqrt(1 - correlation**2) * value_NC[:, step]
-    found = [curves.cluster_mean(value_C, np.ones(20), range(20)) for value_C in value_NC]
-    assert low <= np.mean([one.low <= 0 <= one.high for one in found]) <= high
-
-
-def test_what_has_no_weight_does_not_count() -> None:
-    some = curves.cluster_mean([1.0, 2.0, 4.0, math.nan, 5.0], [1, 2, 1, 0, 0], [0, 1, 3, 1, 2])
-    assert some == curves.cluster_mean([1.0, 2.0, 4.0], [1, 2, 1], [0, 1, 3])
-
-
-@pytest.mark.parametrize("cluster", [[7, 7], [7, 8]])
-def test_two_clusters_have_a_mean_but_no_interval(cluster: list[int]) -> None:
-    interval = curves.cluster_mean([1.0, 2.0], [1, 3], cluster)
-    assert (interval.mean, interval.n) == (1.75, len(set(cluster)))
-    assert math.isnan(interval.half_width)
-
-
-@pytest.mark.parametrize(
-    ("value", "weight", "cluster"),
-    [
-        ([], [], []),
-        ([1.0], [0.0], [1]),
-        ([1.0, 2.0], [1.0, -1.0], [1, 2]),
-        ([math.nan], [1.0], [1]),
-        ([1.0], [math.nan], [1]),
-        ([1.0, 2.0], [1.0], [1, 2]),
-    ],
-)
-def test_cluster_mean_refuses_what_has_no_mean(value: list[float], weight: list[float], cluster: list[int]) -> None:
-    with pytest.raises(ValueError, match="must"):
-        curves.cluster_mean(value, weight, cluster)
 
 
 def test_survival_by_hand() -> None:

@@ -1,10 +1,14 @@
 """Designs of suites: points spread over a space of settings."""
 
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mcpo_cli.config import plan
@@ -45,8 +49,70 @@ def test_levels_are_drawn_equally_often_in_each_part_that_is_a_power_of_two() ->
 def test_more_points_are_the_same_points_and_others() -> None:
     few, many = (Design(points, {"lr": RATIOS, "mb": LEVELS}, {"seed": (0, 1, 2)}).settings() for points in (5, 16))
     assert many[:5] == few
-    assert [point["seed"] for point in few] == [0, 1, 2, 0, 1]
     assert Design(5, {"lr": RATIOS, "mb": LEVELS}, seed=1).settings() != few
+
+
+def confounding(design: Design) -> dict[tuple[str, str], float]:
+    """eta^2 of each factor's place by each block: the share of its variance that lies between the block's values."""
+    settings = design.settings()
+    place_PF, found = design.places(settings), {}
+    for block, values in design.blocks.items():
+        value_P = np.array([values.index(point[block]) for point in settings])
+        means_PF = np.array([place_PF[value_P == value].mean(axis=0) for value in value_P])
+        share_F = means_PF.var(axis=0) / place_PF.var(axis=0)
+        found |= {(block, key): float(share) for key, share in zip(design.factors, share_F, strict=True)}
+    return found
+
+
+def halves(design: Design) -> bool:
+    """Whether every value of every block has points in the low and in the high half of every factor."""
+    settings = design.settings()
+    low_PF = design.places(settings) < 0.5
+    return all(
+        np.all(low_PF[chosen].any(axis=0) & ~low_PF[chosen].all(axis=0))
+        for block, values in design.blocks.items()
+        for value in values
+        for chosen in ([point[block] == value for point in settings],)
+    )
+
+
+DESIGNS = {name: read.design for name in plan.suites() if (read := plan.read(name)).design}
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_blocks_of_shipped_designs_go_along_with_no_factor_unless_they_say_so(name: str) -> None:
+    design = DESIGNS[name]
+    assert design is not None
+    if name in ("map", "map-again"):
+        # Registered with values in turn: seeds 3 and 4 of `map` have nothing but low learning rates.
+        assert design.assignment == "cyclic"
+        assert confounding(design)["seed", "train.lr"] > 0.9
+        assert not halves(design)
+        design = replace(design, assignment="balanced")
+    assert design.assignment == "balanced"
+    assert max(confounding(design).values()) < 0.1
+    assert halves(design)
+
+
+@hypothesis_settings(max_examples=60, deadline=None)
+@given(st.integers(2, 6), st.lists(st.integers(2, 8), min_size=1, max_size=2), st.integers(12, 20), st.integers(0, 99))
+def test_no_block_goes_along_with_a_factor_or_another_block(
+    factors: int, sizes: list[int], strata: int, seed: int
+) -> None:
+    levels = {"levels": LEVELS, "two": Factor(levels=(0, 1))}
+    ranges = {f"range {i}": Factor(low=0, high=1) for i in range(factors - 2)}
+    blocks = {f"block {i}": tuple(range(size)) for i, size in enumerate(sizes)}
+    design = Design(strata * max(sizes), {**levels, **ranges}, blocks, seed=seed)
+    assert max(confounding(design).values()) < 0.2
+    assert halves(design)
+    points = design.settings()
+    for key, values in blocks.items():
+        for start in range(0, len(points) - len(values) + 1, len(values)):
+            assert {point[key] for point in points[start : start + len(values)]} == set(values)
+    if len(sizes) == 2:
+        together = [tuple(point[key] for key in blocks) for point in points]
+        counts = [together.count(pair) for pair in product(*blocks.values())]
+        assert max(counts) - min(counts) <= 3
 
 
 def test_every_arm_is_trained_at_every_point_with_the_settings_that_concern_it(tmp_path: Path) -> None:
@@ -59,7 +125,8 @@ def test_every_arm_is_trained_at_every_point_with_the_settings_that_concern_it(t
     cells = plan.from_suite(name, [], "mcpo ablate").cells
     assert [(cell.point, cell.arm) for cell in cells] == [(i, arm) for i in range(4) for arm in ("base", "hinge")]
     pairs = list(zip(cells[::2], cells[1::2], strict=True))
-    assert all(base.spec.seed == hinge.spec.seed == base.point % 2 for base, hinge in pairs)
+    assert all(base.spec.seed == hinge.spec.seed for base, hinge in pairs)
+    assert sorted(base.spec.seed for base, _ in pairs) == [0, 0, 1, 1]
     assert all(base.spec.train.steps == hinge.spec.train.steps for base, hinge in pairs)
     # What an arm sets itself stays; an option goes to the arms whose method has it.
     assert {hinge.spec.train.lr for _, hinge in pairs} == {1e-3}

@@ -137,12 +137,14 @@ def test_one_sided_p_is_that_of_scipy_for_each_side_of_a_bound(bound: float) -> 
     data = np.array([0.041, -0.039, 0.048, 0.044, 0.01])
     for side, values, limit in (("greater", data, bound), ("less", -data, -bound)):
         expected = scipy_stats.ttest_1samp(data, bound, alternative=side).pvalue
-        assert stats.p_above(values, limit) == pytest.approx(expected)
+        assert stats.student(values).p_above(limit) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("value", "expected"), [(0.3, 0.0), (0.1 + 0.2, 0.0), (0.2, 0.5), (0.1, 1.0)])
-def test_seeds_that_all_agree_leave_no_doubt_on_which_side_of_a_bound_they_are(value: float, expected: float) -> None:
-    assert stats.p_above([value] * 3, 0.2) == expected
+@pytest.mark.parametrize("bound", [0.3, 0.1 + 0.2])
+def test_values_that_all_agree_have_a_p_on_their_own_value_alone(bound: float) -> None:
+    same = stats.student([0.3] * 3)
+    assert (same.p_above(bound), same.p_below(bound)) == (0.5, 0.5)
+    assert all(math.isnan(p) for p in (same.p_above(0.2), same.p_below(0.2), same.p_above(0.4)))
 
 
 @given(st.lists(st.floats(-1, 1), min_size=3, max_size=12))

@@ -1,0 +1,292 @@
+"""Tests declared claims on runs: effect, interval and verdict of each test.
+
+A test is one claim on one model and regime. It compares one number per seed with a reference by a two-sided Student's
+t-test. A claim of every part (every benchmark, every third of training) is one intersection-union test: it holds only
+if it holds for each part (Berger 1982, Technometrics 24, 295-300), and fails if one part contradicts it after
+Bonferroni's correction. Runs that share base policy and seed, as points of a design do, are one cluster
+(`statistics/clusters.py`). Verdicts follow the claim's rule: the nominal level, which agrees with the 95% interval next
+to them, or Holm's method over all tests together.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from mcpo_cli.analysis.claims import STATISTICS, Claim
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import WHOLE, Numbers
+from mcpo_cli.statistics import clusters, power, ranks, stats
+from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.stats import Interval, Student
+
+Verdict = Literal[
+    "supported",
+    "contradicted",
+    "no difference",
+    "unresolved",
+    "not testable here",
+    "too few runs",
+    "not computable",
+    "by construction",
+]
+TESTED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference", "unresolved")
+"""Verdicts of tests."""
+APART: tuple[Verdict, ...] = ("not testable here", "too few runs", "not computable")
+"""What is said in the place of a test."""
+UNKNOWN = Interval(math.nan, math.nan, 0)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Result of one test: one claim on the runs of one model in one regime."""
+
+    claim: Claim
+    model: str
+    regime: str
+    part: str = ""
+    """The part (tier, third, ...) that is least in favour of the claim; empty for the whole run."""
+    effect: Interval = UNKNOWN
+    """Mean over seeds, or clusters of them, and its t-interval, of that part; NaN if there are no numbers."""
+    values: int = 0
+    """Number of values behind the effect: more than its seeds where points of a design share these."""
+    sd: float = math.nan
+    """Standard deviation over the seeds, or clusters of them, of that part."""
+    favours: bool = False
+    """Whether the effect lies on the claim's side, in every part."""
+    p: float = math.nan
+    """Two-sided p-value; NaN if no test is possible."""
+    p_equal: float = math.nan
+    """p of two one-sided tests (Schuirmann 1987) of a distance from the reference below the margin; NaN without one."""
+    p_within: float = math.nan
+    """p of a correlation within base policies and seeds, whatever lies between them; NaN for other claims."""
+    parts: Mapping[str, Interval] = field(default_factory=dict)
+    """The effect of every part."""
+    why: str = ""
+    """Why no test is possible."""
+    beside: float = math.nan
+    """Mean of the claim's companion statistic `beside`; NaN if it has none."""
+    p_holm: float = math.nan
+    """p adjusted over all tests."""
+    p_equal_holm: float = math.nan
+    """p_equal adjusted over all tests."""
+    verdict: Verdict = "unresolved"
+
+    @property
+    def holds(self) -> bool:
+        """Whether the verdict also holds for all tests together."""
+        return (self.p_equal_holm if self.verdict == "no difference" else self.p_holm) <= ALPHA
+
+    @property
+    def detectable(self) -> tuple[float, float]:
+        """Distance from the reference (or its margin) that as many seeds detect with `power.POWER`; NaN if unknown.
+
+        It does not depend on the effect seen, but on the standard deviation, which few seeds know badly: the distances
+        belong to both ends of `power.sd_bounds`.
+        """
+        if self.effect.n < stats.LEAST or not self.sd > stats.ROUNDING:
+            return math.nan, math.nan
+        low, high = power.sd_bounds(self.sd, self.effect.n)
+        found = [power.detectable_effect(sd, self.effect.n) for sd in (low, high)]
+        return found[0], found[1]
+
+
+def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]:
+    """Test every claim on every model of its suite, in order. data: the runs by suite."""
+    return judged([test for claim in claims for test in _tests(claim, data[claim.suite])])
+
+
+def judged(tests: Sequence[Outcome]) -> list[Outcome]:
+    """Judge the tests as one family: adjusted p-values and verdicts. What has no p is not in the family."""
+    p_holm, p_equal_holm = (stats.holm(p) for p in ([one.p for one in tests], [one.p_equal for one in tests]))
+    return [
+        _judged(replace(test, p_holm=float(p), p_equal_holm=float(p_equal)))
+        for test, p, p_equal in zip(tests, p_holm, p_equal_holm, strict=True)
+    ]
+
+
+def _judged(test: Outcome) -> Outcome:
+    if math.isnan(test.p):
+        return test
+    adjusted, within = test.claim.decide == "holm", test.claim.relation == "within"
+    p, p_equal = (test.p_holm, test.p_equal_holm) if adjusted else (test.p, test.p_equal)
+    if test.claim.decide == "90% interval" and p_equal <= ALPHA:
+        return replace(test, verdict="supported")
+    if p <= ALPHA:
+        return replace(test, verdict="supported" if test.favours else "contradicted")
+    return replace(test, verdict="no difference" if p_equal <= ALPHA and not within else "unresolved")
+
+
+def _tests(claim: Claim, runs: Runs) -> Iterator[Outcome]:
+    by_arm = {arm: _numbers(claim.statistic, runs, arm) for arm in claim.weights}
+    beside = _numbers(claim.beside, runs, claim.arm) if claim.beside else {}
+    along = _numbers(claim.along, runs, claim.baseline or claim.arm) if claim.along else {}
+    for model, regime in dict.fromkeys((cell.spec.model.name, cell.spec.regime) for cell in runs.cells):
+        pairs = [pair for pair in by_arm[claim.arm] if pair[:2] == (model, regime)]
+        values: dict[str, list[float]] = {}
+        seeds: dict[str, list[tuple[int, int]]] = {}
+        places: list[float] = []
+        for pair in pairs:
+            numbers = {arm: found.get(pair, {}) for arm, found in by_arm.items()}
+            if claim.along and not along.get(pair):
+                continue
+            for part in numbers[claim.arm]:
+                if all(part in own for own in numbers.values()):
+                    contrast = sum(weight * numbers[arm][part] for arm, weight in claim.weights.items())
+                    values.setdefault(part, []).append(contrast)
+                    seeds.setdefault(part, []).append(pair[3:])
+                    places += along.get(pair, {}).values()
+        unmet = _unmet(claim, runs, model, regime)
+        if claim.along:
+            yield correlated(claim, model, regime, values.get(WHOLE, []), places, seeds.get(WHOLE, []), unmet)
+            continue
+        shown = [value for pair in pairs for value in beside.get(pair, {}).values()]
+        test = outcome(claim, model, regime, values, seeds, unmet)
+        yield replace(test, beside=float(np.mean(shown))) if shown else test
+
+
+Pair = tuple[str, str, int | None, int, int]
+"""Model, regime, point of a design, base seed, seed: what the runs of different arms share."""
+
+
+def _numbers(statistic: str, runs: Runs, arm: str) -> dict[Pair, Numbers]:
+    """The statistic of each run of one arm."""
+    return {
+        (spec.model.name, spec.regime, cell.point, spec.seed_of_base, spec.seed): STATISTICS[statistic].measure(
+            runs, cell
+        )
+        for cell in runs.cells
+        for spec in (cell.spec,)
+        if cell.arm == arm
+    }
+
+
+def _unmet(claim: Claim, runs: Runs, model: str, regime: str) -> str:
+    """Why what the claim requires does not occur in these runs; empty if it does, or if nothing is required."""
+    if not claim.requires:
+        return ""
+    found = _numbers(claim.requires.statistic, runs, claim.required_arm)
+    values = [value for pair, numbers in found.items() if pair[:2] == (model, regime) for value in numbers.values()]
+    needed = f"{claim.requires.statistic} of {claim.required_arm} must be above {claim.requires.above:g}"
+    if not values:
+        return f"{needed}, and has no records"
+    mean = float(np.mean(values))
+    return "" if mean > claim.requires.above else f"{needed}, and is {mean:.3g}"
+
+
+def correlated(
+    claim: Claim,
+    model: str,
+    regime: str,
+    values: Sequence[float],
+    places: Sequence[float],
+    seeds: Sequence[tuple[int, int]],
+    unmet: str = "",
+) -> Outcome:
+    """The test of a claim about a rank correlation, not yet adjusted for the others.
+
+    Args:
+        values: the claim's number at each point.
+        places: what it is claimed to go along with, at the same points.
+        seeds: base policy and seed of each point; points that share them are a cluster.
+        unmet: why the claim's precondition does not occur, if so.
+    """
+    untested = Outcome(claim, model, regime, values=len(values))
+    if len(values) < stats.LEAST:
+        return replace(untested, verdict="too few runs", why=f"{len(values)} points")
+    if unmet:
+        return replace(untested, verdict="not testable here", why=unmet)
+    try:
+        found = ranks.correlation(places, values, _clusters(seeds))
+    except ValueError as error:
+        return replace(untested, verdict="not computable", why=str(error))
+    if math.isnan(found.p_above):
+        return replace(untested, verdict="too few runs", why=f"points of {found.n} pairs of base policy and seed")
+    p_for, p_against = (found.p_above, found.p_below)[:: 1 if claim.relation == "greater" else -1]
+    p = min(1.0, 2 * min(p_for, p_against))
+    return replace(untested, effect=found, favours=p_for < p_against, p=p, p_within=found.p_within, parts={"": found})
+
+
+def outcome(
+    claim: Claim,
+    model: str,
+    regime: str,
+    values: Mapping[str, Sequence[float]],
+    seeds: Mapping[str, Sequence[tuple[int, int]]] | None = None,
+    unmet: str = "",
+) -> Outcome:
+    """One test, not yet adjusted for the others.
+
+    p is twice the smaller of two one-sided p-values, one for the claim and one against it. For the claim, every part
+    must be rejected, so its p-value is the largest of the parts'; against it, one part is enough, so its p-value is the
+    smallest times their number. A claim of `within` needs both bounds rejected (two one-sided tests, Schuirmann 1987,
+    doi 10.1007/BF01068419); its opposite needs one.
+
+    Args:
+        values: one number a run (or pair of runs), by part.
+        seeds: base policy and seed of each number, by part; numbers that share them are a cluster. None: all differ.
+        unmet: why the claim's precondition does not occur, if so.
+    """
+    nan = sum(math.isnan(value) for numbers in values.values() for value in numbers)
+    if nan:
+        why = f"{nan} of {sum(map(len, values.values()))} values are NaN"
+        return Outcome(claim, model, regime, verdict="not computable", why=why)
+    found = {part: _mean(numbers, seeds[part] if seeds else None) for part, numbers in values.items()}
+    parts = {part: _interval(mean) for part, mean in found.items()}
+    fewest = min((mean.n for mean in found.values()), default=0)
+    part = next(iter(parts), "")
+    shown = Outcome(claim, model, regime, part, parts.get(part, UNKNOWN), len(values.get(part, ())), parts=parts)
+    if claim.outside:
+        return replace(shown, verdict=claim.outside, why=claim.because)
+    if fewest < stats.LEAST:
+        few = f"{fewest} seed" + "s" * (fewest > 1) if fewest else "no such records"
+        return replace(shown, verdict="too few runs", why=few)
+    if unmet:
+        return replace(shown, verdict="not testable here", why=unmet)
+    sides = {part: _sides(claim, mean) for part, mean in found.items()}
+    if any(math.isnan(p) for pair in sides.values() for p in pair):
+        return replace(shown, why=stats.IDENTICAL)
+    worst = max(sides, key=lambda part: sides[part])
+    p_for, p_against = sides[worst][0], min(1.0, len(sides) * min(against for _, against in sides.values()))
+    return replace(
+        shown,
+        part=worst,
+        effect=parts[worst],
+        values=len(values[worst]),
+        sd=found[worst].error * math.sqrt(found[worst].n),
+        favours=p_for < p_against,
+        p=min(1.0, 2 * min(p_for, p_against)),
+        # NaN, where one part's values are all equal, stays NaN.
+        p_equal=float(np.max([_equal(claim, mean) for mean in found.values()])) if claim.margin else math.nan,
+    )
+
+
+def _mean(values: Sequence[float], seeds: Sequence[tuple[int, int]] | None) -> Student:
+    return clusters.mean(values, [1.0] * len(values), _clusters(seeds) if seeds else range(len(values)))
+
+
+def _clusters(seeds: Sequence[tuple[int, int]]) -> list[int]:
+    """The number of each value's cluster."""
+    number = {pair: place for place, pair in enumerate(dict.fromkeys(seeds))}
+    return [number[pair] for pair in seeds]
+
+
+def _interval(mean: Student) -> Interval:
+    """The 95 % interval; none where identical values have no variance."""
+    return mean.interval() if mean.error > stats.ROUNDING else Interval(mean.mean, math.nan, mean.n)
+
+
+def _sides(claim: Claim, mean: Student) -> tuple[float, float]:
+    """One-sided p-values for the claim and against it."""
+    low, high = claim.reference - claim.margin, claim.reference + claim.margin
+    if claim.relation == "within":
+        return _equal(claim, mean), min(mean.p_below(low), mean.p_above(high))
+    above, below = mean.p_above(claim.reference), mean.p_below(claim.reference)
+    return (above, below) if claim.relation == "greater" else (below, above)
+
+
+def _equal(claim: Claim, mean: Student) -> float:
+    """p of two one-sided tests of a distance from the reference of at most the margin."""
+    return max(mean.p_above(claim.reference - claim.margin), mean.p_below(claim.reference + claim.margin))

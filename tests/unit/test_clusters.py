@@ -1,0 +1,156 @@
+"""Means and slopes of values in clusters: by hand, by matrices, and the coverage of their intervals."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from mcpo_cli.statistics import clusters
+from mcpo_cli.statistics.stats import t_interval
+
+
+def test_cluster_mean_by_hand() -> None:
+    """Mean (2 + 4 + 3) / 4 = 9/4; residual totals -5/2, 7/4, 3/4 and shares of the weight 1/2, 1/4, 1/4."""
+    interval = clusters.mean([1.0, 4.0, 3.0], [2, 1, 1], ["a", "b", "c"]).interval()
+    assert (interval.mean, interval.n) == (2.25, 3)
+    variance = (2.5**2 / 0.5 + 1.75**2 / 0.75 + 0.75**2 / 0.75) / 16
+    quantile = scipy_stats.t.ppf(0.975, 8 / 3 - 1)
+    assert interval.half_width == pytest.approx(quantile * math.sqrt(variance), rel=1e-6)
+
+
+def test_cluster_mean_of_single_values_with_one_weight_is_the_t_interval() -> None:
+    data = [0.41, 0.39, 0.48, 0.44, 0.40]
+    ours, plain = clusters.mean(data, [3.0] * 5, range(5)).interval(0.9), t_interval(data, level=0.9)
+    assert (ours.low, ours.high, ours.n) == pytest.approx((plain.low, plain.high, plain.n))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(3, 6))
+def test_cluster_mean_is_a_regression_on_a_constant_with_a_sandwich(seed: int, count: int) -> None:
+    """CR2 in matrices: B (sum_c s_c s_c') B with s_c = X_c' (I - H_cc)^(-1/2) e_c, X the root of the weights."""
+    rng = np.random.default_rng(seed)
+    cluster = np.concatenate([np.arange(count), rng.integers(count, size=20)])
+    value, weight = rng.normal(size=cluster.size), rng.uniform(0.1, 5, cluster.size)
+    X, y = np.sqrt(weight)[:, None], np.sqrt(weight) * value
+    bread = np.linalg.inv(X.T @ X)
+    error, meat = y - X @ bread @ X.T @ y, np.zeros((1, 1))
+    for c in range(count):
+        X_c = X[cluster == c]
+        values, vectors = np.linalg.eigh(np.eye(len(X_c)) - X_c @ bread @ X_c.T)
+        score = X_c.T @ (vectors / np.sqrt(values)) @ vectors.T @ error[cluster == c]
+        meat += np.outer(score, score)
+    share = [weight[cluster == c].sum() / weight.sum() for c in range(count)]
+    quantile = scipy_stats.t.ppf(0.95, 1 / sum(h * h for h in share) - 1)
+    ours = clusters.mean(value, weight, cluster).interval(0.9)
+    assert ours.mean == pytest.approx((bread @ X.T @ y).item())
+    assert ours.half_width == pytest.approx(quantile * math.sqrt((bread @ meat @ bread).item()), rel=1e-6)
+
+
+@pytest.mark.parametrize("own", [0.0, 0.03], ids=["one error a step", "errors of step and prompt"])
+@pytest.mark.parametrize("count", [12, 40])
+def test_cluster_mean_covers_what_it_promises(count: int, own: float) -> None:
+    """Steps of 1 to 30 prompts whose gaps share the step's error: 95 % nominal."""
+    rng, covered, runs = np.random.default_rng(0), 0, 2000
+    for _ in range(runs):
+        step = np.repeat(np.arange(count), rng.integers(1, 31, size=count))
+        gap = 0.02 + 0.03 * rng.normal(size=count)[step] + own * rng.normal(size=step.size)
+        interval = clusters.mean(gap, np.ones(step.size), step).interval()
+        covered += interval.low <= 0.02 <= interval.high
+    assert 0.93 <= covered / runs <= 0.97
+
+
+@pytest.mark.parametrize(("correlation", "low", "high"), [(0.0, 0.93, 0.97), (0.3, 0.82, 0.89), (0.6, 0.62, 0.72)])
+def test_cluster_mean_covers_less_where_steps_depend_on_each_other(correlation: float, low: float, high: float) -> None:
+    """As its docstring says: 20 steps whose values follow an autoregression of order 1."""
+    rng = np.random.default_rng(1)
+    value_NC = rng.normal(size=(800, 20))
+    for step in range(1, 20):
+        value_NC[:, step] = correlation * value_NC[:, step - 1] + math.sqrt(1 - correlation**2) * value_NC[:, step]
+    found = [clusters.mean(value_C, np.ones(20), range(20)).interval() for value_C in value_NC]
+    assert low <= np.mean([one.low <= 0 <= one.high for one in found]) <= high
+
+
+def test_what_has_no_weight_does_not_count() -> None:
+    some = clusters.mean([1.0, 2.0, 4.0, math.nan, 5.0], [1, 2, 1, 0, 0], [0, 1, 3, 1, 2]).interval()
+    assert some == clusters.mean([1.0, 2.0, 4.0], [1, 2, 1], [0, 1, 3]).interval()
+
+
+@pytest.mark.parametrize("cluster", [[7, 7], [7, 8]])
+def test_two_clusters_have_a_mean_but_no_interval(cluster: list[int]) -> None:
+    interval = clusters.mean([1.0, 2.0], [1, 3], cluster).interval()
+    assert (interval.mean, interval.n) == (1.75, len(set(cluster)))
+    assert math.isnan(interval.half_width)
+
+
+@pytest.mark.parametrize(
+    ("value", "weight", "cluster"),
+    [
+        ([], [], []),
+        ([1.0], [0.0], [1]),
+        ([1.0, 2.0], [1.0, -1.0], [1, 2]),
+        ([math.nan], [1.0], [1]),
+        ([1.0], [math.nan], [1]),
+        ([1.0, 2.0], [1.0], [1, 2]),
+    ],
+)
+def test_cluster_mean_refuses_what_has_no_mean(value: list[float], weight: list[float], cluster: list[int]) -> None:
+    with pytest.raises(ValueError, match="must"):
+        clusters.mean(value, weight, cluster).interval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ratio", [0.5, 2.0], ids=["small effects", "large effects"])
+@pytest.mark.parametrize("count", [4, 6, 8])
+def test_the_mean_of_few_clusters_with_effects_of_their_own_covers_what_it_promises(count: int, ratio: float) -> None:
+    """Clusters of 2 to 9 values that share an effect of `ratio` times a value's standard deviation: 95 % nominal."""
+    rng, covered, runs = np.random.default_rng(count), 0, 4000
+    for _ in range(runs):
+        cluster = np.repeat(np.arange(count), rng.integers(2, 10, size=count))
+        value = ratio * rng.normal(size=count)[cluster] + rng.normal(size=cluster.size)
+        interval = clusters.mean(value, np.ones(cluster.size), cluster).interval()
+        covered += interval.low <= 0 <= interval.high
+    assert 0.93 <= covered / runs <= 0.97
+
+
+def test_treating_values_of_a_cluster_as_independent_covers_far_less() -> None:
+    """What the clusters are for: 6 clusters of 8 values, half of whose variance is shared."""
+    rng, covered = np.random.default_rng(0), 0
+    for _ in range(1000):
+        value = (rng.normal(size=(6, 1)) + rng.normal(size=(6, 8))).ravel()
+        interval = t_interval(value)
+        covered += interval.low <= 0 <= interval.high
+    assert covered / 1000 < 0.7
+
+
+def test_slope_of_single_values_is_least_squares_with_the_error_hc2() -> None:
+    """By hand: x = -1, 0, 1, 2 and y = 0, 1, 0, 3, centred; slope 4 / 5, residuals and leverages in fifths."""
+    found = clusters.slope(np.array([-1.0, 0.0, 1.0, 2.0]), np.array([0.0, 1.0, 0.0, 3.0]), range(4))
+    x, y = np.array([-1.5, -0.5, 0.5, 1.5]), np.array([-1.0, 0.0, -1.0, 2.0])
+    error, leverage = y - 0.8 * x, 1 / 4 + x**2 / 5
+    assert (found.mean, found.n) == (pytest.approx(0.8), 4)
+    assert found.error == pytest.approx(math.sqrt((x**2 * error**2 / (1 - leverage)).sum()) / 5)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32 - 1))
+def test_slope_has_an_unbiased_variance_and_satterthwaites_degrees_of_freedom(seed: int) -> None:
+    """The variance is a quadratic form y' Q y; of independent values its mean is tr Q, and df = (tr Q)^2 / tr Q^2."""
+    rng = np.random.default_rng(seed)
+    cluster = np.concatenate([np.arange(5), rng.integers(5, size=9)])
+    x = rng.normal(size=14)
+    unit = np.eye(14)
+    diagonal = [clusters.slope(x, unit[i], cluster).error ** 2 for i in range(14)]
+    pairs = {(i, j): clusters.slope(x, unit[i] + unit[j], cluster).error ** 2 for i in range(14) for j in range(i)}
+    form = np.diag(diagonal)
+    for (i, j), value in pairs.items():
+        form[i, j] = form[j, i] = (value - diagonal[i] - diagonal[j]) / 2
+    true = 1 / ((x - x.mean()) ** 2).sum()
+    assert np.trace(form) == pytest.approx(true)
+    assert clusters.slope(x, x, cluster).df == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form))
+
+
+def test_a_slope_along_what_does_not_vary_is_refused() -> None:
+    with pytest.raises(ValueError, match="x must vary"):
+        clusters.slope(np.ones(4), np.arange(4.0), range(4))

@@ -1,0 +1,147 @@
+"""Rank correlations: against scipy and all orders, what is refused, and the rate of false findings."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from mcpo_cli.config import plan
+from mcpo_cli.statistics import ranks
+from mcpo_cli.statistics.ranks import Correlation
+
+
+def two_sided(found: Correlation) -> float:
+    return min(1.0, 2 * min(found.p_above, found.p_below))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ten_and_more_values_have_spearmans_correlation_and_its_p(seed: int) -> None:
+    x, y = np.random.default_rng(seed).normal(size=(2, 20)).round(1)
+    y = y + 0.5 * x
+    found = ranks.correlation(x, y)
+    expected = scipy_stats.spearmanr(x, y, alternative="greater")
+    assert found.mean == pytest.approx(expected.statistic)
+    assert found.p_above == pytest.approx(expected.pvalue)
+    assert found.p_below == pytest.approx(1 - expected.pvalue)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=7))
+def test_fewer_values_have_the_share_of_all_orders_ties_included(points: list[tuple[int, int]]) -> None:
+    x, y = np.array(points).T
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return
+    found = ranks.correlation(x, y)
+    every = [scipy_stats.spearmanr(x, order).statistic for order in itertools.permutations(y)]
+    assert found.p_above == pytest.approx(np.mean(np.array(every) >= found.mean - 1e-9))
+    assert found.p_below == pytest.approx(np.mean(np.array(every) <= found.mean + 1e-9))
+    assert math.isnan(found.low)
+
+
+def test_few_values_in_clusters_are_compared_with_orders_within_these() -> None:
+    """Two clusters of three values in order, of 3! x 3! orders: p is 1/36, whatever lies between the clusters."""
+    for shift in (-10, 0.5, 10):
+        y = [1, 2, 3, 1 + shift, 2 + shift, 3 + shift]
+        found = ranks.correlation([1, 2, 3, 11, 12, 13], y, ["a", "a", "a", "b", "b", "b"])
+        assert (found.p_above, found.p_below) == (pytest.approx(1 / 36), 1)
+
+
+@pytest.mark.slow
+def test_effects_of_few_clusters_are_no_correlation() -> None:
+    """Two clusters of four values with different effects and different places: level .05."""
+    rng, cluster = np.random.default_rng(0), np.repeat([0, 1], 4)
+    found = []
+    for _ in range(2000):
+        x, y = 3 * cluster + rng.normal(size=8), 3 * rng.normal(size=2)[cluster] + rng.normal(size=8)
+        found.append(two_sided(ranks.correlation(x, y, cluster)) <= 0.05)
+    assert np.mean(found) <= 0.055
+
+
+@pytest.mark.parametrize("n", [3, 4])
+def test_three_or_four_values_in_perfect_order_are_not_significant(n: int) -> None:
+    found = ranks.correlation(range(n), range(n))
+    assert found.mean == pytest.approx(1)
+    assert two_sided(found) == pytest.approx(2 / math.factorial(n))
+    assert two_sided(found) > 0.05
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(10, 40), st.floats(-30, 30), st.booleans())
+def test_an_interval_holds_the_correlation_and_stays_within_one(seed: int, n: int, pull: float, grouped: bool) -> None:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    found = ranks.correlation(x, pull * x + rng.normal(size=n), np.arange(n) // 3 if grouped else None)
+    assert -1 <= found.low <= found.mean <= found.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "why"),
+    [
+        ([1, 1, 1, 1], [1, 2, 3, 4], "all are equal"),
+        ([1, 2, 3, 4], [5, 5, 5, 5], "all are equal"),
+        ([1, 2, 3, 4], [1, 2, math.nan, 4], "NaN"),
+        ([1, 2], [1, 2], "at least 3"),
+        ([1, 2, 3], [1, 2], "one length"),
+    ],
+)
+def test_what_has_no_correlation_is_refused(x: list[float], y: list[float], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        ranks.correlation(x, y)
+
+
+def test_what_lies_between_clusters_alone_is_seen_between_them_and_not_within() -> None:
+    """Eight clusters of six values: x and y rise from cluster to cluster and are unrelated within."""
+    rng = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(8), 6)
+    x, y = (cluster + 0.4 * rng.normal(size=48) for _ in range(2))
+    between = ranks.correlation(x, y, cluster)
+    assert between.mean > 0.9
+    assert between.p_within > 0.1
+    within = ranks.correlation(rng.permutation(8)[cluster] + x - cluster, x - cluster, cluster)
+    assert within.p_within < 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", range(3, 17))
+def test_without_a_correlation_one_is_found_in_at_most_a_twentieth_of_the_cases(n: int) -> None:
+    rng = np.random.default_rng(n)
+    # 9 values have 362 880 orders.
+    repeats = 1000 if n == 9 else 4000
+    found = [two_sided(ranks.correlation(*rng.normal(size=(2, n)))) <= 0.05 for _ in range(repeats)]
+    assert np.mean(found) <= 0.055
+    assert n > 4 or not any(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [10, 16, 40])
+def test_intervals_of_a_correlation_cover_what_they_promise(n: int) -> None:
+    """Of normal values with Pearson correlation .6, whose rank correlation is 6 / pi asin(.3)."""
+    rng, truth = np.random.default_rng(n), 6 / math.pi * math.asin(0.3)
+    found = [ranks.correlation(x, 0.6 * x + 0.8 * y) for x, y in rng.normal(size=(2000, 2, n))]
+    assert 0.93 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.98
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("assignment", ["cyclic", "balanced"])
+def test_effects_of_clusters_are_no_correlation_along_the_maps_design(assignment: str) -> None:
+    """Base policies and seeds with effects of their own at the map's 64 points, along its drift: level .05.
+
+    Values taken as independent find one in far more cases, where seeds have a part of the range each.
+    """
+    design = plan.read("map").design
+    assert design is not None
+    points = dataclasses.replace(design, points=64, assignment=assignment).settings()
+    cluster = np.array([point["base_seed"] * 8 + point["seed"] for point in points])
+    drift = np.array([point["train.lr"] * (128 / point["train.mini_batch"] - 1) for point in points])
+    rng, wrong = np.random.default_rng(1), np.zeros(3)
+    for _ in range(500):
+        y = rng.normal(size=24)[cluster] + rng.normal(size=64)
+        found = ranks.correlation(drift, y, cluster)
+        wrong += [two_sided(found) <= 0.05, found.p_within <= 0.05, two_sided(ranks.correlation(drift, y)) <= 0.05]
+    by_cluster, within, independent = wrong / 500
+    assert by_cluster <= 0.07
+    assert within <= 0.07
+    assert assignment == "balanced" or independent > 0.1

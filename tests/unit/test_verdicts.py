@@ -1,0 +1,205 @@
+"""Every verdict that a claim can get besides those of its plain test: rules, margins, preconditions, clusters."""
+
+import csv
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from mcpo_cli.analysis import claims, response, verdicts
+from mcpo_cli.analysis.claims import Claim, Precondition
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.tables.claims import verdict_grid, verdict_of
+from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
+from mcpo_cli.config import plan
+from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.statistics.power import ALPHA
+from tests.fakes import TIERS
+
+GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
+WITHIN = dataclasses.replace(GREATER, relation="within", margin=0.02)
+HOLM = dataclasses.replace(GREATER, decide="holm")
+RESULTS = EXPERIMENTS / "results"
+
+
+def plain(claim: Claim, values: list[float]) -> Outcome:
+    return outcome(claim, "toy-s", "drift", {"": values})
+
+
+def test_the_declared_rule_decides_and_is_printed() -> None:
+    """p is .03 twice: decided by itself, each is supported; as a family of two, none is."""
+    values = [0.028, 0.058, 0.038, 0.098]
+    found, registered = (judged([plain(claim, values)] * 2)[0] for claim in (GREATER, HOLM))
+    assert found.p == registered.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue)
+    assert ALPHA / 2 < found.p < ALPHA
+    assert [one.verdict for one in (found, registered)] == ["supported", "unresolved"]
+    grid = verdict_grid([found, registered])
+    assert [row[grid.header.index("decided by")] for row in grid.rows] == ["p", "p Holm"]
+
+
+def test_the_90_percent_interval_decides_where_it_was_registered() -> None:
+    """Two one-sided tests at level .05: inside by them, not by the 95 % interval."""
+    values = [0.0054, -0.0108, 0.0198, 0.0]
+    rules = ("nominal", "90% interval")
+    found = {rule: judged([plain(dataclasses.replace(WITHIN, decide=rule), values)])[0] for rule in rules}
+    interval = scipy_stats.ttest_1samp(values, 0).confidence_interval
+    assert -0.02 < interval(0.9).low < interval(0.9).high < 0.02 < interval(0.95).high
+    assert {rule: one.verdict for rule, one in found.items()} == {"nominal": "unresolved", "90% interval": "supported"}
+
+
+@pytest.mark.parametrize(
+    ("values", "margin", "expected"),
+    [
+        ([0.003, -0.002, 0.004, -0.001], 0.01, "no difference"),
+        ([0.003, -0.002, 0.004, -0.001], 0.0, "unresolved"),
+        ([0.03, -0.02, 0.04, -0.01], 0.01, "unresolved"),
+        ([0.003, 0.0035, 0.004, 0.0032], 0.01, "supported"),
+        ([-0.003, -0.0035, -0.004, -0.0032], 0.01, "contradicted"),
+    ],
+)
+def test_a_margin_makes_no_difference_a_verdict(values: list[float], margin: float, expected: str) -> None:
+    (found,) = judged([plain(dataclasses.replace(GREATER, margin=margin), values)])
+    assert found.verdict == expected
+    if expected == "no difference":
+        assert verdict_of(found) == "no difference larger than 0.01 (Holm)"
+
+
+VALUES = st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8).filter(lambda values: np.std(values) > 1e-6)
+
+
+@given(VALUES, st.floats(0.001, 0.2))
+def test_no_difference_is_the_90_percent_interval_within_the_margin(values: list[float], margin: float) -> None:
+    (found,) = judged([plain(dataclasses.replace(GREATER, margin=margin), values)])
+    interval = scipy_stats.ttest_1samp(values, 0).confidence_interval(0.9)
+    inside = max(-interval.low, interval.high)
+    if found.p > ALPHA and abs(inside - margin) > 1e-9:
+        assert (found.verdict == "no difference") == (inside < margin)
+    # A margin does not change what is supported or contradicted.
+    assert found.p == pytest.approx(scipy_stats.ttest_1samp(values, 0).pvalue, abs=1e-9)
+
+
+def test_every_part_must_be_without_a_difference() -> None:
+    close, far = [0.003, -0.002, 0.004, -0.001], [0.03, -0.02, 0.04, -0.01]
+    claim = dataclasses.replace(GREATER, margin=0.01)
+    for parts, expected in (({"a": close, "b": close}, "no difference"), ({"a": close, "b": far}, "unresolved")):
+        assert judged([outcome(claim, "toy-s", "drift", parts)])[0].verdict == expected
+
+
+@pytest.mark.parametrize("true", [0.0, 0.01])
+def test_no_difference_is_wrong_in_at_most_a_twentieth_of_the_cases(true: float) -> None:
+    """At a true difference of the margin; without one it is the answer that six seeds of sd .006 mostly give."""
+    rng = np.random.default_rng(0)
+    claim = dataclasses.replace(GREATER, margin=0.01)
+    found = [judged([plain(claim, list(rng.normal(true, 0.006, 6)))])[0].verdict for _ in range(600)]
+    share = found.count("no difference") / 600
+    assert share > 0.5 if true == 0 else share <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 600)
+
+
+def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
+    """Runs of one arm whose entropy goes from `first` to `last`, and by a tenth further with each seed."""
+    for cell in cells.cells:
+        if cell.arm != arm:
+            continue
+        attempt = Attempt(run_dir(cell.spec.run_id), cell.spec, start_step=0)
+        steps = cell.spec.train.steps
+        for step in range(1, steps + 1):
+            entropy = first + (last - first) * (step - 1) / (steps - 1) * (1 + 0.1 * cell.spec.seed)
+            row = {"step": step, "prompt": f"{step}", "p": 0.5, "mean_length": 1.0, "kept": True, "truncated": 0.0}
+            attempt.journal.rows("groups", step, [row | {"duplicates": 0.0, "entropy": entropy}])
+            attempt.journal.step({"step": step, "time": 0.0, "metrics": {}})
+        for step in eval_steps(cell.spec):
+            attempt.journal.rows(
+                "eval", step, [{"step": step, "tier": tier, "problem": "a", "n": 8, "c": 4} for tier in TIERS]
+            )
+        attempt.end("done")
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"), [(0.2, "not testable here"), (0.8, "supported")], ids=["entropy falls", "entropy rises"]
+)
+def test_a_claim_about_what_does_not_occur_is_not_testable_here(mcpo_home: Path, last: float, expected: str) -> None:
+    """Figure 6: the entropy rises less under MCPO. Where DAPO's does not rise there is nothing to be less of."""
+    cells = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2,3", "train.steps=5", "eval.problems=1"], "")
+    entropies(0.4, last, "DAPO", cells)
+    entropies(0.4, 0.45, "MCPO", cells)
+    claim = Claim("moderate", "", "table1", "entropy rise", "MCPO", "less", baseline="DAPO")
+    claim = dataclasses.replace(claim, requires=Precondition("entropy rise", above=0.0))
+    runs = Runs(Plan("table1", "", tuple(cell for cell in cells.cells if cell.arm in ("DAPO", "MCPO"))))
+    (found,) = verdicts.outcomes([claim], {"table1": runs})
+    assert found.verdict == expected
+    if expected == "not testable here":
+        assert found.why == "entropy rise of DAPO must be above 0, and is -0.23"
+        assert math.isnan(found.p)
+        assert found.effect.n == 4
+
+
+def test_points_that_share_base_policy_and_seed_are_one_cluster() -> None:
+    """Four clusters of three equal values are four values."""
+    means = [0.03, 0.06, 0.01, 0.05]
+    values, seeds = np.repeat(means, 3).tolist(), [(0, seed) for seed in range(4) for _ in range(3)]
+    found, alone = outcome(GREATER, "", "", {"": values}, {"": seeds}), plain(GREATER, means)
+    assert (found.p, found.sd, found.effect.low) == pytest.approx((alone.p, alone.sd, alone.effect.low))
+    assert (found.effect.n, found.values, alone.values) == (4, 12, 4)
+    two = outcome(GREATER, "", "", {"": values}, {"": [(0, seed // 2) for _, seed in seeds]})
+    assert (two.verdict, two.why) == ("too few runs", "2 seeds")
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "verdict", "why"),
+    [
+        ([1, 2], [1, 2], "too few runs", "2 points"),
+        ([1, 1, 1, 1], [1, 2, 3, 4], "not computable", "all are equal"),
+        ([1, 2, 3, math.nan], [1, 2, 3, 4], "not computable", "NaN"),
+        (range(10), range(10), "supported", ""),
+        (range(10)[::-1], range(10), "contradicted", ""),
+    ],
+)
+def test_a_claim_along_a_quantity(values: list[float], places: list[float], verdict: str, why: str) -> None:
+    claim = dataclasses.replace(GREATER, along="drift")
+    seeds = [(0, seed) for seed in range(len(values))]
+    (found,) = judged([verdicts.correlated(claim, "", "", values, places, seeds)])
+    assert found.verdict == verdict
+    assert why in found.why
+    assert bool(found.why) == math.isnan(found.p)
+
+
+@pytest.mark.parametrize("name", ["headline", "placebo", "length", "map"])
+def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
+    declared = {one.id: one for one in claims.read(EXPERIMENTS / f"{name}-claims.yaml")}
+    with (RESULTS / f"{name}-claims.csv").open() as file:
+        for row in csv.DictReader(file):
+            claim = declared[row["claim"]]
+            assert claim.relation == "within" or not claim.margin
+            p = float(row["p_holm"] if claim.decide == "holm" else row["p"])
+            decided = p <= ALPHA if claim.decide != "90% interval" else p <= 2 * ALPHA
+            assert (row["verdict"] in ("supported", "contradicted")) == decided, row["claim"]
+
+
+@pytest.mark.parametrize(
+    ("arm", "metric", "mean", "half"),
+    [
+        ("hinge", "pass@1", 0.0218, 0.0135),
+        ("hinge", "next-step gap", -0.0151, 0.0123),
+        ("MCPO", "pass@1", 0.0174, 0.0135),
+        ("reweight", "pass@1", 0.0029, 0.0063),
+    ],
+)
+def test_the_committed_rows_of_the_map_give_clustered_intervals(
+    arm: str, metric: str, mean: float, half: float
+) -> None:
+    rows = pd.read_csv(RESULTS / "map.csv")
+    (found,) = [one for one in response.responses(rows, plan.read("map")) if (one.arm, one.metric) == (arm, metric)]
+    assert (found.mean.n, found.mean.mean, found.mean.half_width) == (
+        24,
+        pytest.approx(mean, abs=5e-5),
+        pytest.approx(half, abs=5e-5),
+    )

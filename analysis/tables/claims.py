@@ -17,7 +17,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.base import STANDS_FOR
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.stats import IDENTICAL, LEAST
+from mcpo_cli.statistics.stats import LEAST
 
 TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}
 HOLDS = " (Holm)"
@@ -35,7 +35,7 @@ NOTES = (
     "to these runs, not to what the paper measured.",
     "no difference: the value lies within the claim's margin of the reference by two one-sided tests at level "
     f"{ALPHA:g}: the 90% interval is within it. unresolved: neither, which does not show that there is no effect. "
-    f"Values that are all identical are unresolved: {IDENTICAL}.",
+    "Values that are all identical are unresolved, too: they have no variance to test by.",
     "not testable here: what the claim presupposes did not occur in these runs, or they cannot say. too few runs: "
     f"fewer than {LEAST} seeds. not computable: a value is NaN, or none differs. by construction: an identity of the "
     "code, no evidence for the paper. These have no p and are counted apart.",

@@ -124,7 +124,7 @@ class Interval:
         return self.mean + self.half_width
 
 
-IDENTICAL = "all differences are identical, so they have no variance to test by"
+IDENTICAL = "all values are identical, so they have no variance to test by"
 """Why a contrast of at least LEAST seeds, whose differences are one number other than 0, has no p."""
 
 

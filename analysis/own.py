@@ -1,9 +1,8 @@
 """Artifacts that no module declares: the table of a plug-in's suite, the verdicts on a plug-in's claims."""
 
 from functools import cache
-from pathlib import Path
 
-from mcpo_cli import plugins
+from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.figures.response_map import response_map
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.base import comparison
@@ -49,6 +48,6 @@ def of(name: str) -> Artifact:
     Raises:
         ConfigError: it cannot be read.
     """
-    if load.is_file(name) and "claims" in read_yaml(Path(name).expanduser()):
-        return claims_table(Path(name).expanduser())
+    if load.is_file(name) and "claims" in read_yaml(paths.named(name)):
+        return claims_table(paths.named(name))
     return response_map(name) if plan.read(name).design else comparison(name)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import paths
 from mcpo_cli.errors import ConfigError, first_line, nearest
 
 TOKENIZER = (
@@ -91,7 +92,7 @@ def local_folder(model: str) -> Path | None:
     Raises:
         ConfigError: it can only be a folder, and there is none.
     """
-    path = Path(model).expanduser()
+    path = paths.named(model)
     if path.is_dir():
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.

@@ -7,7 +7,17 @@ import os
 from pathlib import Path
 
 VARIABLE = "MCPO_PLUGINS"
-__path__ = [str(Path(name).expanduser().absolute()) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+
+
+def _absolute(name: str) -> str:
+    try:
+        return str(Path(name).expanduser().absolute())
+    except RuntimeError:
+        # There is no such user. It stays as it is: `plugins.folders` says so, an import could not.
+        return name
+
+
+__path__ = [_absolute(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
 if __path__:
     # Processes that this one starts may work in another folder.
     os.environ[VARIABLE] = os.pathsep.join(__path__)

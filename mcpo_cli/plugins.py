@@ -19,6 +19,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distribution, entry_points
@@ -26,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, TypeVar
 
-from mcpo_cli import plugin_files
+from mcpo_cli import paths, plugin_files
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
@@ -174,11 +175,16 @@ def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
 
 
 def folders() -> list[Path]:
-    """The folders of MCPO_PLUGINS."""
-    found = [Path(name) for name in plugin_files.__path__]
-    for folder in found:
-        if not folder.is_dir():
-            note(f"{plugin_files.VARIABLE}: there is no folder {folder}")
+    """The folders of MCPO_PLUGINS; what can be none is left out with a message."""
+    found = list[Path]()
+    for name in plugin_files.__path__:
+        try:
+            found.append(paths.named(name))
+        except ConfigError as error:
+            note(f"{plugin_files.VARIABLE}: {error.message}")
+            continue
+        if not found[-1].is_dir():
+            note(f"{plugin_files.VARIABLE}: there is no folder {name}")
     return found
 
 
@@ -233,12 +239,18 @@ def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
 
 
 def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
-    """What `work` makes of `place`; a message and None where a plug-in fails."""
-    try:
+    """What `work` makes of `place`; a message and None where a plug-in fails, whatever it raises.
+
+    What a plug-in prints meanwhile goes to standard error: standard output is the command's own, such as JSON.
+    """
+    if not place.entry and not place.path:
         return work(place)
-    except (Exception, SystemExit) as error:
-        if not place.entry and not place.path:
-            raise
+    try:
+        with redirect_stdout(sys.stderr):
+            return work(place)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
     return None
 

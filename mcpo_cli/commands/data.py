@@ -92,13 +92,13 @@ def audit_data(
 
 def _source(given: str) -> tuple["Dataset", Path | None]:
     """The data set and the file meant by `NAME`, `PATH` or `NAME=PATH`; a PATH's data set is guessed from its name."""
-    from mcpo_cli import data
+    from mcpo_cli import data, paths
 
-    path = Path(given)
+    path = paths.named(given)
     if not path.exists():
         name, equals, file = given.partition("=")
         if equals:
-            return data.get(name), Path(file)
+            return data.get(name), paths.named(file)
         if path.name == given and not path.suffix:
             return data.get(given), None
     stem = path.name.partition(".")[0]

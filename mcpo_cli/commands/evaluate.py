@@ -39,7 +39,8 @@ Benchmarks = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=1, help="Use at most this many problems of each benchmark.", show_default=False)
+    int | None,
+    typer.Option(min=1, max=100_000, help="Use at most this many problems of each benchmark.", show_default=False),
 ]
 
 

@@ -72,11 +72,12 @@ def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = Fals
 
 def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
     """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one is there with other records."""
+    from mcpo_cli import paths
     from mcpo_cli.commands import console
     from mcpo_cli.home import home
     from mcpo_cli.store import bundles
 
-    restored, there = bundles.read(file.expanduser(), home())
+    restored, there = bundles.read(paths.named(file), home())
     if as_json:
         console.print_json({"home": str(home()), "restored": restored, "already_there": there})
     else:
@@ -86,9 +87,10 @@ def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
 
 def _new(path: Path) -> Path:
     """The path of what is to be written. Raises ConfigError if something is there, or its folder is not."""
+    from mcpo_cli import paths
     from mcpo_cli.errors import ConfigError
 
-    path = path.expanduser().absolute()
+    path = paths.named(path).absolute()
     if path.exists():
         raise ConfigError(f"{path} already exists and is not overwritten", fix="name another one, or remove it")
     if not path.parent.is_dir():

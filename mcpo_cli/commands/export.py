@@ -33,7 +33,7 @@ def export(
     debug: Debug = False,
 ) -> None:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
-    from mcpo_cli import backends
+    from mcpo_cli import backends, paths
     from mcpo_cli.commands import console
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.evaluation import model_card, publish_model
@@ -50,7 +50,7 @@ def export(
     if chosen not in steps:
         known = ", ".join(map(str, steps)) or "none"
         raise ConfigError(f"{name} has no whole checkpoint of step {chosen} (there: {known})", fix="mcpo runs list")
-    target = (to or home() / "exports" / name / f"step_{chosen}").expanduser()
+    target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
     with folders.whole(target, {"run_id": name, "step": chosen}) as part:

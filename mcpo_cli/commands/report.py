@@ -19,9 +19,11 @@ Against = Annotated[
 
 def report(overrides: Overrides = None, against: Against = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
+    from mcpo_cli import paths
     from mcpo_cli.collector import lasting
 
     with lasting():
         from mcpo_cli.commands import build_artifacts
 
-    build_artifacts.report(overrides or [], as_json=as_json, against=against)
+    other = paths.named(against) if against else None
+    build_artifacts.report(overrides or [], as_json=as_json, against=other)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli import paths
 from mcpo_cli.config import load
 from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.plan import Cell, Plan
@@ -90,7 +91,7 @@ def read(name: str) -> Study:
         raise ConfigError(
             f"unknown branch study '{name}': {nearest(name, known)}", fix=f"mcpo branch {closest(name, known)}"
         )
-    path = known.get(name) or Path(name).expanduser()
+    path = known.get(name) or paths.named(name)
     try:
         study = convert(Study, read_yaml(path), "")
         _check(study)

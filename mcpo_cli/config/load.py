@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, plugins, tasks
+from mcpo_cli import grading, methods, paths, plugins, tasks
 from mcpo_cli.config import contradictions, existing
 from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
@@ -358,7 +358,7 @@ def _stored(group: str, name: str) -> str:
 
 def _file(group: str, name: str) -> Path:
     """The file of a preset."""
-    return Path(name).expanduser() if is_file(name) else files(f"conf/{group}/*.yaml")[name]
+    return paths.named(name) if is_file(name) else files(f"conf/{group}/*.yaml")[name]
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import plugins
+from mcpo_cli import paths, plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.overrides import key_of
@@ -137,13 +137,14 @@ def file(name: str) -> Path:
     Raises:
         ConfigError: there is no such suite, or another suite has the same name as that file.
     """
-    known, path = suites(), Path(name).expanduser()
+    known = suites()
     if not load.is_file(name):
         if name not in known:
             raise ConfigError(
                 f"unknown suite '{name}': {nearest(name, known)}", fix=f"mcpo plan {closest(name, known)}"
             )
         return known[name]
+    path = paths.named(name)
     if path.stem in known and known[path.stem].resolve() != path.resolve():
         raise plugins.taken(f"suite '{path.stem}'", known[path.stem], path)
     return path

@@ -7,7 +7,7 @@
 from functools import cache
 from pathlib import Path
 
-from mcpo_cli import plugins
+from mcpo_cli import paths, plugins
 from mcpo_cli.data import files, gym, hub
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, nearest
@@ -34,7 +34,7 @@ def get(name: str) -> Dataset:
 
 def own(path: str, role: Role) -> Dataset:
     """The declaration of the file at `path`, called as the file is without its suffix."""
-    file = Path(path).expanduser()
+    file = paths.named(path)
     title = f"the problems of {file.name}"
     return Dataset(files.stem(file.name), title, role, "", "", str(file), "problem", "answer", "unknown", None)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from mcpo_cli import grading
+from mcpo_cli import grading, paths
 from mcpo_cli.data.files import objects
 from mcpo_cli.errors import ConfigError, RunFailed, nearest
 from mcpo_cli.evaluation import gradings
@@ -68,8 +68,9 @@ def evaluation(wanted: str) -> Path:
     folders = {
         path.parents[2].name: path.parents[2] for path in (location() / "evals").glob("*/gradings/*/results.json")
     }
-    if (Path(wanted) / "protocol.json").is_file():
-        folders = {wanted: Path(wanted)} if gradings.all_of(Path(wanted)) else {}
+    folder = paths.named(wanted)
+    if (folder / "protocol.json").is_file():
+        folders = {wanted: folder} if gradings.all_of(folder) else {}
     matches = [name for name in folders if name == wanted] or [name for name in folders if name.startswith(wanted)]
     if len(matches) == 1:
         return folders[matches[0]]

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from mcpo_cli import data, grading, pretrained, tasks
+from mcpo_cli import data, grading, paths, pretrained, tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import from_dict, groups, preset_model
 from mcpo_cli.config.schema import Eval
@@ -38,16 +37,16 @@ def subject(model: str, revision: str) -> Subject:
         ConfigError: there is no such model, or the run has no final policy.
     """
     runs = [path.name for path in catalog.folders(location())]
-    is_run = any(name.startswith(model) for name in runs)
-    if not Path(model).is_dir() and not is_run and model in groups()["model"]:
+    is_run, is_folder = any(name.startswith(model) for name in runs), paths.named(model).is_dir()
+    if not is_folder and not is_run and model in groups()["model"]:
         return _preset(model, revision)
-    if Path(model).is_dir() or not is_run:
+    if is_folder or not is_run:
         try:
             facts = resolve(model, revision or None)
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
             raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list") from error
-        if Path(model).is_dir():
+        if is_folder:
             facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"
         if facts.folder.name != "policy" or not spec_file.is_file():
@@ -128,7 +127,7 @@ def _published(name: str, file: str, path: str) -> Loaded:
         why = "is a training set" if data.is_one(name, "train") else "is not a benchmark"
         fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
         raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix=fix)
-    source = Path(file or path).expanduser() if file or path else None
+    source = paths.named(file or path) if file or path else None
     whole = data.load(name if declared else data.unnamed(name), source)
     if whole.grader not in grading.registry():
         raise ConfigError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli import architecture, model_facts
+from mcpo_cli import architecture, model_facts, paths
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError
@@ -86,7 +86,7 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
         listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())
         fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
         raise ConfigError(f"{model.path}: settings differ from its config.json: {listed}", fix=fix)
-    if model.digest and (now := model_facts.fingerprint(Path(model.path).expanduser())) != model.digest:
+    if model.digest and (now := model_facts.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
             f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
             fix="restore the files, or repeat the command that planned the run, which then is another run",

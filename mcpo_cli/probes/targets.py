@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from mcpo_cli import backends
+from mcpo_cli import backends, paths
 from mcpo_cli.config import plan
 from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.plan import Plan
@@ -43,7 +43,7 @@ def target(words: Sequence[str]) -> Target | None:
     if len(words) > 1:
         fix = f"mcpo probe PROBE {' '.join(words[1:])}  (starts a new run)"
         raise ConfigError(f"{words[0]} is an existing run: its settings cannot be changed", fix=fix)
-    folder = Path(words[0])
+    folder = paths.named(words[0])
     step = re.fullmatch(r"step_(\d+)", folder.name)
     if folder.is_dir() and step:
         # RUN_ID/attempt_N/checkpoints/step_N

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from mcpo_cli import data as datasets
+from mcpo_cli import paths
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset, Loaded, Problem, Role
 from mcpo_cli.data.prompt import render
@@ -130,7 +131,7 @@ class Math(TextTask):
     @property
     def file(self) -> Path | None:
         """`data_path` as a path; None means the hub."""
-        return Path(self.data_path).expanduser() if self.data_path else None
+        return paths.named(self.data_path) if self.data_path else None
 
     def grader_of(self, source: str) -> str:
         """See `Task`; what the data set declares. Any other name is of problems of the training set."""

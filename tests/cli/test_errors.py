@@ -80,6 +80,8 @@ BAD = [
     ("reproduce table1 seed=x", "seed=x: must be an integer", "seed=0"),
     ("runs show nothing", "no runs in", "mcpo train scale=smoke"),
     ("runs list --state asleep", "asleep", "running"),
+    ("method show mcpo --rollouts 1000000000", "--rollouts", "less than or equal to 4096"),
+    ("evaluate qwen --limit 1000000000000000000000000000000", "--limit", "less than or equal to 100000"),
 ]
 
 

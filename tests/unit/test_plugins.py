@@ -101,6 +101,7 @@ def test_nothing_of_mcpo_itself_is_a_plug_in() -> None:
         ("import os\nimport nothing_of_that_name", 2, "ModuleNotFoundError: No module named 'nothing_of_that_name'"),
         ("x = (", 1, r"SyntaxError: '\(' was never closed"),
         ("import sys\n\nsys.exit('bye')", 3, "SystemExit: bye"),
+        ("class Own(BaseException):\n    pass\n\nraise Own('not caught')", 4, "Own: not caught"),
         ("\ndef fails():\n    return {}['key']\n\nfails()", 3, "KeyError: 'key'"),
     ],
 )
@@ -115,6 +116,20 @@ def test_a_broken_file_is_one_message_and_stops_nothing_else(
     told = capsys.readouterr().err
     assert re.fullmatch(rf"warning: plug-in {re.escape(str(broken))}:{line}: {said}.*; it is left out\n", told)
     assert plugins.problems() == [told.removeprefix("warning: ").rstrip()]
+
+
+def test_what_a_plug_in_prints_stays_out_of_standard_output(
+    plugin_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(plugin_folder / "soft.py", f"print('imported')\n{SOFT}")
+    assert "soft" in methods.registry()
+    assert capsys.readouterr() == ("", "imported\n")
+
+
+def test_ctrl_c_while_a_plug_in_is_imported_is_the_users(plugin_folder: Path) -> None:
+    write(plugin_folder / "slow.py", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        methods.registry()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from mcpo_cli.backends import finite
 from mcpo_cli.backends.local import checkpoint
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.precision import product_precision
@@ -77,10 +78,11 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
             # Released first: its moments take twice the memory of the weights.
             del trainer
             trainer = at_point(spec)
-            batch, trainer.method_state = trainer.batch(sampled)
-            trainer.updater.global_step(batch, trainer.step)
-            for cohort in cohorts:
-                rows += _rows(name, trainer, before, cohort, trunk)
+            with finite.at(name):
+                batch, trainer.method_state = trainer.batch(sampled)
+                trainer.updater.global_step(batch, trainer.step)
+                for cohort in cohorts:
+                    rows += _rows(name, trainer, before, cohort, trunk)
     attempt.journal.rows("branches", step + 1, rows)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from mcpo_cli.backends.finite import NotFinite
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.growth import Growth
 from mcpo_cli.backends.local.needs import CACHE_BYTES
@@ -77,6 +78,9 @@ def sample(
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
 
     eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends.
+
+    Raises:
+        NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
     """
     uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
     return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops)
@@ -143,6 +147,8 @@ def _sample(
             break
         parent_N, token_N, row_M = branch(row_M, token_M, policy.vocabulary)
         growth.extend(parent_N, token_N)
+    if not logp_BT.isfinite().all():
+        raise NotFinite("the log-probabilities of the policy are NaN or infinite")
     token, logp, entropy = (x.view(P, G, T) for x in (token_BT, logp_BT, entropy_BT))
     return Rollouts(prompt_PS, token, length_B.view(P, G), ended_B.view(P, G), logp, entropy)
 

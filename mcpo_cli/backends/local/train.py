@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli.backends import measure
+from mcpo_cli.backends import finite, measure, method_calls
 from mcpo_cli.backends.base import Stop, starved
+from mcpo_cli.backends.finite import NotFinite
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.evaluate import evaluate
@@ -237,7 +238,8 @@ class Trainer:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response)
-        signals, state = method.signals(step, self.method_state)
+        with finite.at(f"step {self.step}"):
+            signals, state = method_calls.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)
         return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
 
@@ -246,7 +248,8 @@ class Trainer:
         train, language = self.spec.train, self.language
         prompt_PS = language.prompts(problems).to(self.policy.device)
         shape = train.rollouts, train.max_response, train.temperature
-        rollouts = sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops)
+        with finite.at(f"step {self.step}"):
+            rollouts = sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops)
         return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
@@ -295,12 +298,18 @@ class Trainer:
     def evaluate(self) -> None:
         """All held-out tiers under the current policy."""
         self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
-        self.attempt.journal.rows(
-            "eval", self.step, evaluate(self.spec, self.policy, self.language, self.problems, self.step)
-        )
+        with finite.at(f"evaluation after step {self.step}"):
+            rows = evaluate(self.spec, self.policy, self.language, self.problems, self.step)
+        self.attempt.journal.rows("eval", self.step, rows)
 
     def save(self) -> None:
-        """Begin to write a checkpoint of the current step, after which its records are final."""
+        """Begin to write a checkpoint of the current step, after which its records are final.
+
+        Raises:
+            NotFinite: a weight is NaN or infinite. RunFailed: the disk takes no more.
+        """
+        if not all(weight.isfinite().all() for weight in self.policy.parameters()):
+            raise NotFinite(f"step {self.step}: a weight of the policy is NaN or infinite")
         # A checkpoint that outlives a power cut must find its rows.
         self.attempt.journal.sync()
         state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure
+from mcpo_cli.backends import finite, measure, method_calls
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
@@ -94,7 +94,11 @@ class Updater:
         return {**sums.means(), "train/lr": rate}, rows
 
     def mini_batch(self, batch: GradedBatch, step: int, number: int) -> Sums:
-        """One optimizer step, the `number`-th (from 0) of global step `step`; returns what it measured."""
+        """One optimizer step, the `number`-th (from 0) of global step `step`; returns what it measured.
+
+        Raises:
+            NotFinite: a loss or the gradient norm is NaN or infinite; the weights are those before this step.
+        """
         total, sums, method = batch.total(self.train.max_response), Sums(), self.method
         # Until the first optimizer step the policy is the one that sampled, so no forward pass is needed to know it.
         at_rest = number == 0 and (self.previous is None or step == 1)
@@ -123,6 +127,7 @@ class Updater:
             parameter.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)
         sums.add("train/grad_norm", norm, 1)
+        finite.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
             self._load_weights(self.previous, self._weights(self.policy))
         self.optimizer.step()
@@ -191,7 +196,7 @@ class Updater:
         still is the one that sampled.
         """
         tokens = self.tokens(batch, total)
-        loss = self.method.token_loss(tokens)
+        loss = method_calls.token_loss(self.method, tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)

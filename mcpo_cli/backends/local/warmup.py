@@ -9,6 +9,7 @@ an accuracy that is computed rather than sampled, if a problem has one right res
 single precision at its end.
 """
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -109,7 +110,9 @@ def _train(
         loss = cross_entropy(policy, encode(tokenizer, problems, task.answer_length))
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
+        norm = float(torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0))
+        if not math.isfinite(norm):
+            raise RunFailed(f"warm-up step {step}: the gradient norm is {norm}", fix="a smaller warmup.lr")
         optimizer.step()
     return settings.max_steps, accuracy
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure
+from mcpo_cli.backends import measure, method_calls
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch
@@ -38,7 +38,7 @@ def ask(spec: RunSpec, step: Step, state: State, logp_PGT: Callable[[], Tensor],
     logp_PGT: log-probabilities under the policy of now, for methods that look at them. seed: of `Method.prepare`.
     """
     method, size = spec.method, spec.train.mini_batch
-    signals, state = method.signals(step, state)
+    signals, state = method_calls.signals(method, step, state)
     totals = [
         MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
         for index_M in torch.arange(len(step.length_PG)).split(size)

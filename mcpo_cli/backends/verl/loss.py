@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure
+from mcpo_cli.backends import finite, measure, method_calls
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.verl.correction import WEIGHTS, corrected
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
@@ -43,7 +43,7 @@ def facts(method: Method, signals: Signals, place: tuple[int, int], total: MiniB
 def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
     tokens = token_batch(method, model_output, data)
-    token_loss = method.token_loss(tokens)
+    token_loss = method_calls.token_loss(method, tokens)
     if data.get(WEIGHTS, None) is not None:
         token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
     with torch.no_grad():
@@ -114,12 +114,16 @@ def gradient_steps(
     """One row per gradient step of the global step `step`, and the metrics over all of them.
 
     norms: of the gradients. prompts: of a mini-batch. at_rest: what the first one adds for sequences that stayed out.
+
+    Raises:
+        NotFinite: a loss or a norm is NaN or infinite; verl's engine has left that gradient step out.
     """
     found, total = list[MiniBatchRow](), Sums()
     for number, (own, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
         if number == 1:
             own.merge(at_rest)
         own.add("train/grad_norm", norm, 1)
+        finite.check_mini_batch(step, number, own)
         found.append(measure.mini_batch_row(step, number, own))
         total.merge(own)
     return found, total.means()

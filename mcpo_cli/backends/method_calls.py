@@ -1,0 +1,75 @@
+"""What a method returns, checked where both backends ask for it: a plug-in's slip ends a run in words about the method.
+
+Only types, shapes and finite advantages, which cost nothing; `mcpo_cli/testing` checks everything else of a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from mcpo_cli.backends.finite import NotFinite
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, TokenLoss
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
+    """`Method.signals`.
+
+    Raises:
+        RunFailed: it returned something else, or of another shape. NotFinite: an advantage is NaN or infinite.
+    """
+    # The annotation is a promise of somebody else's code.
+    returned: Any = method.signals(step, state)
+    match returned:
+        case (Signals() as found, Mapping() as after):
+            pass
+        case _:
+            raise _unexpected(method, "signals", _named(returned), "(Signals, State)")
+    PG, PGT = step.length_PG.shape, step.mask_PGT.shape
+    _check_shape(method, "signals", "advantage", found.advantage, PGT if method.token_advantages else PG)
+    _check_shape(method, "signals", "bears_PG", found.bears_PG, PG)
+    if found.counts_PG is not None:
+        _check_shape(method, "signals", "counts_PG", found.counts_PG, PG)
+    for names, shape in ((method.columns, PG), (method.token_columns, PGT)):
+        for name in names:
+            if name in found.columns:
+                _check_shape(method, "signals", f"the column {name}", found.columns[name], shape)
+    if not found.advantage[found.bears_PG].isfinite().all():
+        raise NotFinite(f"method={method.name}: an advantage is NaN or infinite")
+    return found, after
+
+
+def token_loss(method: Method, batch: TokenBatch) -> TokenLoss:
+    """`Method.token_loss`. Raises RunFailed where it returned something else, or a term of another shape."""
+    found: Any = method.token_loss(batch)
+    if not isinstance(found, TokenLoss) or not found.terms:
+        raise _unexpected(method, "token_loss", _named(found), "a TokenLoss of one term or more")
+    BT = batch.mask_BT.shape
+    for term in found.terms:
+        _check_shape(method, "token_loss", f"value_BT of the term {term.name}", term.value_BT, BT)
+        _check_shape(method, "token_loss", f"weight_B of the term {term.name}", term.weight_B, BT[:1])
+    return found
+
+
+def _check_shape(method: Method, call: str, what: str, value: Tensor, shape: tuple[int, ...]) -> None:
+    found = getattr(value, "shape", None)
+    if found != shape:
+        said = "no tensor" if found is None else f"shape {tuple(found)}"
+        raise _unexpected(method, call, f"{what} of {said}", f"shape {tuple(shape)}")
+
+
+def _named(value: object) -> str:
+    """`None`, or the type of what was returned, with those of a tuple's items."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_named, value))})"
+    return "None" if value is None else type(value).__name__
+
+
+def _unexpected(method: Method, call: str, found: str, expected: str) -> RunFailed:
+    return RunFailed(
+        f"method={method.name}: {call} returned {found}, and not {expected}", fix=f"mcpo method check {method.name}"
+    )

@@ -1,0 +1,32 @@
+"""Paths that users name."""
+
+from pathlib import Path
+
+from mcpo_cli.errors import ConfigError
+
+SHOWN = 60
+"""Most characters of a path that an error quotes."""
+
+
+def named(given: str | Path) -> Path:
+    """The path that a user names, with `~` and `~USER` replaced; nothing has to be there.
+
+    Raises:
+        ConfigError: no file can have that name: there is no such user, or the name is too long or has a null byte.
+    """
+    try:
+        path = Path(given).expanduser()
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return path
+    except RuntimeError as error:
+        raise _no_file(given, "there is no such user") from error
+    except (OSError, ValueError) as error:
+        raise _no_file(given, getattr(error, "strerror", None) or str(error)) from error
+    return path
+
+
+def _no_file(given: str | Path, why: str) -> ConfigError:
+    text = str(given)
+    shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
+    return ConfigError(f"{shown!a} can be no file or folder: {why}", fix="name another path")

@@ -1,0 +1,70 @@
+"""A path that no file can have is a mistake of the input, wherever a user names one."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import paths, plugin_files, plugins
+from mcpo_cli.errors import ConfigError
+from tests.cli.conftest import InProcess
+
+LONG = "x" * 300
+WRONG = {
+    "an unknown user": ("~nosuchuser/x", "there is no such user"),
+    "a name that is too long": (f"./{LONG}", "File name too long"),
+    "a null byte": ("a\0b", "null"),
+}
+
+
+@pytest.mark.parametrize(("given", "why"), WRONG.values(), ids=WRONG)
+def test_what_no_file_can_be_called_is_refused(given: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as raised:
+        paths.named(given)
+    assert raised.value.fix
+    assert "\0" not in raised.value.message
+    assert len(raised.value.message) < 200
+
+
+def test_a_home_is_replaced_and_nothing_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.named("~/a/b") == tmp_path / "a" / "b"
+    (tmp_path / "file").touch()
+    assert paths.named(Path("~/file")) == tmp_path / "file"
+    # Below a file there can be none, which is for the caller to say.
+    assert paths.named("~/file/below") == tmp_path / "file" / "below"
+
+
+VERBS = {
+    "plan": ["plan", "{}.yaml"],
+    "a preset": ["plan", "scale={}.yaml"],
+    "train a model": ["plan", "scale=pilot", "model.path={}"],
+    "branch": ["branch", "{}.yaml"],
+    "compare": ["compare", "{}.yaml"],
+    "report": ["report", "--against", "{}"],
+    "model fetch": ["model", "fetch", "smollm2-135m", "--from", "{}"],
+    "evaluate": ["evaluate", "{}"],
+    "grade": ["grade", "{}"],
+    "grade a file": ["grade", "{}.jsonl"],
+    "data audit": ["data", "audit", "{}/x.jsonl"],
+    "data audit of a set": ["data", "audit", "math500={}"],
+    "probe": ["probe", "sanity", "{}"],
+    "runs unbundle": ["runs", "unbundle", "{}"],
+    "runs bundle": ["runs", "bundle", "{}", "{}"],
+}
+
+
+@pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
+@pytest.mark.parametrize("given", ["~nosuchuser", f"./{LONG}"], ids=["user", "long"])
+def test_no_verb_calls_it_a_bug(here: InProcess, words: list[str], given: str) -> None:
+    done = here(*(word.replace("{}", given) for word in words))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plug_in_folder_that_can_be_none_is_a_message(
+    plugin_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plugin_files, "__path__", ["~nosuchuser/plug-ins", os.fspath(plugin_folder)])
+    assert plugins.folders() == [plugin_folder]
+    assert "MCPO_PLUGINS: '~nosuchuser/plug-ins' can be no file or folder" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""A method that returns something else than its contract says is named, with what was expected."""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from mcpo_cli.backends import method_calls
+from mcpo_cli.backends.verl import at_rest
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, Term, TokenBatch, TokenLoss, get, registry
+from mcpo_cli.testing import batches
+
+SIGNALS = Signals(torch.zeros(6, 4).double(), torch.zeros(6, 4).bool())
+
+
+@dataclass(frozen=True)
+class Slips(Clipped, Normalized):
+    """Returns what it was made with in place of what the contract says."""
+
+    name: ClassVar[str] = "slips"
+    returns: Any = None
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        return self.returns  # type: ignore[no-any-return]
+
+    def token_loss(self, batch: TokenBatch) -> TokenLoss:
+        return self.returns(batch) if self.returns else None  # type: ignore[no-any-return,return-value]
+
+
+@pytest.mark.parametrize("name", registry())
+def test_what_every_shipped_method_returns_passes(name: str) -> None:
+    method, of = get(name), batches.step()
+    found, after = method_calls.signals(method, of, method.initial_state())
+    assert found.advantage.shape in (of.length_PG.shape, of.mask_PGT.shape)
+    assert after.keys() >= method.initial_state().keys()
+    assert method_calls.token_loss(method, batches.mini_batch(method, of, found)).terms
+
+
+@pytest.mark.parametrize(
+    ("returns", "said"),
+    [
+        (None, "returned None, and not (Signals, State)"),
+        (SIGNALS, "returned Signals, and not (Signals, State)"),
+        ((None, {}), "returned (None, dict), and not (Signals, State)"),
+        ((dataclasses.replace(SIGNALS, advantage=torch.zeros(6)), {}), "advantage of shape (6,), and not shape (6, 4)"),
+        ((dataclasses.replace(SIGNALS, advantage=[0.0]), {}), "advantage of no tensor, and not shape (6, 4)"),
+        ((dataclasses.replace(SIGNALS, bears_PG=torch.zeros(4, 6)), {}), "bears_PG of shape (4, 6)"),
+        ((dataclasses.replace(SIGNALS, counts_PG=torch.zeros(24)), {}), "counts_PG of shape (24,)"),
+    ],
+)
+def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: str) -> None:
+    spec = dataclasses.replace(load(["scale=smoke"])[0], method=Slips(returns=returns))
+    of = batches.step()
+    with pytest.raises(RunFailed) as local:
+        method_calls.signals(spec.method, of, {})
+    with pytest.raises(RunFailed) as verl:
+        at_rest.ask(spec, of, {}, lambda: torch.zeros(6, 4, 7), seed=0)
+    assert local.value.message == verl.value.message
+    assert local.value.message.startswith("method=slips: signals returned ")
+    assert said in local.value.message
+    assert local.value.fix == "mcpo method check slips"
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (None, "token_loss returned None, and not a TokenLoss of one term or more"),
+        (lambda batch: TokenLoss(()), "token_loss returned TokenLoss, and not a TokenLoss of one term or more"),
+        (
+            lambda batch: TokenLoss((Term("policy", batch.logp_BT.sum(-1), batch.length_B),)),
+            "token_loss returned value_BT of the term policy of shape (24,), and not shape (24, 7)",
+        ),
+        (
+            lambda batch: TokenLoss((Term("policy", batch.logp_BT, batch.logp_BT),)),
+            "token_loss returned weight_B of the term policy of shape (24, 7), and not shape (24,)",
+        ),
+    ],
+)
+def test_a_loss_of_another_type_or_shape_names_the_method(loss: Callable[[TokenBatch], Any] | None, said: str) -> None:
+    batch = batches.mini_batch(get("grpo"), batches.step(), get("grpo").signals(batches.step(), {})[0])
+    with pytest.raises(RunFailed) as raised:
+        method_calls.token_loss(Slips(returns=loss), batch)
+    assert raised.value.message == f"method=slips: {said}"

@@ -11,7 +11,6 @@ from itertools import islice
 from typing import Any
 
 from mcpo_cli.errors import nearest
-from mcpo_cli.grading import guard
 
 SEED = 0
 """reasoning-gym draws item i of a set with the seed SEED + i."""
@@ -29,7 +28,7 @@ def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any
     """At most `count` entries with different questions, as they are once they have been written down as JSON.
 
     Raises:
-        Unusable: no such set or option, or a verifier that gives no verdicts or that its own answers may not reach.
+        Unusable: no such set or option, or a verifier that gives no verdicts.
     """
     from reasoning_gym.factory import DATASETS, create_dataset
 
@@ -54,12 +53,6 @@ def entries(name: str, config: dict[str, Any], count: int) -> list[dict[str, Any
             raise Unusable("its verifier refuses its own answer")
         if drawn.score_answer("?", entry) == 1.0:
             raise Unusable("its verifier takes any answer")
-        try:
-            why = guard.objection(name, entry["answer"] or "", entry)
-        except guard.UnsafeGold as error:
-            why = str(error)
-        if why:
-            raise Unusable(f"its own answers would not be evaluated: {why}")
     return list(different.values())
 
 

@@ -37,7 +37,7 @@ from mcpo_cli.plugins import Found, Place
 START_SECONDS = 120.0
 """Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
 INHERITED = re.compile(
-    r"PATH|LANG|LC_\w+|TZ|TMPDIR|(LD|DYLD)_LIBRARY_PATH|PYTHON\w+|VIRTUAL_ENV|CONDA_PREFIX|MCPO_PLUGINS"
+    r"PATH|LANG|LC_\w+|TZ|TMPDIR|(LD|DYLD)_LIBRARY_PATH|PYTHON\w+|\w+_NUM_THREADS|VIRTUAL_ENV|CONDA_PREFIX|MCPO_PLUGINS"
 )
 """Variables of the caller's environment that a worker gets. It needs no others, and some hold secrets."""
 ENVIRONMENT = {

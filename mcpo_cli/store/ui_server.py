@@ -13,23 +13,21 @@ import time
 from typing import Any
 
 READS = frozenset(
-    ("POST", name)
-    for name in (
+    (
         *("experiments/search", "experiments/search-datasets", "runs/search", "logged-models/search"),
         *("registered-models/get-latest-versions", "traces/search", "traces/batchGetInfos", "traces/metrics"),
         *("traces/calculate-filter-correlation", "datasets/search", "issues/search"),
     )
 )
-"""Method and route of what only reads, though its method is not GET."""
+"""Routes that only read, though by POST."""
 EDITS = frozenset(
-    ("POST", name)
-    for name in (
+    (
         *("experiments/update", "experiments/delete", "experiments/restore"),
         *("experiments/set-experiment-tag", "experiments/delete-experiment-tag"),
         *("runs/update", "runs/delete", "runs/restore", "runs/set-tag", "runs/delete-tag"),
     )
 )
-"""Method and route of what changes the store and may."""
+"""Routes that change the store, by POST, and may."""
 _ROUTE = re.compile(r"/(?:ajax-)?api/[23]\.0/mlflow/([a-zA-Z/-]+)")
 _CALLS = re.compile(r"gateway|assistant", re.IGNORECASE)
 """In paths of what calls other machines or programs, even by GET."""
@@ -40,9 +38,8 @@ def allowed(method: str, path: str) -> bool:
     if method in ("GET", "HEAD", "OPTIONS"):
         return not _CALLS.search(path)
     route = _ROUTE.fullmatch(path)
-    if route is None:
-        return (method, path) == ("POST", "/graphql")  # MLflow's queries; it has no mutation that changes anything
-    return (method, route[1]) in READS | EDITS
+    # The mutations of /graphql only test it.
+    return method == "POST" and (path == "/graphql" or (route is not None and route[1] in READS | EDITS))
 
 
 class Gate:

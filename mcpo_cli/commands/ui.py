@@ -2,25 +2,25 @@
 
 MLflow itself would answer to any name that begins like a private address (`10.evil.example`), by which a web page can
 reach it through the reader's browser (DNS rebinding), and would store files that anybody sends. Here it answers to the
-names of this machine only, and takes no files: artifacts of the local store are shown without that service.
+names of this machine only, and `store/ui_server.py` says which requests pass.
 """
 
 import errno
 import ipaddress
 import os
-import shlex
 import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import mcpo_cli
 from mcpo_cli.commands.options import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
@@ -65,14 +65,17 @@ def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug
             "contents; there is no password"
         )
     # In a new session, Ctrl-C reaches only us, and we end the server with all its processes.
-    command = [sys.executable, "-P", "-m", "mlflow", "server", "--host", host, "--port", str(port), "--workers", "1"]
-    command += ["--allowed-hosts", ",".join(_answers_to(host)), "--no-serve-artifacts"]
+    command = [sys.executable, "-P", "-m", "mcpo_cli.store.ui_server", host, str(port), str(os.getpid())]
+    path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
-        "MLFLOW_BACKEND_STORE_URI": uri,  # on the command line others could read its password
+        # On the command line others could read its password.
+        "_MLFLOW_SERVER_FILE_STORE": uri,
+        "_MLFLOW_SERVER_REGISTRY_STORE": uri,
+        "MLFLOW_SERVER_ALLOWED_HOSTS": ",".join(_answers_to(host)),
+        "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "false",
+        "_MLFLOW_SERVER_SERVE_ARTIFACTS": "false",
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        # Without --app-dir, uvicorn imports from the current folder, whatever Python was told.
-        "MLFLOW_UVICORN_OPTS": f"--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",
-        "PYTHONSAFEPATH": "1",  # for the processes that the server starts
+        "PYTHONPATH": os.pathsep.join(path),
     }
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     output = sys.stderr if debug else subprocess.DEVNULL

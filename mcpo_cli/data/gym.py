@@ -134,14 +134,23 @@ def _draws(own: str, config: tuple[str, ...], count: int) -> list[dict[str, Any]
         return _entries(kept)
     kept.parent.mkdir(parents=True, exist_ok=True)
     part = kept.with_suffix(f".{os.getpid()}.part")
-    part.write_text(_asked(own, request), encoding="utf-8")
+    drawn = _asked(own, request)
+    part.write_text(f"{_checksum(drawn)}\n{drawn}", encoding="utf-8")
     part.replace(kept)  # whole at once: another process may draw the same
     return _entries(kept)
 
 
 def _entries(kept: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(kept.read_text(encoding="utf-8"))
+    """What a file of draws holds, the checksum of the rest in its first line. Raises ValueError if it is damaged."""
+    said, _, drawn = kept.read_text(encoding="utf-8").partition("\n")
+    if said != _checksum(drawn):
+        raise ValueError(f"{kept} is damaged")
+    found: list[dict[str, Any]] = json.loads(drawn)
     return found
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _installed() -> None:

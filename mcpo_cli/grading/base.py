@@ -32,7 +32,11 @@ def hedged(answer: str, said: str) -> Verdict:
 
 
 class Grader(Protocol):
-    """The interface of a module in `mcpo_cli.grading.graders`. Only worker processes import it, so it may be heavy."""
+    """The interface of a module in `mcpo_cli.grading.graders`. Only worker processes import it, so it may be heavy.
+
+    A module may also have `evaluates(gold) -> bool`, whether judging against a gold evaluates texts as programs.
+    Then each answer is judged in a fork of its own; what it needs is loaded by this function, before the fork.
+    """
 
     INTEGERS: bool
     """Whether `integers.compare` may compare plain integers in its place."""

@@ -9,6 +9,7 @@ that is independent of its caller and replaces its grading child by a fork.
 import json
 import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -35,6 +36,10 @@ from mcpo_cli.plugins import Found, Place
 
 START_SECONDS = 120.0
 """Time limit for a worker to load its libraries, even on a busy machine with a cold disk."""
+INHERITED = re.compile(
+    r"PATH|LANG|LC_\w+|TZ|TMPDIR|(LD|DYLD)_LIBRARY_PATH|PYTHON\w+|\w+_NUM_THREADS|VIRTUAL_ENV|CONDA_PREFIX|MCPO_PLUGINS"
+)
+"""Variables of the caller's environment that a worker gets. It needs no others, and some hold secrets."""
 ENVIRONMENT = {
     # Verdicts must not depend on whether gmpy2 is installed; gmp also aborts when memory runs out.
     "SYMPY_GROUND_TYPES": "python",
@@ -84,13 +89,14 @@ class _Worker:
         self._errors, name = tempfile.mkstemp()
         Path(name).unlink()
         path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
+        inherited = {name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)}
         self._process = subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path)},
+            env={**inherited, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path)},
             start_new_session=True,  # only the caller handles Ctrl-C
         )
         assert self._process.stdin is not None
@@ -175,10 +181,10 @@ class _Worker:
                 return message
 
     def _kill(self) -> None:
-        """Kill the grading child; the supervisor forks another."""
+        """Kill the grading child and its forks; the supervisor forks another."""
         if (child := self._pid) is not None:
             with suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+                os.killpg(child, signal.SIGKILL)
 
     def finish(self) -> None:
         """Abort the current item and accept no more."""
@@ -193,6 +199,7 @@ class _Worker:
         except subprocess.TimeoutExpired:
             code = None
         if code != 0:
+            self._kill()
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()

@@ -9,6 +9,9 @@ Child to caller: `{"pid", "version", "integers"}` when ready, then `{"id", "leav
 each `{"id", "gold", "response", "extracted"}`; a child that has used much memory exits (`leaving`). Every line also
 begins with a line break, so that a line cut off by a kill does not corrupt the next; lines that are not JSON are
 skipped.
+
+Where the grader `evaluates` (see `Grader`), the child forks again for each answer, so that whatever an answer did to
+its process would end with it. Child and forks are one process group, which is killed as a whole.
 """
 
 import gc
@@ -21,6 +24,8 @@ import select
 import signal
 import sys
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, BinaryIO, cast
 
@@ -33,6 +38,9 @@ DIGITS = 100_000
 """Most digits of an integer converted from or to text: the time is quadratic."""
 ROOM_MIB = 128
 """Least memory for grading, beyond what the loaded libraries take."""
+DESCRIPTORS = 256
+"""More than a worker has files open: it begins with three."""
+OUT_OF_MEMORY = Verdict("timeout", detail="memory")
 WARM_UP = (
     *(r"\frac{1}{2}", r"-3\sqrt{2}", r"x^2+2x+1", r"x(3x-2)", r"\frac{x+1}{2y}", r"(1,2)", r"[0,\infty)", r"\{1,2\}"),
     *(
@@ -52,14 +60,54 @@ WARM_UP = (
 
 def judged(grader: Grader, request: dict[str, Any]) -> Verdict:
     """The verdict on one request; raises no exception but MemoryError, whatever the answer."""
-    try:
+    evaluates = getattr(grader, "evaluates", None)
+
+    def grade() -> Verdict:
         return grader.grade(request["gold"], request["response"], request["extracted"])
+
+    def judge() -> Verdict:
+        if evaluates and evaluates(request["gold"]):
+            return _forked(lambda: _outcome(grade))
+        return grade()
+
+    return _outcome(judge)
+
+
+def _outcome(judge: Callable[[], Verdict]) -> Verdict:
+    try:
+        return judge()
     except RecursionError:
         return Verdict("unparsable", detail="nested too deeply")
     except MemoryError:
         raise
     except Exception as error:
         return Verdict("infra_error", detail=f"{type(error).__name__}: {error}"[:500])
+
+
+def _forked(judge: Callable[[], Verdict]) -> Verdict:
+    """What `judge` says in a fork that holds neither requests nor replies. Raises ChildProcessError if it dies."""
+    reading, writing = os.pipe()
+    fork = os.fork()
+    if fork == 0:
+        try:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.closerange(3, writing)
+            os.closerange(writing + 1, DESCRIPTORS)
+            try:
+                verdict = judge()
+            except MemoryError:
+                verdict = OUT_OF_MEMORY
+            with os.fdopen(writing, "wb") as reply:
+                reply.write(json.dumps(asdict(verdict)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as reply:
+        said = reply.read()
+    os.waitpid(fork, 0)
+    if not said:
+        raise ChildProcessError("the process that judged the answer died")
+    return Verdict(**json.loads(said))
 
 
 def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
@@ -69,6 +117,7 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
         replies.write(b"\n" + json.dumps(message).encode() + b"\n")
         replies.flush()
 
+    os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     send({"pid": os.getpid(), "version": grader.version(), "integers": grader.INTEGERS})
     process = psutil.Process()
@@ -82,7 +131,7 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
             verdict = judged(grader, request)
             leaving = process.memory_info().vms > enough
         except MemoryError:
-            verdict, leaving = Verdict("timeout", detail="memory"), True
+            verdict, leaving = OUT_OF_MEMORY, True
         send({"id": request["id"], "leaving": leaving, **asdict(verdict)})
         if leaving:
             return
@@ -103,6 +152,8 @@ def supervise(grader: Grader, replies: BinaryIO, limit: int) -> None:
                 os._exit(0)
         os.close(held)
         gone = not _outlives(child, watch, caller)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)  # a fork that the child left behind
         os.waitpid(child, 0)
         os.close(watch)
 
@@ -116,7 +167,7 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
         hung_up = {descriptor for descriptor, _ in poll.poll(1000)}
         # Forks of the caller can keep the pipe open, so check the parent process as well.
         if sys.stdin.fileno() in hung_up or os.getppid() != caller:
-            os.kill(child, signal.SIGKILL)
+            os.killpg(child, signal.SIGKILL)
             return False
         if hung_up:
             return True

@@ -115,11 +115,14 @@ def test_draws_are_made_once_unless_their_file_is_damaged(mcpo_home: Path, monke
         {"set": "mine", "count": 5, "config": {"low": 2, "name": "x"}}
     ]
     (kept,) = mcpo_home.rglob("mine-*.json")
-    whole = kept.read_text()
-    kept.write_text(whole[:-3])
-    gym._draws.cache_clear()
-    assert gym.drawn("reasoning_gym:mine", ["low=2", "name=x"], 5) == [problem]
-    assert (len(asked), kept.read_text()) == (2, whole)
+    whole = kept.read_bytes()
+    damaged = [whole[:-3], b"", whole[65:], bytes([whole[0] ^ 1]) + whole[1:], whole.replace(b"one", b"ond")]
+    damaged += [whole[:70] + b"\xff" + whole[71:]]
+    for times, content in enumerate(damaged, 2):
+        kept.write_bytes(content)
+        gym._draws.cache_clear()
+        assert gym.drawn("reasoning_gym:mine", ["low=2", "name=x"], 5) == [problem]
+        assert (len(asked), kept.read_bytes()) == (times, whole)
     gym._draws.cache_clear()
 
 

@@ -1,0 +1,97 @@
+"""What may reach a verifier of reasoning-gym that evaluates texts as Python (`eval`, sympy's `parse_expr`).
+
+Such a verifier would run a response as a program. So each of its texts must first be made of the few words that its set
+needs: no attribute, text, index or keyword can be written with them, and no name that is not listed. What they can
+still write is arithmetic without end (`9**9**9`): the pool's limits of time and memory stop that.
+
+`tests/unit/test_guard.py` finds every set whose verifier evaluates, and fails if one is missing here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NUMBER = r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+"
+_SPACE = r"[ \t\r\n]"
+_SYMBOL = r"[A-MPRT-Za-z][0-9]?"  # one letter, but for sympy's N, O, Q and S, which are no symbols
+_FUNCTIONS = (
+    *("sin", "cos", "tan", "cot", "sec", "csc", "asin", "acos", "atan", "acot"),
+    *("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "log", "ln", "sqrt", "abs", "Abs", "pi"),
+)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """The words that a text may be made of."""
+
+    words: re.Pattern[str]
+    longest: int
+    """Most characters of a text."""
+    evaluated: tuple[str, ...]
+    """What the verifier evaluates: the `response`, the problem's `answer`, or a field of the problem's metadata."""
+
+    def objection(self, text: str) -> str:
+        """Why `text` must not be evaluated; empty if it may."""
+        if len(text) > self.longest:
+            return f"longer than {self.longest} characters"
+        at = 0
+        while at < len(text):
+            found = self.words.match(text, at)
+            if found is None:
+                return f"{text[at : at + 20]!r} is no part of an answer"
+            at = found.end()
+        return ""
+
+
+def _arithmetic(*names: str, others: str = "", evaluated: tuple[str, ...] = ("response",)) -> Guard:
+    """Numbers, names that no letter or digit follows, and `+ - * / ( )`; others: further characters."""
+    named = rf"(?:{'|'.join(names)})(?![A-Za-z0-9_])|" if names else ""
+    return Guard(re.compile(rf"{named}{_NUMBER}|[-+*/(){others}]|{_SPACE}"), 4_000, evaluated)
+
+
+def _characters(allowed: str, evaluated: str = "response") -> Guard:
+    return Guard(re.compile(rf"(?:[{allowed}]|{_SPACE})+"), 100_000, (evaluated,))
+
+
+_INTEGRATION = ("response", "integrand")
+GUARDS: Mapping[str, Guard] = {
+    "countdown": _arithmetic(),
+    "puzzle24": _arithmetic(),
+    "polynomial_multiplication": _arithmetic(_SYMBOL, evaluated=("response", "answer")),
+    "simple_integration": _arithmetic(_SYMBOL, *_FUNCTIONS, evaluated=_INTEGRATION),
+    # Its own answers hold integrals without a closed form: Integral(f, x).
+    "intermediate_integration": _arithmetic(_SYMBOL, *_FUNCTIONS, "Integral", others=",", evaluated=_INTEGRATION),
+    # These four give the full score to their own text only, and evaluate any other for a partial score.
+    "binary_matrix": _characters("-0-9"),
+    "spiral_matrix": _characters("-0-9"),
+    "n_queens": _characters("Q_"),
+    "string_insertion": _characters("A-Z"),
+    # These two evaluate their problem, which may come from somebody else's file.
+    "bitwise_arithmetic": _characters("-+*()<>&|^~0-9a-fA-Fx", "problem"),
+    "number_sorting": _characters(r"\[\]',.+\-0-9eE", "answer"),
+}
+"""The guard of each set whose verifier evaluates a text."""
+
+
+class UnsafeGold(ValueError):
+    """A problem that must not be evaluated."""
+
+
+def objection(name: str, response: str, entry: Mapping[str, Any]) -> str:
+    """Why the verifier of the set `name` must not be given `response`; empty if it may.
+
+    Raises:
+        UnsafeGold: the problem `entry` itself must not be evaluated.
+    """
+    guard = GUARDS.get(name)
+    if guard is None:
+        return ""
+    for text in guard.evaluated:
+        if text != "response" and (why := guard.objection(_text(entry, text))):
+            raise UnsafeGold(f"a problem of {name} that must not be evaluated: {why}")
+    return guard.objection(response) if "response" in guard.evaluated else ""
+
+
+def _text(entry: Mapping[str, Any], name: str) -> str:
+    return str(entry["answer"] if name == "answer" else entry["metadata"][name])

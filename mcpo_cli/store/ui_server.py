@@ -1,0 +1,80 @@
+"""The server of `mcpo ui`: `python -m mcpo_cli.store.ui_server HOST PORT CALLER`, started by `commands/ui.py`.
+
+It is MLflow's own server behind a gate. All that reads may pass, and of what changes anything only what is listed in
+`EDITS`: names, tags and notes, deleting and restoring. So nobody can send files, declare where files lie, log into
+runs, or have the server call other machines. It ends when CALLER, the process that started it, is gone.
+"""
+
+import os
+import re
+import sys
+import threading
+import time
+from typing import Any
+
+READS = frozenset(
+    (
+        *("experiments/search", "experiments/search-datasets", "runs/search", "logged-models/search"),
+        *("registered-models/get-latest-versions", "traces/search", "traces/batchGetInfos", "traces/metrics"),
+        *("traces/calculate-filter-correlation", "datasets/search", "issues/search"),
+    )
+)
+"""Routes that only read, though by POST."""
+EDITS = frozenset(
+    (
+        *("experiments/update", "experiments/delete", "experiments/restore"),
+        *("experiments/set-experiment-tag", "experiments/delete-experiment-tag"),
+        *("runs/update", "runs/delete", "runs/restore", "runs/set-tag", "runs/delete-tag"),
+    )
+)
+"""Routes that change the store, by POST, and may."""
+_ROUTE = re.compile(r"/(?:ajax-)?api/[23]\.0/mlflow/([a-zA-Z/-]+)")
+_CALLS = re.compile(r"gateway|assistant", re.IGNORECASE)
+"""In paths of what calls other machines or programs, even by GET."""
+
+
+def allowed(method: str, path: str) -> bool:
+    """Whether a request may pass the gate."""
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return not _CALLS.search(path)
+    route = _ROUTE.fullmatch(path)
+    # The mutations of /graphql only test it.
+    return method == "POST" and (path == "/graphql" or (route is not None and route[1] in READS | EDITS))
+
+
+class Gate:
+    """An ASGI application: another one, behind `allowed`."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request, with 403 if it may not pass."""
+        if scope["type"] == "lifespan" or (scope["type"] == "http" and allowed(scope["method"], scope["path"])):
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            kind = [(b"content-type", b"text/plain")]
+            await send({"type": "http.response.start", "status": 403, "headers": kind})
+            await send({"type": "http.response.body", "body": b"mcpo ui does not take this request\n"})
+
+
+def _end_with(caller: int) -> None:
+    while os.getppid() == caller:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def main() -> None:
+    """Serve until ended."""
+    host, port, caller = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    threading.Thread(target=_end_with, args=(caller,), daemon=True).start()
+    import uvicorn
+    from mlflow.server.fastapi_app import app
+
+    uvicorn.run(Gate(app), host=host, port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
@@ -63,6 +64,16 @@ class Backend(Protocol):
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
+
+        Raises:
+            ConfigError: the backend does not support this.
+        """
+        ...
+
+    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+        """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record what it did.
+
+        All arms are trained on the same batch, the one that the trunk sampled next.
 
         Raises:
             ConfigError: the backend does not support this.

@@ -39,10 +39,8 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
     with owned(place):
         if is_measured(trunk, run_dir, step):
             return
-        # It imports torch.
-        from mcpo_cli.backends.local.branch import branch
-
-        if step not in backends.get(trunk.spec.backend).kept(run_dir):
+        backend = backends.get(trunk.spec.backend)
+        if step not in backend.kept(run_dir):
             raise ConfigError(
                 f"{trunk.spec.run_id} is done and has kept no state of step {step}, which this study branches from",
                 fix=f"rm -r {run_dir}  (then the same command trains it again)",
@@ -50,7 +48,7 @@ def measure(trunk: Trunk, run_dir: Path, step: int) -> None:
         attempt = Attempt(place, trunk.spec, 0)
         provenance.write(attempt.folder, provenance.parent_command())
         try:
-            branch(trunk, attempt, run_dir, step)
+            backend.branch(trunk, attempt, run_dir, step)
         except BaseException as error:
             attempt.end("failed", str(error))
             raise

@@ -8,6 +8,7 @@ from typing import Any
 from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.local import needs
+from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs import folders
@@ -70,6 +71,12 @@ class Local:
         from mcpo_cli.backends.local import checkpoint_rolls
 
         checkpoint_rolls.observe(spec, attempt, run_dir, steps, prompts)
+
+    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+        """See `branch.branch`."""
+        from mcpo_cli.backends.local import branch
+
+        branch.branch(trunk, attempt, run_dir, step)
 
 
 BACKEND = Local()

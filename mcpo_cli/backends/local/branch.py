@@ -51,10 +51,7 @@ class Cohort:
 
 
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-    """Let each arm take the global step after `step` from the trunk's checkpoint in `run_dir`; record what it did.
-
-    All arms are trained on the same batch, the one that the trunk sampled next.
-    """
+    """See `mcpo_cli.backends.base.Backend.branch`."""
     torch.set_num_threads(trunk.spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)

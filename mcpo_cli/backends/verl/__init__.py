@@ -5,6 +5,7 @@ from typing import Any
 
 from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
+from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.attempts import Attempt
@@ -45,6 +46,10 @@ class Verl:
             f"{spec.run_id} was trained by verl: probes run during its training, not on its checkpoints",
             fix="mcpo probe PROBE backend=verl KEY=VALUE ...",
         )
+
+    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+        """Not supported: each arm would need the state of all ranks."""
+        raise ConfigError(f"{trunk.spec.run_id}: backend=verl cannot branch from its states", fix="backend=local")
 
 
 BACKEND = Verl()

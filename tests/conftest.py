@@ -35,12 +35,12 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def no_pool_left() -> Iterator[None]:
-    """Ends the pool of graders that a training process keeps: other tests of this process count processes."""
+    """Ends the pools of graders that a training process keeps: other tests of this process count processes."""
     yield
     grading = sys.modules.get("mcpo_cli.grading")
-    if grading and grading._pool.cache_info().currsize:
-        grading._pool("reasoning_gym").close()
-        grading._pool.cache_clear()
+    while grading and grading._pools:
+        _, pool = grading._pools.popitem()
+        pool.close()
 
 
 @pytest.fixture

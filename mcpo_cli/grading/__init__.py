@@ -36,7 +36,12 @@ def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> lis
     return found
 
 
-@cache
+_pools: dict[str, Pool] = {}
+"""The pools of this process by grader, each with one worker; they end with it."""
+
+
 def _pool(name: str) -> Pool:
-    """A pool of one process, started at the first answer; it ends with this process."""
-    return Pool(name, workers=1, refuse_unevaluated=True)
+    """The grader's pool, started at the first answer."""
+    if name not in _pools:
+        _pools[name] = Pool(name, workers=1, refuse_unevaluated=True)
+    return _pools[name]

@@ -158,7 +158,9 @@ GROWTH = (
 
 def growth(words: str) -> dict[str, Any]:
     """Seconds and peak memory (MiB, of the process) of the local engine's step with the overrides `words`."""
-    settings = spec("train.max_response=16", *shlex.split(words))
+    given = shlex.split(words)
+    length = [] if any(word.startswith("train.max_response=") for word in given) else ["train.max_response=16"]
+    settings = spec(*length, *given)
     one = engine.LocalEngine(settings, engine.coin_flips)
     times = [one.seconds() for _ in range(1 if settings.train.max_response > 64 else 2)]
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -29,7 +29,7 @@ from tests.bench import engine, flops, opponent, workload
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
 """Prompts of a global step by tokens of a response: fewer of the long ones, which take the opponents minutes."""
-MICRO_BATCH = {4: 64, 64: 32}
+MICRO_BATCH = {4: 64, 64: 16}
 """Sequences of a pass of the opponents, by tokens of a response."""
 CLIP_LOW, CLIP_HIGH = 0.2, 0.28
 

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, DryRun, Json, complete_overrides
+from mcpo_cli.commands.options import Debug, DryRun, Json, Overrides
 
 EPILOG = """\
 Examples:
 
-mcpo branch toy                       eight arms, three states of three runs, at toy scale
+mcpo branch toy                       eight arms, three states of six runs, at toy scale
 
 mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
 
@@ -26,15 +26,6 @@ def _complete_studies(incomplete: str) -> list[str]:
 Name = Annotated[
     str,
     typer.Argument(metavar="STUDY|FILE", help="A branch study, or its YAML file.", autocompletion=_complete_studies),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="KEY=VALUE",
-        help="Settings of the trunk runs and of all arms, as for `mcpo train`.",
-        autocompletion=complete_overrides,
-        show_default=False,
-    ),
 ]
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from mcpo_cli.backends.local import train
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import missing
 from mcpo_cli.runs.journal import Journal, Kind, checksum, read_json, read_lines, write_json
 from mcpo_cli.scheduling import worker
@@ -120,5 +121,14 @@ def torn(run_dir: Path) -> int:
         found += not content.endswith(b"\n") or not list(read_lines(path))
     for path in run_dir.glob("**/*.json"):
         if not any(part.startswith(".") for part in path.relative_to(run_dir).parts):
-            found += not read_json(path)
+            # An attempt stopped at its begin has sums of no file yet: `{}` and its checksum, which is whole.
+            found += not _is_whole(path)
     return found
+
+
+def _is_whole(document: Path) -> bool:
+    try:
+        read_json(document)
+    except RunFailed:
+        return False
+    return True

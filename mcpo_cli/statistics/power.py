@@ -32,7 +32,7 @@ def power(effect: float, sd: float, seeds: int) -> float:
         ValueError: there are fewer than 2 seeds, or sd is not above 0.
     """
     _check(sd, seeds)
-    return _power(abs(effect) / sd * math.sqrt(seeds), seeds)
+    return _power(abs(effect) / sd * math.sqrt(seeds), seeds - 1)
 
 
 def detectable_effect(sd: float, seeds: int, power: float = POWER) -> float:
@@ -41,11 +41,19 @@ def detectable_effect(sd: float, seeds: int, power: float = POWER) -> float:
     Other arguments and errors are those of the function `power`.
     """
     _check(sd, seeds)
+    return noncentrality(seeds - 1, power) * sd / math.sqrt(seeds)
+
+
+def noncentrality(df: float, power: float = POWER) -> float:
+    """Mean of a t statistic with which a two-sided test at ALPHA rejects with probability `power`: a number of errors.
+
+    Args:
+        df: degrees of freedom, at least 1; they need not be an integer.
+    """
     high = 1.0
-    while _power(high, seeds) < power:
+    while _power(high, df) < power:
         high *= 2
-    noncentrality = optimize.brentq(lambda value: _power(value, seeds) - power, 0.0, high)
-    return float(noncentrality) * sd / math.sqrt(seeds)
+    return float(optimize.brentq(lambda value: _power(value, df) - power, 0.0, high))
 
 
 def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
@@ -60,7 +68,7 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     ratio = abs(effect) / sd
 
     def enough(seeds: int) -> bool:
-        return _power(ratio * math.sqrt(seeds), seeds) >= power
+        return _power(ratio * math.sqrt(seeds), seeds - 1) >= power
 
     if not enough(MOST_SEEDS):
         return None
@@ -98,8 +106,7 @@ def _check(sd: float, seeds: int = 2) -> None:
         raise ValueError("power needs at least 2 seeds and a standard deviation above 0")
 
 
-def _power(noncentrality: float, seeds: int) -> float:
-    df = seeds - 1
+def _power(noncentrality: float, df: float) -> float:
     critical = float(special.stdtrit(df, 1 - ALPHA / 2))
     # Both tails count: the test also rejects for a significant result of the wrong sign. NaN means that a series
     # underflowed, at probabilities below 1e-9 in the tail of the wrong sign and far lower in the other.

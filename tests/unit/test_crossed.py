@@ -1,0 +1,193 @@
+"""Means and differences over problems x seeds: against scipy, the analysis of variance, and their promised coverage."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+from scipy import stats as scipy_stats
+
+from mcpo_cli.statistics import crossed
+from mcpo_cli.statistics.crossed import Sources
+from mcpo_cli.statistics.stats import Floats
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def test_one_seed_is_the_paired_t_test_over_problems() -> None:
+    a, b = rng(1).random(30), rng(2).random(30)
+    found = crossed.difference(a[None], b[None], same_seeds=True)
+    expected = scipy_stats.ttest_rel(a, b)
+    assert found.test.mean / found.test.error == pytest.approx(expected.statistic)
+    assert (found.test.df, found.over_seeds) == (29, False)
+    assert 2 * min(found.test.p_above(), found.test.p_below()) == pytest.approx(expected.pvalue)
+
+
+def test_seeds_that_differ_alike_on_all_problems_are_the_t_test_over_seeds() -> None:
+    shift_S = rng(3).normal(size=5)
+    found = crossed.mean(np.repeat(shift_S[:, None], 40, axis=1))
+    expected = scipy_stats.ttest_1samp(shift_S, 0.0)
+    assert found.over_seeds
+    assert found.test.df == pytest.approx(4)
+    assert found.test.mean / found.test.error == pytest.approx(expected.statistic)
+
+
+def test_complete_tables_have_the_mean_squares_of_the_analysis_of_variance() -> None:
+    score_SP = rng(4).normal(size=(4, 7)) + rng(5).normal(size=(4, 1)) + rng(6).normal(size=7)
+    grand, row, column = score_SP.mean(), score_SP.mean(axis=1), score_SP.mean(axis=0)
+    of_problems = 4 * sum((value - grand) ** 2 for value in column) / 6
+    of_seeds = 7 * sum((value - grand) ** 2 for value in row) / 3
+    of_cells = sum((score_SP[s, p] - row[s] - column[p] + grand) ** 2 for s in range(4) for p in range(7)) / 18
+    found = crossed.mean(score_SP)
+    assert found.test.mean == pytest.approx(grand)
+    assert [part.value * 28 for part in found.parts] == pytest.approx([of_problems, of_seeds, of_cells])
+    assert [part.df for part in found.parts] == [6, 3, 18]
+    assert found.test.error**2 * 28 == pytest.approx(of_problems + of_seeds - of_cells)
+
+
+def test_a_pair_of_unpaired_sides_adds_what_their_seeds_differ_by() -> None:
+    a, b = rng(7).normal(size=(3, 50)), rng(8).normal(size=(6, 50))
+    found = crossed.difference(a, b, same_seeds=False)
+    assert found.test.mean == pytest.approx(a.mean() - b.mean())
+    one, other = crossed.mean(a), crossed.mean(b)
+    assert found.parts[1:] == (*one.parts[1:], *other.parts[1:])
+    assert found.parts[0].value == pytest.approx((a.mean(axis=0) - b.mean(axis=0)).var(ddof=1) / 50)
+
+
+@given(st.integers(0, 10_000))
+def test_the_order_of_problems_and_seeds_does_not_matter(seed: int) -> None:
+    random = rng(seed)
+    score_SP = random.random((4, 6))
+    score_SP[random.integers(4), random.integers(6)] = math.nan
+    shuffled = score_SP[random.permutation(4)][:, random.permutation(6)]
+    one, other = crossed.mean(score_SP).test, crossed.mean(shuffled).test
+    assert (one.mean, one.error, one.df) == pytest.approx((other.mean, other.error, other.df), rel=1e-6)
+
+
+def test_missing_cells_leave_problem_effects_out_of_the_seeds_part() -> None:
+    """Seeds that saw other problems differ in their means, but not in what they add to a problem."""
+    problem_P = np.linspace(0, 1, 12)
+    score_SP = np.repeat(problem_P[None], 4, axis=0)
+    score_SP[0, :4] = score_SP[1, 8:] = math.nan
+    found = crossed.mean(score_SP)
+    assert found.test.mean == pytest.approx(0.5)
+    assert [part.value for part in found.parts[1:]] == pytest.approx([0, 0], abs=1e-20)
+
+
+def test_benchmarks_count_alike_whatever_their_size() -> None:
+    small, large = rng(12).random((4, 5)), rng(13).random((4, 50))
+    both = np.hstack([small, large])
+    found = crossed.mean(both, np.repeat([0, 1], [5, 50]))
+    assert found.test.mean == pytest.approx((small.mean() + large.mean()) / 2)
+    parts = [crossed.mean(one).parts[0].value / 4 for one in (small, large)]
+    assert [part.value for part in found.parts if part.name == "problem"] == pytest.approx(parts, rel=1e-6)
+    # The seeds of both benchmarks are the same runs: their part is that of the runs' means.
+    run_S = (small.mean(axis=1) + large.mean(axis=1)) / 2
+    assert found.parts[2].value == pytest.approx(run_S.var(ddof=1) / 4)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same", "words"),
+    [
+        (np.zeros((1, 1)), np.zeros((1, 1)), True, "at least 2 problems"),
+        (np.zeros((0, 4)), np.zeros((0, 4)), True, "a table"),
+        (np.zeros(4), np.zeros(4), True, "a table"),
+        (np.zeros((2, 4)), np.zeros((3, 4)), True, "same number"),
+        (np.zeros((2, 4)), np.zeros((2, 5)), False, "same problems"),
+        (np.full((2, 4), math.nan), np.zeros((2, 4)), True, "no scores"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(a: Floats, b: Floats, same: bool, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        crossed.difference(a, b, same_seeds=same)
+
+
+def test_sides_without_any_difference_have_no_width_and_no_verdict() -> None:
+    same = crossed.difference(np.ones((3, 9)), np.ones((3, 9)), same_seeds=True).test
+    assert (same.mean, same.error, same.p_above()) == (0, 0, 0.5)
+    all_by_one = crossed.difference(np.ones((3, 9)), np.zeros((3, 9)), same_seeds=True).test
+    assert math.isnan(all_by_one.p_above())
+
+
+def drawn(
+    random: np.random.Generator, seeds: int, problems: int, samples: int, spread: Sources, effect: float = 0.0
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """Two sides of normal scores with known variances, and the variance of one sample in each cell."""
+    problem_P = random.normal(0, 1, problems)
+    sides, noise = [], []
+    for shift in (effect, 0.0):
+        own_P = random.normal(0, math.sqrt(spread.problem / 2), problems)
+        cell_SP = random.normal(0, math.sqrt(spread.cell / 2), (seeds, problems))
+        seed_S1 = random.normal(0, math.sqrt(spread.seed / 2), (seeds, 1))
+        score = random.normal(0, math.sqrt(spread.sample / 2), (samples, seeds, problems))
+        sides.append(shift + problem_P + own_P + seed_S1 + cell_SP + score.mean(axis=0))
+        noise.append(score.var(axis=0, ddof=1) if samples > 1 else np.full((seeds, problems), math.nan))
+    return sides[0], sides[1], noise[0], noise[1]
+
+
+TRUE = Sources(problem=0.02, seed=0.004, cell=0.05, sample=0.3)
+
+
+def test_sources_are_found_and_so_is_the_error_that_they_predict() -> None:
+    random, found, errors = rng(9), [], []
+    for _ in range(60):
+        a, b, *noise = drawn(random, 6, 80, 4, TRUE)
+        estimate = crossed.difference(a, b, same_seeds=True)
+        found.append(crossed.sources(estimate, noise, 4))
+        errors.append(estimate.test.error)
+    for name in ("problem", "seed", "cell", "sample"):
+        values = np.array([getattr(one, name) for one in found])
+        assert abs(values.mean() - getattr(TRUE, name)) < 4 * values.std() / math.sqrt(60), name
+    assert np.mean(errors) == pytest.approx(TRUE.error(80, 6, 4)[0], rel=0.1)
+
+
+def test_what_a_design_needs_is_the_least_that_finds_the_effect() -> None:
+    needed = TRUE.needed(0.16, problems=40, seeds=4, samples=2)
+    for name, change in (("problems", 0), ("seeds", 1)):
+        number = needed[name]
+        design = [40, 4, 2]
+        assert number is not None
+        design[change] = number
+        assert TRUE.detectable(*design) <= 0.16
+        design[change] = number - 1
+        assert TRUE.detectable(*design) > 0.16
+    assert TRUE.needed(0.01, problems=40, seeds=4, samples=2)["samples"] is None  # seeds alone differ by more
+
+
+def logits(
+    random: np.random.Generator, seeds: int, problems: int, samples: int, seed_sd: float, cell_sd: float
+) -> Floats:
+    """Shares correct of two arms whose true mean is equal: accuracies are logistic-normal. 2 x seeds x problems."""
+    problem_P = random.normal(0, 1.5, problems)
+    seed_AS1 = random.normal(0, seed_sd, (2, seeds, 1))
+    chance_ASP = special.expit(problem_P + seed_AS1 + random.normal(0, cell_sd, (2, seeds, problems)))
+    return np.asarray(random.binomial(samples, chance_ASP) / samples)
+
+
+def coverage(trials: int, *design: float, same_seeds: bool, missing: float = 0.0) -> float:
+    """Share of trials whose 95 % interval holds the true difference, 0."""
+    random, covered = rng(11), 0
+    for _ in range(trials):
+        a, b = logits(random, *design)  # type: ignore[arg-type]
+        if missing:
+            gone = random.random(a.shape) < missing
+            gone[:, random.integers(gone.shape[1], size=3)] = False
+            gone[random.integers(len(gone), size=gone.shape[1]), np.arange(gone.shape[1])] = False
+            a = np.where(gone, math.nan, a)
+        interval = crossed.difference(a, b, same_seeds=same_seeds).test.interval()
+        covered += interval.low <= 0 <= interval.high
+    return covered / trials
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same_seeds", [True, False])
+@pytest.mark.parametrize("samples", [1, 8, 64])
+@pytest.mark.parametrize("problems", [20, 200, 1000])
+@pytest.mark.parametrize("seeds", [3, 5, 10, 30])
+def test_coverage_where_seeds_differ(seeds: int, problems: int, samples: int, same_seeds: bool) -> None:
+    found = coverage(600, seeds, problems, samples, 0.3, 0.3, same_seeds=same_seeds)
+    assert 0.93 - 0.027 <= found <= 0.995, found

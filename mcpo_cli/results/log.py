@@ -1,0 +1,179 @@
+"""Graded samples as every reader returns them, and the sides of a comparison that are made of them.
+
+| word      | meaning                                                                                     |
+|-----------|---------------------------------------------------------------------------------------------|
+| sample    | one graded response: benchmark, problem, seed, and a score in 0..1 (`correct`)               |
+| log       | the samples of one file or folder, and what it says of how they were made (`facts`)          |
+| side      | one arm of a comparison: the logs of its training seeds together                             |
+| benchmark | a named set of problems; sides are compared benchmark by benchmark                           |
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.statistics.crossed import Ints
+from mcpo_cli.statistics.stats import Floats
+
+NEEDED = ("benchmark", "problem", "correct")
+NAMES = ("benchmark", "problem", "seed")
+TEXTS = ("response", "answer", "gold", "prompt")
+OPTIONAL = ("seed", *TEXTS, "tokens")
+"""Columns of samples that a log may have besides NEEDED."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a reader found in one file or folder."""
+
+    path: Path
+    samples: pd.DataFrame
+    """One row per sample, with the columns NEEDED and some of OPTIONAL; `correct` is a number in 0..1."""
+    facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of each benchmark: how its samples were made (grader, temperature, template, ...), as far as the log says."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of one side on one benchmark, by seed and problem."""
+
+    seeds: tuple[str, ...]
+    problems: tuple[str, ...]
+    samples_SP: Ints
+    """Number of samples of each cell; 0 where it is missing."""
+    sum_SP: Floats
+    """Sum of the scores of a cell: the number of correct samples where scores are 0 or 1."""
+    square_SP: Floats
+    """Sum of their squares."""
+
+    @property
+    def score_SP(self) -> Floats:
+        """Mean score of each cell; NaN where it is missing."""
+        return np.where(self.samples_SP > 0, self.sum_SP / np.maximum(self.samples_SP, 1), np.nan)
+
+    @property
+    def noise_SP(self) -> Floats:
+        """Variance of a single sample in each cell, without bias; NaN below 2 samples."""
+        rest_SP = np.maximum(self.square_SP - self.sum_SP**2 / np.maximum(self.samples_SP, 1), 0.0)
+        return np.where(self.samples_SP > 1, rest_SP / np.maximum(self.samples_SP - 1, 1), np.nan)
+
+    @property
+    def binary(self) -> bool:
+        """Whether every score is 0 or 1."""
+        return bool(np.allclose(self.sum_SP, self.square_SP))
+
+    def only(self, problems: Sequence[str]) -> "Scores":
+        """The same of some problems, in the order given."""
+        place = {problem: at for at, problem in enumerate(self.problems)}
+        at_P = [place[problem] for problem in problems]
+        tables = (table[:, at_P] for table in (self.samples_SP, self.sum_SP, self.square_SP))
+        return Scores(self.seeds, tuple(problems), *tables)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One arm: the logs of its training seeds."""
+
+    name: str
+    logs: tuple[Log, ...]
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """The samples of all logs, with the columns `seed` and `log` (the place of a log in `logs`).
+
+        Raises:
+            ConfigError: two logs hold the same problems of the same seed.
+        """
+        frames = []
+        for place, (log, label) in enumerate(zip(self.logs, _labels(self.logs), strict=True)):
+            own = log.samples.assign(log=place)
+            frames.append(own if "seed" in own else own.assign(seed=pd.Categorical([label] * len(own))))
+        whole = pd.concat(frames, ignore_index=True)
+        for name in NAMES:
+            whole[name] = union_categoricals([frame[name] for frame in frames], sort_categories=True)
+        self._refuse_twice(whole)
+        return whole
+
+    def _refuse_twice(self, samples: pd.DataFrame) -> None:
+        cells = samples[[*NAMES, "log"]].drop_duplicates()
+        twice = cells[cells.duplicated(list(NAMES))]
+        if not twice.empty:
+            cell = twice.iloc[0]
+            raise ConfigError(
+                f"{self.name}: two logs hold samples of problem {cell['problem']!r} of {cell['benchmark']} "
+                f"for seed {cell['seed']}",
+                fix="name each log once, or give the training seed in a column `seed`",
+            )
+
+    @cached_property
+    def benchmarks(self) -> tuple[str, ...]:
+        """Names of its benchmarks, in the order in which they appear."""
+        return tuple(map(str, self.samples["benchmark"].unique()))
+
+    def scores(self, benchmark: str) -> Scores:
+        """Its scores on one benchmark."""
+        own = self.samples[self.samples["benchmark"] == benchmark]
+        seed_N, problem_N = (own[name].cat.remove_unused_categories().cat for name in ("seed", "problem"))
+        shape = (len(seed_N.categories), len(problem_N.categories))
+        place_N = seed_N.codes.to_numpy(np.int64) * shape[1] + problem_N.codes.to_numpy()
+        correct_N = own["correct"].to_numpy(np.float64)
+        sums = [np.bincount(place_N, weights, shape[0] * shape[1]) for weights in (None, correct_N, correct_N**2)]
+        count_SP, sum_SP, square_SP = (one.reshape(shape) for one in sums)
+        names = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
+        return Scores(*names, count_SP.astype(np.int64), sum_SP, square_SP)
+
+    def facts(self, benchmark: str) -> dict[str, str]:
+        """How the samples of a benchmark were made; values that differ from log to log stand side by side."""
+        found: dict[str, dict[str, None]] = {}
+        for log in self.logs:
+            for name, value in log.facts.get(benchmark, {}).items():
+                found.setdefault(name, {})[value] = None
+        return {name: ", ".join(values) for name, values in found.items()}
+
+
+def _labels(logs: Sequence[Log]) -> Iterator[str]:
+    """A name for the training seed of each log: the part of its path in which it differs from the others."""
+    paths = [str(log.path) for log in logs]
+    if len(paths) == 1:
+        return iter(["0"])
+    start = _shared(paths)
+    end = _shared([path[len(start) :][::-1] for path in paths])[::-1]
+    # A number is not cut in two: s10 and s11 are 10 and 11, not 0 and 1.
+    first, last = len(start.rstrip("0123456789")), len(end.lstrip("0123456789"))
+    return (path[first : len(path) - last] or "0" for path in paths)
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """The longest beginning that all texts share."""
+    columns = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*texts, strict=False))
+    return "".join(letters[0] for letters in columns)
+
+
+def checked(path: Path, samples: pd.DataFrame, facts: Mapping[str, Mapping[str, str]] | None = None) -> Log:
+    """A log whose samples have what a comparison needs.
+
+    Raises:
+        ConfigError: there are no samples, a column is missing, or a score is not a number in 0..1.
+    """
+    if lacking := [name for name in NEEDED if name not in samples]:
+        raise ConfigError(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
+    if samples.empty:
+        raise ConfigError(f"{path}: there are no samples in it")
+    correct = pd.to_numeric(samples["correct"], errors="coerce")
+    bad = ~correct.between(0, 1)
+    if bad.any():
+        row = samples[bad].iloc[0]
+        raise ConfigError(
+            f"{path}: the score of problem {row['problem']!r} is {row['correct']!r}, not a number in 0..1",
+            fix="choose a score that is 1 for a correct response and 0 for a wrong one (--columns correct=NAME)",
+        )
+    # A name is kept once for all of its samples: tables of millions of them are common.
+    named = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
+    return Log(path, samples.assign(correct=correct.astype(np.float64), **named), facts or {})

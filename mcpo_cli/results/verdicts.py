@@ -1,0 +1,92 @@
+"""The words of a verdict on a difference: a fixed list, each with the rule that decides it.
+
+All tests are at level .05, on p-values adjusted over arms and benchmarks (Holm 1979). `m` is the margin
+that was declared with `--margin`: the largest difference that does not matter.
+
+| verdict       | rule                                                                                     |
+|---------------|------------------------------------------------------------------------------------------|
+| equivalent    | a margin is declared, and both one-sided tests (Schuirmann 1987) find |difference| < m    |
+| better        | the two-sided test finds a difference, and it is above 0                                  |
+| worse         | the same, and it is below 0                                                               |
+| not worse     | a margin is declared, and a one-sided test finds the difference above -m                  |
+| undecided     | none of these                                                                             |
+| not testable  | there is no p-value; the sentence beside it says why                                      |
+
+The first rule that applies gives the word. `undecided` does not mean that there is no difference: the smallest one that
+the design can find is printed beside it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.statistics import stats
+from mcpo_cli.statistics.crossed import Estimate
+from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.stats import LEAST, ROUNDING
+
+Word = Literal["equivalent", "better", "worse", "not worse", "undecided", "not testable"]
+
+
+@dataclass(frozen=True)
+class Tests:
+    """The p-values of one difference; NaN where there is none."""
+
+    p: float
+    """Two-sided, of no difference."""
+    p_not_worse: float
+    """One-sided, of a difference of -m or less; NaN without a margin."""
+    p_equivalent: float
+    """The larger of the two one-sided p-values of |difference| of m or more; NaN without a margin."""
+    why: str
+    """Why there is no p-value; empty where there is one."""
+
+
+def tests(found: Estimate, margin: float | None) -> Tests:
+    """Test a difference. margin: the largest difference that does not matter, above 0."""
+    test = found.test
+    why = _untestable(found)
+    if why:
+        return Tests(math.nan, math.nan, math.nan, why)
+    p = min(1.0, 2 * min(test.p_above(), test.p_below()))
+    if margin is None:
+        return Tests(p, math.nan, math.nan, "")
+    not_worse = test.p_above(-margin)
+    return Tests(p, not_worse, max(not_worse, test.p_below(margin)), "")
+
+
+def _untestable(found: Estimate) -> str:
+    if found.test.n < LEAST:
+        return f"{found.test.n} problems have no interval; at least {LEAST} are needed"
+    if found.test.error > ROUNDING:
+        return ""
+    if abs(found.test.mean) <= ROUNDING:
+        return "the two sides have the same score on every problem"
+    return "the difference is the same on every problem and seed, so it has no variance to test by"
+
+
+def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
+    """Add Holm-adjusted p-values and the verdict to differences.
+
+    differences: with the columns of `Tests`, `difference`, `k` and `family`: what is adjusted together.
+
+    level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
+    """
+    found = differences.copy()
+    for name in ("p", "p_not_worse", "p_equivalent"):
+        # Other k of the same samples, and the mean over benchmarks, ask the same question again: families of their own.
+        found[f"{name}_adjusted"] = found.groupby(["k", "family"])[name].transform(lambda p: stats.holm(p.to_numpy()))
+    return found.assign(verdict=[_word(row, level) for row in found.to_dict("records")])
+
+
+def _word(row: "dict[str, float]", level: float) -> Word:
+    if np.isnan(row["p"]):
+        return "not testable"
+    if row["p_equivalent_adjusted"] <= level:
+        return "equivalent"
+    if row["p_adjusted"] <= level:
+        return "better" if row["difference"] > 0 else "worse"
+    return "not worse" if row["p_not_worse_adjusted"] <= level else "undecided"

@@ -1,0 +1,276 @@
+"""Anyone's samples: tables that are read, sides that are compared, and verdicts on cases with a known truth."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+from scipy import stats as scipy_stats
+
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.results import verdicts
+from mcpo_cli.results.comparison import ALL, Comparison, Question, compare
+from mcpo_cli.results.log import Log, Side, checked
+from mcpo_cli.results.readers import tabular
+from mcpo_cli.results.readers.base import Options
+from mcpo_cli.statistics import crossed, stats
+
+
+def log(path: str, rows: list[tuple[str, str, float]], **facts: str) -> Log:
+    """A log of (benchmark, problem, correct)."""
+    samples = pd.DataFrame(rows, columns=["benchmark", "problem", "correct"])
+    return checked(Path(path), samples, dict.fromkeys(samples["benchmark"].unique(), facts))
+
+
+def drawn(name: str, shift: float, seeds: int = 4, problems: int = 60, samples: int = 8, **facts: str) -> Side:
+    """A side whose accuracy is logistic in `shift`; its problems are those of every other side."""
+    logit_P = np.random.default_rng(0).normal(0, 1.5, problems)
+    logs = []
+    for seed in range(seeds):
+        random = np.random.default_rng([seed, len(name)])
+        chance_P = special.expit(logit_P + shift + random.normal(0, 0.1))
+        rows = [
+            ("gsm" if problem % 3 else "math", f"q{problem}", float(correct))
+            for problem in range(problems)
+            for correct in random.random(samples) < chance_P[problem]
+        ]
+        logs.append(log(f"logs/{name}-s{seed + 8}/samples", rows, **facts))
+    return Side(name, tuple(logs))
+
+
+def only(found: Comparison, **where: object) -> dict[str, object]:
+    """The one row of the differences with these values."""
+    rows = found.differences
+    for name, value in where.items():
+        rows = rows[rows[name] == value]
+    (row,) = rows.to_dict("records")
+    return row
+
+
+# --- logs and sides ---------------------------------------------------------------------------------------------------
+
+
+def test_cells_count_what_the_samples_say() -> None:
+    first = log("s0", [("b", "p1", 1), ("b", "p1", 0), ("b", "p2", 1)])
+    second = log("s1", [("b", "p2", 0.5), ("b", "p2", 0.0)])
+    scores = Side("arm", (first, second)).scores("b")
+    assert scores.samples_SP.tolist() == [[2, 1], [0, 2]]
+    np.testing.assert_array_equal(scores.score_SP, [[0.5, 1.0], [math.nan, 0.25]])
+    # Sample variances with n - 1: of (1, 0) and of (.5, 0); one sample has none.
+    np.testing.assert_allclose(scores.noise_SP, [[0.5, math.nan], [math.nan, 0.125]])
+    assert not scores.binary
+
+
+@pytest.mark.parametrize(
+    ("paths", "seeds"),
+    [
+        (["runs/a-s0/x.jsonl", "runs/a-s1/x.jsonl"], ["0", "1"]),
+        (["a10", "a11", "a12"], ["10", "11", "12"]),
+        (["a/9/b", "a/19/b"], ["19", "9"]),
+        (["only"], ["0"]),
+    ],
+)
+def test_seeds_are_named_by_where_the_paths_differ(paths: list[str], seeds: list[str]) -> None:
+    side = Side("arm", tuple(log(path, [("b", "p", 1)]) for path in paths))
+    assert list(side.scores("b").seeds) == seeds
+
+
+def test_a_sample_counts_once() -> None:
+    rows = [("b", "p", 1.0)]
+    twice = Side(
+        "arm", tuple(Log(Path(path), log("x", rows).samples.assign(seed=pd.Categorical(["0"]))) for path in "ab")
+    )
+    with pytest.raises(ConfigError, match="two logs hold samples of problem 'p'"):
+        _ = twice.samples
+
+
+@pytest.mark.parametrize("score", [1.5, -1, "yes", math.nan])
+def test_a_score_is_a_share(score: object) -> None:
+    with pytest.raises(ConfigError, match="not a number in"):
+        checked(Path("x"), pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [score]}))
+
+
+# --- comparisons ------------------------------------------------------------------------------------------------------
+
+
+def test_a_comparison_has_the_numbers_of_its_parts() -> None:
+    base, arm = drawn("base", 0.0), drawn("arm", 0.5)
+    found = compare([base, arm], Question(k=(1, 4)))
+    one, other = arm.scores("gsm"), base.scores("gsm")
+    for k in (1, 4):
+        values = [stats.pass_at_k(side.samples_SP, side.sum_SP.astype(int), k) for side in (one, other)]
+        expected = crossed.difference(np.asarray(values[0]), np.asarray(values[1]), same_seeds=True).test
+        row = only(found, benchmark="gsm", k=k)
+        assert (row["difference"], row["low"]) == pytest.approx((expected.mean, expected.interval().low))
+        assert row["p"] == pytest.approx(2 * min(expected.p_above(), expected.p_below()))
+    whole, parts = only(found, benchmark=ALL, k=1), [only(found, benchmark=name, k=1) for name in ("gsm", "math")]
+    assert whole["difference"] == pytest.approx(sum(float(part["difference"]) for part in parts) / 2)  # type: ignore[arg-type]
+    assert found.sources.groupby(["benchmark", "arm"])["share"].sum().tolist() == pytest.approx([1, 1])
+
+
+def test_a_large_difference_is_found_and_the_other_way_round_it_is_worse() -> None:
+    base, arm = drawn("base", 0.0), drawn("arm", 1.0)
+    assert set(compare([base, arm], Question()).differences["verdict"]) == {"better"}
+    assert set(compare([base, arm], Question(baseline="arm")).differences["verdict"]) == {"worse"}
+
+
+def test_a_margin_opens_equivalence() -> None:
+    base, equal = drawn("base", 0.0, seeds=8, problems=300), drawn("equal", 0.0, seeds=8, problems=300)
+    assert set(compare([base, equal], Question()).differences["verdict"]) == {"undecided"}
+    assert set(compare([base, equal], Question(margin=0.08)).differences["verdict"]) == {"equivalent"}
+    lower = drawn("lower", -0.2, seeds=8, problems=300)
+    row = only(compare([base, lower], Question(margin=0.2)), benchmark=ALL)
+    assert row["verdict"] == "equivalent"  # worse by less than the margin
+
+
+def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
+    base, arm = drawn("base", 0.0, seeds=3), drawn("arm", 0.0, seeds=5)
+    row = only(compare([base, arm], Question()), benchmark="gsm")
+    assert (row["paired_by_seed"], row["seeds"], row["over_seeds"]) == (False, 3, True)
+
+
+def test_one_seed_is_about_these_models() -> None:
+    row = only(compare([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
+    assert not row["over_seeds"]
+    assert math.isnan(float(row["needed_seeds"]))  # type: ignore[arg-type]
+
+
+def test_p_values_are_adjusted_over_arms_and_benchmarks_and_not_over_k() -> None:
+    sides = [drawn(name, shift) for name, shift in (("base", 0.0), ("one", 0.3), ("other", 0.4))]
+    rows = compare(sides, Question(k=(1, 2))).differences
+    family = rows[(rows["k"] == 1) & (rows["benchmark"] != ALL)]
+    assert len(family) == 4
+    assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
+
+
+def test_flips_are_the_problems_that_changed() -> None:
+    base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 0), ("b", "p3", 1)]),))
+    arm = Side("arm", (log("y", [("b", "p1", 1), ("b", "p2", 1), ("b", "p3", 0)]),))
+    flips = compare([base, arm], Question()).flips
+    assert flips[["problem", "score", "baseline_score"]].to_numpy().tolist() == [["p2", 1, 0], ["p3", 0, 1]]
+
+
+def test_what_differs_besides_the_scores_is_said() -> None:
+    base = Side("base", (log("x", [("b", f"p{i}", i % 2) for i in range(4)] + [("c", "p", 1)], temperature="0"),))
+    arm = Side("arm", (log("y", [("b", f"p{i}", 1) for i in range(1, 6)], temperature="1"),))
+    said = "\n".join(compare([base, arm], Question()).warnings)
+    assert "temperature differs: arm 1; base 0" in said
+    assert "b: 3 problems that only arm or base has were left out" in said
+    assert "c was left out" in said
+
+
+@pytest.mark.parametrize(
+    ("other", "question", "words"),
+    [
+        ([("c", "p", 1)], Question(), "share no benchmark"),
+        ([("b", "q", 1), ("b", "r", 1)], Question(), "share 0 problems"),
+        ([("b", "p1", 1), ("b", "p2", 0)], Question(k=(2,)), "pass@2 needs 2 samples of every problem"),
+        ([("b", "p1", 1), ("b", "p2", 0)], Question(baseline="bsae"), "did you mean 'base'"),
+    ],
+)
+def test_what_does_not_pair_is_refused(other: list[tuple[str, str, float]], question: Question, words: str) -> None:
+    base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 1)]),))
+    with pytest.raises(ConfigError, match=words):
+        compare([base, Side("arm", (log("y", other),))], question)
+
+
+def test_pass_at_k_needs_right_and_wrong() -> None:
+    sides = [
+        Side(name, (log(name, [("b", "p1", 0.5), ("b", "p1", 0.5), ("b", "p2", 1), ("b", "p2", 1)]),)) for name in "ab"
+    ]
+    with pytest.raises(ConfigError, match="scores that are 0 or 1"):
+        compare(sides, Question(k=(2,)))
+
+
+@pytest.mark.parametrize(
+    ("arm", "why"),
+    [
+        ([1, 0, 1], "the same score on every problem"),
+        ([1, 0], "2 problems have no interval"),
+    ],
+)
+def test_degenerate_sides_get_a_sentence(arm: list[int], why: str) -> None:
+    rows: list[tuple[str, str, float]] = [("b", f"p{i}", float(value)) for i, value in enumerate(arm)]
+    row = only(compare([Side(name, (log(name, rows),)) for name in "ab"], Question()))
+    assert row["verdict"] == "not testable"
+    assert why in str(row["why"])
+
+
+def test_a_difference_that_is_one_number_has_no_test() -> None:
+    sides = [
+        Side(name, (log(name, [("b", f"p{i}", score) for i in range(9)]),)) for name, score in (("a", 0), ("b", 1))
+    ]
+    row = only(compare(sides, Question()))
+    assert (row["verdict"], row["difference"]) == ("not testable", 1)
+    assert "no variance to test by" in str(row["why"])
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_p_values_of_a_margin_are_the_shifted_t_tests() -> None:
+    diff_P = np.random.default_rng(3).normal(0.02, 0.1, 50)
+    found = verdicts.tests(crossed.mean(diff_P[None]), 0.05)
+    greater = scipy_stats.ttest_1samp(diff_P, -0.05, alternative="greater").pvalue
+    less = scipy_stats.ttest_1samp(diff_P, 0.05, alternative="less").pvalue
+    assert found.p == pytest.approx(scipy_stats.ttest_1samp(diff_P, 0).pvalue)
+    assert (found.p_not_worse, found.p_equivalent) == pytest.approx((greater, max(greater, less)))
+
+
+# --- tables of samples ------------------------------------------------------------------------------------------------
+
+
+def written(folder: Path, kind: str, frame: pd.DataFrame) -> Path:
+    path = folder / f"samples.{kind}"
+    match kind:
+        case "csv":
+            frame.to_csv(path, index=False)
+        case "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        case _:
+            frame.to_parquet(path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_tables_of_samples_are_read_with_the_columns_that_were_named(tmp_path: Path, kind: str) -> None:
+    frame = pd.DataFrame({"id": ["a", "a", "b"], "exact": [True, False, True], "seed": [1, 1, 1], "other": [1, 2, 3]})
+    path = written(tmp_path, kind, frame)
+    (found,) = tabular.read(path, Options({"problem": "id", "correct": "exact"}, "mine"))
+    assert found.samples[["benchmark", "problem", "seed", "correct"]].to_numpy().tolist() == [
+        ["mine", "a", "1", 1.0],
+        ["mine", "a", "1", 0.0],
+        ["mine", "b", "1", 1.0],
+    ]
+
+
+def test_a_table_of_several_models_is_a_log_for_each(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"model": ["x", "y", "x"], "problem": ["a", "a", "b"], "correct": [1, 0, 1]})
+    found = tabular.read(written(tmp_path, "csv", frame), Options())
+    assert [(one.path.name, len(one.samples)) for one in found] == [("x", 2), ("y", 1)]
+
+
+@pytest.mark.parametrize(
+    ("frame", "columns", "words"),
+    [
+        ({"problem": ["a"], "score": [1]}, {}, "no column 'correct'"),
+        ({"problem": ["a"], "correct": [1]}, {"correct": "corect"}, "did you mean 'correct'"),
+        ({"problem": ["a", "a"], "correct": [1, 1], "sample": [0, 0]}, {}, "holds a sample twice"),
+        ({"correct": [1]}, {}, "problem is missing"),
+        ({"problem": ["a"], "correct": ["good"]}, {}, "not a number"),
+    ],
+)
+def test_tables_that_do_not_say_enough_are_refused(
+    tmp_path: Path, frame: dict[str, list[object]], columns: dict[str, str], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        tabular.read(written(tmp_path, "csv", pd.DataFrame(frame)), Options(columns))
+
+
+@pytest.mark.parametrize("name", ["cut.jsonl", "cut.parquet"])
+def test_a_damaged_table_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text('{"problem": "a", "corr')
+    with pytest.raises(ConfigError, match="cannot be read"):
+        tabular.read(tmp_path / name, Options())

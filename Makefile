@@ -146,7 +146,7 @@ ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m benchmarks
 
 clean: ## Remove caches and builds; keeps environments and all results
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

@@ -277,6 +277,8 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
     if not isinstance(row, dict):
         raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
+    if path.name == "metrics.jsonl" and not (type(row.get("step")) is int and isinstance(row.get("metrics"), dict)):
+        raise damaged(path, f"damaged: one of its rows lacks a step or its metrics ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row

@@ -42,7 +42,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ test: setup ## Run the quick tests (minutes)
 
 test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
 	$(BIN)/pytest $(SPREAD) -m "not ($(ELSEWHERE))" $(ARGS)
+
+messages: setup ## Write tests/messages.snap again, after the wording of errors has changed
+	REWRITE_MESSAGES=1 $(BIN)/pytest -q -n 0 tests/cli/test_messages.py
 
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \

@@ -327,6 +327,7 @@ def damaged(path: Path, what: str) -> RunFailed:
         f"{path} is {what}",
         fix="restore that file from a copy, or remove the run's folder: mcpo runs pull restores a completed run from "
         "the store, and the command that trained it trains it again",
+        code="damaged",
     )
 
 

@@ -23,6 +23,7 @@ from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, Kind, last_row, read_json, read_lines, write_json
 from mcpo_cli.scheduling.progress import Tracker
 from tests.engine import begin, differences, end, records, work
+from tests.errors import refused
 from tests.fakes import write_run
 from tests.faults.suites import send, spec_of
 
@@ -136,7 +137,7 @@ def test_damaged_documents_are_named(name: str, what: str, plan: Plan) -> None:
     if name == "spec.json":
         assert states == []
         assert str(folder / name) in notes[0]
-        with pytest.raises(McpoError, match=r"spec\.json"):
+        with refused("damaged", "spec.json"):
             catalog.find(folder.parents[1], spec.run_id)
     else:
         assert states == ["failed"]
@@ -152,7 +153,7 @@ def test_settings_of_another_run_are_refused(plan: Plan) -> None:
     (other,) = load(["scale=smoke", "seed=1"])
     write_run(other)
     shutil.copy(run_dir(other.run_id) / "attempt_1" / "spec.json", run_dir(spec.run_id) / "spec.json")
-    with pytest.raises(McpoError, match=f"holds the settings of {other.run_id}"):
+    with refused("damaged", other.run_id):
         catalog.find(run_dir(spec.run_id).parents[1], spec.run_id)
 
 
@@ -160,7 +161,7 @@ def test_a_line_in_the_middle_of_a_running_journal_is_named(tmp_path: Path) -> N
     """Nobody has sealed it yet: what is no JSON is an error, a last line without its end is not there yet."""
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 1, "metrics": {}}\n{"step": \n{"step": 3, "metrics": {}}\n{"ste')
-    with pytest.raises(McpoError, match=r"metrics\.jsonl is damaged: one of its lines is not JSON"):
+    with refused("damaged", "metrics.jsonl"):
         list(read_lines(path))
     assert last_row(path) == {"step": 3, "metrics": {}}
 

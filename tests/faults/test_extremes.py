@@ -15,13 +15,13 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps, state
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, write_json
 from mcpo_cli.scheduling import estimate
 from mcpo_cli.scheduling.progress import Tracker, final_metrics
 from tests.cli.conftest import InProcess
+from tests.errors import refused
 
 STEPS = 10_000
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
@@ -183,5 +183,5 @@ def test_a_home_whose_path_is_too_long_for_sqlite(tmp_path: Path) -> None:
 
 def test_names_of_models_stay_in_ascii() -> None:
     """They name folders, MLflow runs and lines of tables."""
-    with pytest.raises(ConfigError, match=r"model\.name"):
+    with refused("contradiction", "model.name"):
         load(['model.name="größe"'])

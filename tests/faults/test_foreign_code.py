@@ -17,8 +17,8 @@ from mcpo_cli.backends.local import checkpoint as local
 from mcpo_cli.backends.verl import checkpoint, checks, export, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.yaml_files import read_yaml
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.model_facts import resolve
+from tests.errors import refused
 from tests.faults.test_foreign_files import reconfigured
 from tests.models import untrained
 
@@ -51,7 +51,7 @@ def test_a_pickle_among_the_shards_of_a_checkpoint(trap: Path, tmp_path: Path) -
     torch.save({"model.norm.weight": Payload(trap)}, actor / "model_world_size_1_rank_0.pt")
     checkpoint.seal(root, 2)
     (spec,) = load(["scale=verl-cpu"])
-    with pytest.raises(ConfigError, match=r"model_world_size_1_rank_0\.pt"):
+    with refused("bad_input", "model_world_size_1_rank_0.pt"):
         export.policy(root, 2, tmp_path / "policy", spec)
     assert not trap.exists()
     assert not (tmp_path / "policy").exists()
@@ -73,7 +73,7 @@ def test_a_model_of_pickles(trap: Path, tmp_path: Path) -> None:
     folder = untrained(tmp_path / "model")
     (folder / "model.safetensors").unlink()
     torch.save({"model.norm.weight": Payload(trap)}, folder / "pytorch_model.bin")
-    with pytest.raises(ConfigError, match=r"pytorch_model\.bin"):
+    with refused("bad_model", "pytorch_model.bin"):
         resolve(str(folder))
     assert not trap.exists()
 
@@ -104,7 +104,7 @@ def test_what_verl_loads_by_itself(trap: Path, tmp_path: Path) -> None:
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:
     path, made = tmp_path / "suite.yaml", tmp_path / "made"
     path.write_text(f"arms: !!python/object/apply:os.mkdir ['{made}']\n")
-    with pytest.raises(ConfigError, match=r"suite\.yaml"):
+    with refused("bad_input", "suite.yaml"):
         read_yaml(path)
     assert not made.exists()
 
@@ -113,7 +113,7 @@ def test_verl_runs_no_code_of_a_model(tmp_path: Path) -> None:
     folder = untrained(tmp_path / "model")
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
     reconfigured(folder, auto_map={"AutoConfig": "own.Own"})
-    with pytest.raises(ConfigError, match="auto_map"):
+    with refused("unsafe", "auto_map"):
         checks._model(spec)
     (spec,) = load(["scale=paper"])
     table = overrides.table(spec, overrides.planned(spec, Path("/home")))

@@ -22,6 +22,7 @@ from mcpo_cli.model_facts import resolve
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
+from tests.errors import refused
 from tests.fakes import write_run
 from tests.models import untrained
 
@@ -69,7 +70,7 @@ ODD_FILES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("make", ODD_FILES.values(), ids=ODD_FILES)
 def test_settings_in_something_else_than_a_file(make: Callable[[Path], object], tmp_path: Path) -> None:
     make(tmp_path / "x.yaml")
-    with pytest.raises(ConfigError, match=r"x\.yaml"):
+    with refused("bad_input", "x.yaml"):
         read_yaml(tmp_path / "x.yaml")
 
 
@@ -89,7 +90,7 @@ def test_data_and_answers(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
     path.write_bytes(line + b"\n")
     for read in (lambda: data.load(data.get("math500"), path), lambda: regrade.read(path)):
-        with pytest.raises(ConfigError, match=r"data\.jsonl") as error:
+        with refused("bad_data", "data.jsonl") as error:
             read()
         assert len(error.value.message) < 2000
 
@@ -123,7 +124,7 @@ def test_a_plug_in_that_takes_a_name(plugin_folder: Path) -> None:
         "from dataclasses import dataclass\nfrom mcpo_cli.methods.group_relative import GroupRelative\n"
         "@dataclass(frozen=True)\nclass Thief(GroupRelative):\n    name = 'mcpo'\n"
     )
-    with pytest.raises(ConfigError, match="'mcpo'"):
+    with refused("duplicate_name", "mcpo"):
         methods.registry()
 
 

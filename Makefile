@@ -42,7 +42,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ test: setup ## Run the quick tests (minutes)
 test-all: setup ## Run all tests but those that need more than .venv (the other test-... targets)
 	$(BIN)/pytest $(SPREAD) -m "not ($(ELSEWHERE))" $(ARGS)
 
+messages: setup ## Write tests/messages.snap again, after the wording of errors has changed
+	REWRITE_MESSAGES=1 $(BIN)/pytest -q -n 0 tests/cli/test_messages.py
+
 test-browser: setup ## Test MLflow's UI in a headless Chromium; installs Debian's if there is none
 	@command -v chromium >/dev/null || (apt-get update && apt-get install --yes --no-install-recommends chromium) || \
 		{ echo "chromium is missing and could not be installed; as root: apt-get install chromium"; exit 1; }
@@ -99,8 +102,8 @@ postgres:
 test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's if there is none
 	$(BIN)/pytest -n 0 -m postgres tests/faults $(ARGS)
 
-test-faults: setup postgres ## Run the fault-injection tests; writes docs/reliability.md and .json
-	$(BIN)/pytest $(SPREAD) tests/faults --reliability-report docs/reliability.md $(ARGS)
+test-faults: setup postgres ## Run the fault-injection tests (docs/reliability.md lists them)
+	$(BIN)/pytest $(SPREAD) tests/faults $(ARGS)
 
 setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu.md)
 
@@ -146,7 +149,7 @@ ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m benchmarks
 
 clean: ## Remove caches and builds; keeps environments and all results
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

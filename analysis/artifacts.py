@@ -8,7 +8,6 @@ the files. An artifact whose hash and checksums still match is not built again.
 import hashlib
 import importlib.metadata
 import json
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
@@ -37,7 +36,6 @@ LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
-FORMULA = re.compile(r"[=+@\t\r]|-[^\d.]")
 ALL = "all"
 
 
@@ -321,9 +319,7 @@ def _provenance(command: str, runs: Mapping[str, Runs]) -> Iterator[str]:
 
 
 def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
-    texts = product.data.select_dtypes(include=["object", "string"])
-    data = product.data.assign(**{str(column): texts[column].map(_without_formula) for column in texts})
-    yield f"{name}.csv", data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
+    yield f"{name}.csv", product.data.to_csv(index=False, lineterminator="\n", float_format=f"%.{DIGITS}g")
     if product.grids:
         page = render.Page(product.title, product.sentence, product.grids, notes)
         yield f"{name}.md", render.markdown(page)
@@ -333,11 +329,6 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 
         for kind, content in base.save(product.figure).items():
             yield f"{name}.{kind}", content
-
-
-def _without_formula(cell: Any) -> Any:
-    """The cell, marked as text where a spreadsheet would compute or execute it."""
-    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:

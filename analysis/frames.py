@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import probes
-from mcpo_cli.collector import lasting
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
+from mcpo_cli.machine import lasting
 from mcpo_cli.probes import study
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow

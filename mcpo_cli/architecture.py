@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import bad_model
 
 MODEL_TYPES = ("llama", "qwen2", "qwen3", "mistral")
 """Values of `model_type` that the local engine computes."""
@@ -135,7 +135,7 @@ def check(name: str, found: Architecture) -> None:
     ]
     for is_so, what, instead in unsupported:
         if is_so:
-            raise ConfigError(
+            raise bad_model(
                 f"{name}: backend=local does not compute {what}, which its config.json asks for; "
                 f"it computes: {instead}",
                 fix="backend=verl, or another model (mcpo model list)",
@@ -180,13 +180,13 @@ def _count(name: str, config: Mapping[str, Any], key: str, default: int | None =
     value = config.get(key)
     if value is None:
         if default is None:
-            raise ConfigError(
+            raise bad_model(
                 f"{name}: config.json has no {key}, so this is not a model of the Llama family",
                 fix=f"a model whose model_type is one of {', '.join(MODEL_TYPES)}",
             )
         return default
     if isinstance(value, bool) or not isinstance(value, int) or value < (1 if key in KEYS.values() else 0):
-        raise ConfigError(f"{name}: config.json has {key}={value!r}, which must be a positive integer")
+        raise bad_model(f"{name}: config.json has {key}={value!r}, which must be a positive integer")
     return value
 
 
@@ -198,7 +198,7 @@ def _rope(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         rope["rope_type"] = rope.get("rope_type") or rope.pop("type", None) or "default"
         rope["rope_theta"] = float(rope.get("rope_theta") or config.get("rope_theta") or ROPE_THETA)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name}: the rotary embedding in config.json cannot be read: {error}") from error
+        raise bad_model(f"{name}: the rotary embedding in config.json cannot be read: {error}") from error
     return rope
 
 

@@ -39,12 +39,12 @@ def convert(cls: type[T], data: Mapping[str, Any], path: str, **ready: Any) -> T
         where = f"{path}.{key}" if path else key
         if key not in fields:
             known = [f"{path}.{name}" if path else name for name in fields]
-            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}")
+            raise ConfigError(f"unknown key '{where}': {nearest(where, known)}", code="unknown_key")
         try:
             values[key] = _typed(hints[key], value, where)
             _check_bounds(values[key], fields[key].metadata, where)
         except ConfigError as error:
-            raise ConfigError(error.message, fix=error.fix or _default(fields[key], where)) from error
+            raise ConfigError(error.message, fix=error.fix or _default(fields[key], where), code=error.code) from error
     return cls(**values, **ready)
 
 
@@ -58,7 +58,7 @@ def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[
         ConfigError: unknown name (`fix` mends it), unknown option, or an option value out of its range.
     """
     if name not in kinds:
-        raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix)
+        raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix, code="unknown_name")
     return convert(kinds[name], options, what)
 
 
@@ -79,7 +79,9 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
         if not any(type(value) is type(choice) and value == choice for choice in get_args(hint)):
             choices = [str(choice) for choice in get_args(hint)]
             raise ConfigError(
-                f"{path}={value}: {nearest(str(value), choices)}", fix=f"{path}={closest(str(value), choices)}"
+                f"{path}={value}: {nearest(str(value), choices)}",
+                fix=f"{path}={closest(str(value), choices)}",
+                code="out_of_bounds",
             )
         return value
     if origin in (Mapping, tuple):
@@ -131,7 +133,7 @@ def _check_bounds(value: Any, metadata: Mapping[str, Any], path: str) -> None:
         if name in metadata and value is not None and not holds(value, metadata[name]):
             bound = metadata[name]
             fix = f"{path}={bound}" if name in ("ge", "le") else None
-            raise ConfigError(f"{path}={value}: must be {sign} {bound}", fix=fix)
+            raise ConfigError(f"{path}={value}: must be {sign} {bound}", fix=fix, code="out_of_bounds")
 
 
 def _default(field: "dataclasses.Field[Any]", path: str) -> str | None:

@@ -11,11 +11,13 @@
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
 | anything else  | 70   | a bug: `--debug` shows where                                   |
 
-Only `mcpo_cli.main` turns an exception into an exit code; everything else raises.
+Only `mcpo_cli.main` turns an exception into an exit code; everything else raises. Besides its message, an error has a
+`code` (`CODES`) that stays the same when the wording changes: programs and tests rely on it.
 """
 
 import difflib
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 UNEXPECTED = 70
@@ -24,17 +26,52 @@ SIMILAR = 0.6
 """The least similarity (of difflib, 0 to 1) at which a known name is offered in the place of an unknown one."""
 
 
+CODES: dict[str, str] = {
+    "bad_input": "any other wrong input; nothing was started",
+    "run_failed": "any other failure of a run; its records are kept",
+    "problems_found": "`data audit` or `doctor` found problems to fix first",
+    "missing_runs": "a table or figure needs runs that are not done",
+    "store_failed": "the MLflow store could not be read or written",
+    "output_lost": "standard output cannot be written",
+    "interrupted": "stopped by a signal; the same command continues",
+    "unknown_key": "there is no such setting",
+    "unknown_name": "there is no such method, task, data set, grader, model, suite or run",
+    "duplicate_name": "two files declare, or two runs match, the same name",
+    "out_of_bounds": "a value is outside the bounds or the choices of its setting",
+    "contradiction": "settings contradict each other, or one has no effect with another",
+    "no_room": "prompts, answers or problems do not fit into a length, a window or a number that is set",
+    "not_found": "there is no such file or folder",
+    "bad_data": "a file of problems or answers cannot be read, or contradicts itself",
+    "bad_model": "a model's files are incomplete, damaged, or of a kind that the engine does not compute",
+    "unsafe": "a file could run code, or leads to another folder",
+    "secret": "a password or token was given as a setting",
+    "changed": "a file, plug-in or package is not what it was when the run was planned",
+    "damaged": "a record does not match its checksum, is incomplete, or belongs to another run",
+    "not_installed": "a package is missing or has another version",
+    "unreachable": "a model or package is not in the cache and cannot be fetched",
+    "cannot_write": "a disk is full or read-only",
+    "needs_gpu": "the device is not on this machine, or its memory is too small",
+    "ungraded": "too many answers could not be graded",
+    "grader_failed": "a grading process does not start",
+}
+"""Every code with its meaning (`docs/command-line.md` shows this table)."""
+
+
 class McpoError(Exception):
     """An error with a message for users: what is wrong, and (in `fix`) the command that fixes it.
 
-    data: partial results as plain data, which `--json` prints with the error.
+    data: partial results as plain data, which `--json` prints with the error. code: by default that of the class.
     """
 
     exit_code = 1
+    code = "run_failed"
 
-    def __init__(self, message: str, *, fix: str | None = None, data: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, *, fix: str | None = None, data: Mapping[str, Any] | None = None, code: str = ""
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.code = code or type(self).code
         self.fix = fix
         self.data = data or {}
 
@@ -46,6 +83,7 @@ class ConfigError(McpoError):
     """The input names something that does not exist or contradicts itself; nothing was started."""
 
     exit_code = 2
+    code = "bad_input"
 
 
 class RunFailed(McpoError):
@@ -55,27 +93,39 @@ class RunFailed(McpoError):
 class Findings(McpoError):
     """A check of data or of the machine found problems to fix first; the report lists them."""
 
+    code = "problems_found"
+
 
 class MissingCells(McpoError):
     """A table or figure needs runs that are not done; the message names the command that completes them."""
 
     exit_code = 3
+    code = "missing_runs"
 
 
 class StoreError(McpoError):
     """The MLflow store could not be reached, read or written after the start."""
 
     exit_code = 4
+    code = "store_failed"
 
 
 class OutputLost(McpoError):
     """Standard output could not be written: a full disk, a closed file, or a reader that has gone."""
+
+    code = "output_lost"
 
 
 class Interrupted(McpoError):
     """Stopped by SIGINT or SIGTERM after a checkpoint was written."""
 
     exit_code = 130
+    code = "interrupted"
+
+
+bad_data = partial(ConfigError, code="bad_data")
+bad_model = partial(ConfigError, code="bad_model")
+no_room = partial(ConfigError, code="no_room")
 
 
 def nearest(wanted: str, known: Iterable[str]) -> str:

@@ -18,10 +18,10 @@ def location() -> Path:
     try:
         path = Path(named).expanduser().resolve()
     except (RuntimeError, OSError) as error:
-        raise ConfigError(f"MCPO_HOME={named} names no folder: {error}", fix=FIX) from error
+        raise ConfigError(f"MCPO_HOME={named} names no folder: {error}", fix=FIX, code="not_found") from error
     above = next(part for part in (path, *path.parents) if part.exists())
     if not above.is_dir():
-        raise ConfigError(f"MCPO_HOME={named}: {above} is no folder", fix=FIX)
+        raise ConfigError(f"MCPO_HOME={named}: {above} is no folder", fix=FIX, code="not_found")
     return path
 
 
@@ -38,7 +38,9 @@ def home() -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise ConfigError(f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=FIX) from error
+        raise ConfigError(
+            f"MCPO_HOME={path} cannot be written ({error.strerror})", fix=FIX, code="cannot_write"
+        ) from error
     return path
 
 

@@ -1,8 +1,11 @@
-"""The machine's GPUs and cores, read without importing a GPU library."""
+"""The machine's GPUs and cores, read without importing a GPU library, and the process's garbage collector."""
 
 import csv
+import gc
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 MIB, GIB = 2**20, 2**30
@@ -47,3 +50,17 @@ def _ask_driver(columns: str) -> list[list[str]]:
 def cores() -> int:
     """Number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def lasting() -> Iterator[None]:
+    """Exclude what the block creates from garbage collection: imported libraries, or data that are read once.
+
+    Otherwise the collector searches a million lasting objects again and again, and finds nothing.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -129,7 +129,12 @@ def _report(message: str, style: ErrorStyle) -> None:
 def _print_error_document(error: McpoError) -> None:
     from mcpo_cli.commands.console import print_json
 
-    about = {"type": type(error).__name__, "message": redact(error.message), "fix": error.fix and redact(error.fix)}
+    about = {
+        "code": error.code,
+        "type": type(error).__name__,
+        "message": redact(error.message),
+        "fix": error.fix and redact(error.fix),
+    }
     # Without stdout, the message on stderr and the exit code have to do.
     with suppress(OutputLost):
         print_json({**error.data, "error": {**about, "exit_code": error.exit_code}})

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths
-from mcpo_cli.errors import ConfigError, first_line, nearest
+from mcpo_cli.errors import ConfigError, bad_model, first_line, nearest
 
 TOKENIZER = (
     "tokenizer.json",
@@ -97,7 +97,7 @@ def local_folder(model: str) -> Path | None:
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})")
+        raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})", code="not_found")
     return None
 
 
@@ -105,7 +105,9 @@ def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
     """The local folder, or the folder of the hub's cache that holds `files`."""
     folder = local_folder(model)
     if folder and revision:
-        raise ConfigError(f"revision={revision} names a commit of the hub, but {model} is a local folder")
+        raise ConfigError(
+            f"revision={revision} names a commit of the hub, but {model} is a local folder", code="contradiction"
+        )
     return folder or _fetch(model, revision, files)
 
 
@@ -174,7 +176,7 @@ def _tokens(name: str, folder: Path, about: Mapping[str, Any]) -> int:
         ids += [int(token) for token in about.get("added_tokens_decoder") or {}]
         return max(ids) + 1
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"{name}: tokenizer.json has no vocabulary that can be read") from error
+        raise bad_model(f"{name}: tokenizer.json has no vocabulary that can be read") from error
 
 
 def fingerprint(folder: Path) -> str:
@@ -227,7 +229,7 @@ def encode(facts: ModelFacts, text: str, chat: bool) -> tuple[int, ...]:
     if not chat:
         return tuple(tokenizer(facts)(text)["input_ids"])
     if not facts.chat_template:
-        raise ConfigError(f"{facts.name}: its tokenizer has no chat template", fix="chat=off")
+        raise bad_model(f"{facts.name}: its tokenizer has no chat template", fix="chat=off")
     turns = [{"role": "user", "content": text}]
     return tuple(tokenizer(facts).apply_chat_template(turns, add_generation_prompt=True, return_dict=False))
 
@@ -259,6 +261,7 @@ def _config(name: str, folder: Path, file: str = "config.json") -> dict[str, Any
         raise ConfigError(
             f"{name}: its {file} requires the model's own code (auto_map), which is never run",
             fix="use a model without auto_map, whose architecture transformers supports",
+            code="unsafe",
         )
     return config
 
@@ -268,7 +271,7 @@ def _window(name: str, config: Mapping[str, Any], longest: Any) -> int:
     limits = [config.get("max_position_embeddings"), longest]
     known = [int(limit) for limit in limits if isinstance(limit, int | float) and 0 < limit < NO_LIMIT]
     if not known:
-        raise ConfigError(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
+        raise bad_model(f"{name}: config.json has no max_position_embeddings, so the model's window is unknown")
     return min(known)
 
 
@@ -278,7 +281,7 @@ def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any
     listed = named if isinstance(named, list) else [named]
     ids = dict.fromkeys(token for token in [words.eos_token_id, *listed] if token is not None)
     if not ids:
-        raise ConfigError(
+        raise bad_model(
             f"{name}: neither tokenizer, generation_config.json nor config.json names an end token, so that every "
             "response would be truncated",
             fix=f'set "eos_token_id" in {name}/generation_config.json',
@@ -289,7 +292,7 @@ def _stop_ids(name: str, config: Mapping[str, Any], generation: Mapping[str, Any
 def _check_tokenizer(name: str, folder: Path) -> None:
     """Raise ConfigError if the folder has no tokenizer, or one that needs the model's own code."""
     if not any(fnmatch.fnmatch(path.name, pattern) for path in folder.iterdir() for pattern in TOKENIZER):
-        raise ConfigError(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
+        raise bad_model(f"{name}: the folder has no tokenizer (no tokenizer.json, no vocab.json, no *.model)")
     if (folder / "tokenizer_config.json").exists():
         _config(name, folder, "tokenizer_config.json")
 
@@ -301,7 +304,7 @@ def _tokenizer(name: str, folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
+        raise bad_model(f"{name}: its tokenizer cannot be loaded: {first_line(error)}") from error
 
 
 def _weights(name: str, folder: Path) -> list[Path]:
@@ -309,14 +312,14 @@ def _weights(name: str, folder: Path) -> list[Path]:
     index = folder / "model.safetensors.index.json"
     named = _json(name, index).get("weight_map") if index.exists() else {"": "model.safetensors"}
     if not isinstance(named, dict) or not named:
-        raise ConfigError(f"{name}: {index.name} has no weight_map")
+        raise bad_model(f"{name}: {index.name} has no weight_map")
     names = sorted({str(file) for file in named.values()})
     if outside := [file for file in names if Path(file).name != file]:
-        raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}")
+        raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}", code="unsafe")
     if absent := [file for file in names if not (folder / file).exists()]:
         pickled = sorted(path.name for pattern in ("*.bin", "*.pth", "*.pt") for path in folder.glob(pattern))
         why = f"; {pickled[0]} is a pickle, which can run code and is never loaded" if pickled else ""
-        raise ConfigError(
+        raise bad_model(
             f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there){why}",
             fix="https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
             if pickled
@@ -333,7 +336,7 @@ def _entries(name: str, path: Path) -> dict[str, dict[str, Any]]:
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if not 0 < length < path.stat().st_size:
-            raise ConfigError(f"{name}: {path.name} is not a safetensors file, or was cut short")
+            raise bad_model(f"{name}: {path.name} is not a safetensors file, or was cut short")
         try:
             header = json.loads(file.read(length))
             tensors = {key: entry for key, entry in header.items() if key != "__metadata__"}
@@ -342,7 +345,7 @@ def _entries(name: str, path: Path) -> dict[str, dict[str, Any]]:
                 return tensors
         except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
             pass
-    raise ConfigError(f"{name}: the header of {path.name} is damaged")
+    raise bad_model(f"{name}: the header of {path.name} is damaged")
 
 
 def _digest(folder: Path) -> str:
@@ -359,11 +362,11 @@ def _json(name: str, path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise ConfigError(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
+        raise bad_model(f"{name}: the folder has no {path.name}; is it a Hugging Face model?") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: {path.name} is not JSON: {error}") from error
+        raise bad_model(f"{name}: {path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
+        raise bad_model(f"{name}: {path.name} must hold an object, not {type(content).__name__}")
     return content
 
 
@@ -376,17 +379,21 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
         return Path(snapshot_download(model, revision=revision, allow_patterns=[*files], ignore_patterns=[*ELSEWHERE]))
     except errors.GatedRepoError as error:
         fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
-        raise ConfigError(f"{at}: the hub provides it only after you accept its licence", fix=fix) from error
+        raise ConfigError(
+            f"{at}: the hub provides it only after you accept its licence", fix=fix, code="unreachable"
+        ) from error
     except errors.RepositoryNotFoundError as error:
         fix = "check the name; for a private model: hf auth login"
-        raise ConfigError(f"{at}: the hub has no such model, or you have no access to it", fix=fix) from error
+        raise ConfigError(
+            f"{at}: the hub has no such model, or you have no access to it", fix=fix, code="unreachable"
+        ) from error
     except errors.RevisionNotFoundError as error:
         fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
-        raise ConfigError(f"{at}: the model has no such revision", fix=fix) from error
+        raise ConfigError(f"{at}: the model has no such revision", fix=fix, code="not_found") from error
     except Exception as error:  # no network, a timeout, a full disk: the client's errors have no common class
         fix = f"run hf download {model} where there is a network, and name that folder instead of {model}"
         why = f"not in the cache, and not available from {constants.ENDPOINT}: {first_line(error)}"
-        raise ConfigError(f"{at}: {why}", fix=fix) from error
+        raise ConfigError(f"{at}: {why}", fix=fix, code="unreachable") from error
 
 
 def _neighbour(path: Path) -> str:

@@ -171,7 +171,9 @@ def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) 
 
 def taken(what: str, first: str | Path, second: str | Path) -> ConfigError:
     """The error of a name that two files claim."""
-    return ConfigError(f"the {what} is declared twice: {first} and {second}", fix="rename one, or remove it")
+    return ConfigError(
+        f"the {what} is declared twice: {first} and {second}", fix="rename one, or remove it", code="duplicate_name"
+    )
 
 
 def folders() -> list[Path]:

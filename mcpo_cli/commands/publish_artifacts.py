@@ -6,11 +6,11 @@ from typing import Any
 
 from mcpo_cli.analysis import render
 from mcpo_cli.analysis.artifacts import Built
-from mcpo_cli.collector import lasting
 from mcpo_cli.commands import console
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import McpoError
+from mcpo_cli.machine import lasting
 from mcpo_cli.store.address import resolve
 
 

@@ -20,7 +20,7 @@ Against = Annotated[
 def report(overrides: Overrides = None, against: Against = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
     from mcpo_cli import paths
-    from mcpo_cli.collector import lasting
+    from mcpo_cli.machine import lasting
 
     with lasting():
         from mcpo_cli.commands import build_artifacts

@@ -88,9 +88,9 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Copy all journals and evaluations of MCPO_HOME to the MLflow store. Rerunning sends no point twice."""
-    from mcpo_cli.collector import lasting
     from mcpo_cli.commands import console, publish_evaluations
     from mcpo_cli.errors import RunFailed, StoreError
+    from mcpo_cli.machine import lasting
 
     with lasting():
         from mcpo_cli.store.mlflow import Store

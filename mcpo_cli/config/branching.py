@@ -89,14 +89,16 @@ def read(name: str) -> Study:
     known = studies()
     if not load.is_file(name) and name not in known:
         raise ConfigError(
-            f"unknown branch study '{name}': {nearest(name, known)}", fix=f"mcpo branch {closest(name, known)}"
+            f"unknown branch study '{name}': {nearest(name, known)}",
+            fix=f"mcpo branch {closest(name, known)}",
+            code="unknown_name",
         )
     path = known.get(name) or paths.named(name)
     try:
         study = convert(Study, read_yaml(path), "")
         _check(study)
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
+        raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
     return study
 
 

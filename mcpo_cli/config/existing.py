@@ -48,7 +48,9 @@ def _sizes(path: str, folder: Path | None, revision: str) -> dict[str, Any]:
             raise
         wanted = " ".join(f"model.{size}=..." for size in architecture.SIZES)
         raise ConfigError(
-            f"{error.message}; its sizes are unknown", fix="; or set ".join(filter(None, [error.fix, wanted]))
+            f"{error.message}; its sizes are unknown",
+            fix="; or set ".join(filter(None, [error.fix, wanted])),
+            code=error.code,
         ) from error
 
 

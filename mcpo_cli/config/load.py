@@ -165,7 +165,7 @@ def validate(spec: RunSpec) -> RunSpec:
         ConfigError: it names the contradiction and the nearest valid value.
     """
     for message, fix in contradictions.of(spec):
-        raise ConfigError(message, fix=fix)
+        raise ConfigError(message, fix=fix, code="contradiction")
     return spec
 
 
@@ -216,7 +216,9 @@ def _check_key(key: str, values: Sequence[str]) -> None:
         for value in values:
             if value not in options[key] and (key in KINDS or not is_file(value)):
                 fix = f"{key}={closest(value, options[key])}"
-                raise ConfigError(f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix)
+                raise ConfigError(
+                    f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix, code="unknown_name"
+                )
     elif key in {f"{group}.name" for group in KINDS}:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
@@ -231,7 +233,7 @@ def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
     group = key.partition(".")[0]
     listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in keys()) else "mcpo help"
     fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
-    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix)
+    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix, code="unknown_key")
 
 
 def _meant(key: str) -> list[str]:
@@ -376,7 +378,9 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
             owners = [other for other, kind in KINDS[group]().items() if option in _options(kind)]
             if name not in owners:
                 raise ConfigError(
-                    f"{key} is an option of {', '.join(owners)}, not of {name}", fix=f"{group}={owners[0]}"
+                    f"{key} is an option of {', '.join(owners)}, not of {name}",
+                    fix=f"{group}={owners[0]}",
+                    code="contradiction",
                 )
 
 

@@ -141,7 +141,9 @@ def file(name: str) -> Path:
     if not load.is_file(name):
         if name not in known:
             raise ConfigError(
-                f"unknown suite '{name}': {nearest(name, known)}", fix=f"mcpo plan {closest(name, known)}"
+                f"unknown suite '{name}': {nearest(name, known)}",
+                fix=f"mcpo plan {closest(name, known)}",
+                code="unknown_name",
             )
         return known[name]
     path = paths.named(name)
@@ -165,7 +167,7 @@ def read(name: str) -> Suite:
             suite.design.check()
             _check_keys([*suite.design.factors, *suite.design.blocks])
     except ConfigError as error:
-        raise ConfigError(f"{path}: {error.message}", fix=error.fix) from error
+        raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
     return suite
 
 
@@ -174,7 +176,9 @@ def _check_keys(keys: Sequence[str]) -> None:
     known = [*load.keys(), *load.groups()]
     for key in keys:
         if key not in known:
-            raise ConfigError(f"design: unknown setting '{key}': {nearest(key, known)}", fix="mcpo help")
+            raise ConfigError(
+                f"design: unknown setting '{key}': {nearest(key, known)}", fix="mcpo help", code="unknown_key"
+            )
 
 
 def about(suite: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from mcpo_cli import paths, plugins
 from mcpo_cli.data import files, gym, hub
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.plugins import Found
 
 __all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "own", "read", "registry", "unnamed"]
@@ -28,7 +28,9 @@ def get(name: str) -> Dataset:
         return gym.declared(name)
     known = registry()
     if name not in known:
-        raise ConfigError(f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list")
+        raise ConfigError(
+            f"unknown data set '{name}': {nearest(name, known)}", fix="mcpo data list", code="unknown_name"
+        )
     return known[name]
 
 
@@ -101,14 +103,14 @@ def load(dataset: str | Dataset, path: Path | None = None) -> Loaded:
     audit = f"mcpo data audit {declared.name if path is None else f'{path} --as {declared.name}'}"
     if reading.defects:
         defect = reading.defects[0]
-        raise ConfigError(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
+        raise bad_data(f"{reading.source}, row {defect.row}: {defect.kind}: {defect.shown[:80]!r}", fix=audit)
     if reading.conflicts and declared.role == "benchmark":
         text, golds = next(iter(reading.conflicts.items()))
         contradiction = f"the same problem has the golds {', '.join(golds)}: {text[:80]!r}"
-        raise ConfigError(f"{reading.source}, row {reading.first[text]}: {contradiction}", fix=audit)
+        raise bad_data(f"{reading.source}, row {reading.first[text]}: {contradiction}", fix=audit)
     problems = reading.agreed
     if not problems:
-        raise ConfigError(f"{reading.source}: no usable problem is left", fix=audit)
+        raise bad_data(f"{reading.source}: no usable problem is left", fix=audit)
     return Loaded(
         declared.name,
         problems,

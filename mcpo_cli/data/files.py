@@ -16,7 +16,7 @@ from typing import Any
 
 from mcpo_cli.data.base import Dataset, Defect, Reading, integer
 from mcpo_cli.data.prompt import strip
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 
 FORMATS = (".jsonl", ".jsonl.gz", ".json", ".parquet")
 VERL = ("prompt", "reward_model")
@@ -48,14 +48,14 @@ def locate(path: Path, name: str) -> Path:
         if not candidates:
             present = sorted(file.name for file in path.iterdir() if _suffix(file))
             hint = nearest(f"{name}.jsonl", present) if present else f"it holds no {', '.join(FORMATS)} file"
-            raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE)
+            raise ConfigError(f"no {name}.jsonl or {name}.parquet in {path}: {hint}", fix=USE, code="not_found")
         return candidates[0]
     if not path.is_file():
         present = [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else []
         hint = nearest(path.name, present) if present else f"there is nothing in {path.parent}"
-        raise ConfigError(f"no such file: {path}; {hint}", fix=USE)
+        raise ConfigError(f"no such file: {path}; {hint}", fix=USE, code="not_found")
     if not _suffix(path):
-        raise ConfigError(f"{path}: unknown format '{path.suffix}'; known: {', '.join(FORMATS)}", fix=USE)
+        raise bad_data(f"{path}: unknown format '{path.suffix}'; known: {', '.join(FORMATS)}", fix=USE)
     return path
 
 
@@ -72,7 +72,7 @@ def read(path: Path, dataset: Dataset, source: str) -> Reading:
         seen = counts.setdefault((problem, gold), [number, 0])
         seen[1] += 1
     if not reading.rows:
-        raise ConfigError(f"{path} is empty: it holds no rows", fix=USE)
+        raise bad_data(f"{path} is empty: it holds no rows", fix=USE)
     for (problem, answer), (number, count) in counts.items():
         text, gold = strip(problem.strip()).strip(), dataset.gold(answer)
         whole = integer(gold) if dataset.integer else gold
@@ -115,9 +115,9 @@ def _texts(path: Path, dataset: Dataset) -> Iterator[tuple[int, str, str]]:
             else:
                 yield number, _text(row[problem]), _text(row[answer])
         except KeyError as missing:
-            raise ConfigError(f"{path}, row {number}: no column {missing}; it has {_listed(row)}", fix=USE) from missing
+            raise bad_data(f"{path}, row {number}: no column {missing}; it has {_listed(row)}", fix=USE) from missing
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"{path}, row {number}: {error}", fix=USE) from error
+            raise bad_data(f"{path}, row {number}: {error}", fix=USE) from error
 
 
 def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str]:
@@ -130,7 +130,7 @@ def _columns(path: Path, present: list[str], dataset: Dataset) -> tuple[str, str
         column = next((name for name in names if name in present), None)
         if column is None:
             wanted = " or ".join(f"'{name}'" for name in names)
-            raise ConfigError(f"{path}: no column for the {what} ({wanted}); it has {_listed(present)}", fix=USE)
+            raise bad_data(f"{path}: no column for the {what} ({wanted}); it has {_listed(present)}", fix=USE)
         chosen.append(column)
     return chosen[0], chosen[1]
 
@@ -193,7 +193,7 @@ def _parquet(path: Path, dataset: Dataset) -> Iterator[Row]:
         OverflowError,
     ) as error:  # the last two: values too large for Python
         said = str(error).partition("\n")[0]
-        raise ConfigError(f"{path} is not a readable parquet file: {said}", fix=USE) from error
+        raise bad_data(f"{path} is not a readable parquet file: {said}", fix=USE) from error
 
 
 def objects(path: Path) -> Iterator[Row]:
@@ -210,13 +210,13 @@ def objects(path: Path) -> Iterator[Row]:
             with gzip.open(path) if suffix.endswith(".gz") else path.open("rb") as file:
                 yield from _lines(path, iter(lambda: file.readline(MAX_LINE + 1), b""))
     except (OSError, EOFError, zlib.error) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", fix=USE) from error
+        raise bad_data(f"{path} cannot be read: {error}", fix=USE) from error
 
 
 def _items(path: Path) -> Iterator[Row]:
     document = _parse(path.read_bytes(), f"{path}")
     if not isinstance(document, list):
-        raise ConfigError(f"{path}: a .json file must hold a list; one object per line is .jsonl", fix=USE)
+        raise bad_data(f"{path}: a .json file must hold a list; one object per line is .jsonl", fix=USE)
     for number, row in enumerate(document, 1):
         yield number, _object(row, f"{path}, item {number}")
 
@@ -225,7 +225,7 @@ def _lines(path: Path, lines: Iterable[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         if len(line) > MAX_LINE:
-            raise ConfigError(f"{where}: more than {MAX_LINE >> 20} MiB", fix=USE)
+            raise bad_data(f"{where}: more than {MAX_LINE >> 20} MiB", fix=USE)
         if line.strip():
             yield number, _object(_parse(line, where), where)
 
@@ -234,12 +234,12 @@ def _parse(content: bytes, where: str) -> Any:
     try:
         return json.loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
+        raise bad_data(f"{where}: not UTF-8 (byte {error.start})", fix="iconv -t UTF-8 -f CHARSET FILE") from error
     except (ValueError, RecursionError) as error:  # broken, nested too deep, or a number with thousands of digits
-        raise ConfigError(f"{where}: broken JSON: {error}", fix=USE) from error
+        raise bad_data(f"{where}: broken JSON: {error}", fix=USE) from error
 
 
 def _object(row: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(row, dict):
-        raise ConfigError(f"{where}: {type(row).__name__} instead of an object with problem and answer", fix=USE)
+        raise bad_data(f"{where}: {type(row).__name__} instead of an object with problem and answer", fix=USE)
     return row

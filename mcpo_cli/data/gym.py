@@ -22,7 +22,7 @@ from typing import Any
 
 import mcpo_cli
 from mcpo_cli.data.base import Dataset, Problem, Reading, Role, held_out
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, bad_data, no_room
 from mcpo_cli.home import home
 
 PREFIX, SUFFIX = "reasoning_gym:", ":held_out"
@@ -112,7 +112,7 @@ def _reading(name: str) -> Reading:
     is_benchmark = role(name) == "benchmark"
     chosen = [problem for problem in drawn(name) if held_out(problem) == is_benchmark]
     if is_benchmark and len(chosen) < EVALUATED:
-        raise ConfigError(
+        raise no_room(
             f"{name}: only {len(chosen)} of {DRAWS} problems differ and are held out; a benchmark has {EVALUATED}",
             fix=GALLERY,
         )
@@ -161,9 +161,13 @@ def _installed() -> None:
         version("pycosat")
         found = version("reasoning-gym")
     except PackageNotFoundError as error:
-        raise ConfigError(f"{PREFIX}NAME needs the package {error.name}, which is not installed", fix=fix) from None
+        raise ConfigError(
+            f"{PREFIX}NAME needs the package {error.name}, which is not installed", fix=fix, code="not_installed"
+        ) from None
     if found != VERSION:
-        raise ConfigError(f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix)
+        raise ConfigError(
+            f"reasoning-gym is {found}, but problems of {VERSION} are meant", fix=fix, code="not_installed"
+        )
 
 
 def _asked(own: str, request: str) -> str:
@@ -179,8 +183,8 @@ def _asked(own: str, request: str) -> str:
     )
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
-        raise ConfigError(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {said}", fix="mcpo doctor")
+        raise bad_data(f"{PREFIX}{own}: reasoning-gym cannot draw its problems: {said}", fix="mcpo doctor")
     found = json.loads(done.stdout)
     if isinstance(found, str):
-        raise ConfigError(f"{PREFIX}{own}: {found}", fix=GALLERY)
+        raise ConfigError(f"{PREFIX}{own}: {found}", fix=GALLERY, code="unknown_name")
     return done.stdout

@@ -50,4 +50,6 @@ def _download(dataset: Dataset) -> Path:
         )
         why = next(why for kind, why in reasons if isinstance(error, kind))
         fix = f"use a copy (parquet or JSONL): data.path=FILE, or mcpo data audit FILE --as {dataset.name}"
-        raise ConfigError(f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix) from error
+        raise ConfigError(
+            f"{dataset.name}: {repo}@{revision} on {constants.ENDPOINT} {why}", fix=fix, code="unreachable"
+        ) from error

@@ -8,7 +8,7 @@ from mcpo_cli import model_facts
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.data.base import Loaded, Problem
 from mcpo_cli.data.prompt import Template, render
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import bad_model
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.tasks import ClosedTask, Task
 from mcpo_cli.tasks.base import Messages
@@ -89,7 +89,7 @@ def by_task(task: Task, facts: ModelFacts, max_tokens: int) -> Asking:
     if isinstance(task, ClosedTask) and task.vocabulary:
         return BARE
     if task.needs_chat_template and not facts.chat_template:
-        raise ConfigError(
+        raise bad_model(
             f"{facts.name}: task={task.name} asks in the chat template, but its tokenizer has none",
             fix="a model with instruction tuning (mcpo model list)",
         )

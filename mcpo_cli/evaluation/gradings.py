@@ -93,7 +93,10 @@ def all_of(folder: Path) -> list[Results]:
     records = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
     for number, results in zip(numbers, records, strict=True):
         if results["grading"] != number or not all(map(is_plain, results["benchmarks"])):
-            raise ConfigError(f"{folder / 'gradings' / str(number) / 'results.json'} is not the record of that grading")
+            raise ConfigError(
+                f"{folder / 'gradings' / str(number) / 'results.json'} is not the record of that grading",
+                code="damaged",
+            )
         for benchmark in results["benchmarks"].values():
             # JSON has no NaN; it is stored as text.
             benchmark["metrics"] = {key: float(value) for key, value in benchmark["metrics"].items()}

@@ -124,6 +124,12 @@ def check(protocol: Protocol) -> None:
     settings = protocol.settings
     if settings.temperature == 0 and settings.n > 1:
         fix = f"n=1 temperature=0  (or temperature=0.7 n={settings.n})"
-        raise ConfigError(f"temperature=0 makes all n={settings.n} samples of a problem the same", fix=fix)
+        raise ConfigError(
+            f"temperature=0 makes all n={settings.n} samples of a problem the same", fix=fix, code="contradiction"
+        )
     if settings.protocol == "paper" and (differences := protocol.deviations()):
-        raise ConfigError(f"protocol=paper, but there are differences: {'; '.join(differences)}", fix="protocol=any")
+        raise ConfigError(
+            f"protocol=paper, but there are differences: {'; '.join(differences)}",
+            fix="protocol=any",
+            code="contradiction",
+        )

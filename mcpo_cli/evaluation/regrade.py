@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mcpo_cli import grading, paths
 from mcpo_cli.data.files import objects
-from mcpo_cli.errors import ConfigError, RunFailed, nearest
+from mcpo_cli.errors import ConfigError, RunFailed, bad_data, nearest
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.evaluation.gradings import Graded, Graders
 from mcpo_cli.evaluation.run import Progress, record
@@ -44,18 +44,18 @@ def read(path: Path) -> list[Answer]:
     for number, row in objects(path):
         missing = "gold" if "gold" not in row else "" if {"response", "prediction"} & set(row) else "response"
         if missing:
-            raise ConfigError(f"{path}, line {number}: no '{missing}'; it has {', '.join(row) or 'nothing'}", fix=FORM)
+            raise bad_data(f"{path}, line {number}: no '{missing}'; it has {', '.join(row) or 'nothing'}", fix=FORM)
         kind = "response" if "response" in row else "prediction"
         for key in ("gold", kind):
             value = row[key]
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                raise ConfigError(f"{path}, line {number}: {key} is {type(value).__name__}, not text", fix=FORM)
+                raise bad_data(f"{path}, line {number}: {key} is {type(value).__name__}, not text", fix=FORM)
             if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"{path}, line {number}: {key} is {value}, which is not an answer", fix=FORM)
+                raise bad_data(f"{path}, line {number}: {key} is {value}, which is not an answer", fix=FORM)
         name = str(row.get("id", f"line {number}"))
         read_answers.append(Answer(name, str(row["gold"]), str(row[kind]), kind == "prediction"))
     if not read_answers:
-        raise ConfigError(f"{path} is empty", fix=FORM)
+        raise bad_data(f"{path} is empty", fix=FORM)
     return read_answers
 
 
@@ -75,9 +75,14 @@ def evaluation(wanted: str) -> Path:
     if len(matches) == 1:
         return folders[matches[0]]
     if len(matches) > 1:
-        raise ConfigError(f"'{wanted}' could be any of {len(matches)} evaluations: {', '.join(sorted(matches))}")
+        raise ConfigError(
+            f"'{wanted}' could be any of {len(matches)} evaluations: {', '.join(sorted(matches))}",
+            code="duplicate_name",
+        )
     hint = nearest(wanted, folders) if folders else f"there are none in {location()}"
-    raise ConfigError(f"no such file, and no graded evaluation '{wanted}': {hint}", fix="mcpo grade FILE.jsonl")
+    raise ConfigError(
+        f"no such file, and no graded evaluation '{wanted}': {hint}", fix="mcpo grade FILE.jsonl", code="not_found"
+    )
 
 
 def stored(folder: Path) -> dict[str, list[Drawn]]:
@@ -94,7 +99,7 @@ def stored(folder: Path) -> dict[str, list[Drawn]]:
         by_benchmark[benchmark] = [one for one in drawn if one is not None]
         if len(by_benchmark[benchmark]) < len(rows):
             lost = len(rows) - len(by_benchmark[benchmark])
-            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have lost their samples")
+            raise RunFailed(f"{samples.folder}: {lost} of {len(rows)} problems have lost their samples", code="damaged")
     return by_benchmark
 
 
@@ -187,4 +192,4 @@ def known(names: Sequence[str]) -> None:
     """
     for name in names:
         if name not in grading.registry():
-            raise ConfigError(f"unknown grader '{name}': {nearest(name, grading.registry())}")
+            raise ConfigError(f"unknown grader '{name}': {nearest(name, grading.registry())}", code="unknown_name")

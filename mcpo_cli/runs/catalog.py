@@ -61,9 +61,13 @@ def find(home: Path, wanted: str) -> Run:
     if not known:
         raise ConfigError(f"no runs in {home}", fix="mcpo train scale=smoke")
     if len(matches) > 1:
-        raise ConfigError(f"'{wanted}' begins the names of {len(matches)} runs: {', '.join(matches)}")
+        raise ConfigError(
+            f"'{wanted}' begins the names of {len(matches)} runs: {', '.join(matches)}", code="duplicate_name"
+        )
     if not matches:
-        raise ConfigError(f"no run '{wanted}' in {home}: {nearest(wanted, known)}", fix="mcpo runs list")
+        raise ConfigError(
+            f"no run '{wanted}' in {home}: {nearest(wanted, known)}", fix="mcpo runs list", code="unknown_name"
+        )
     return _read(known[matches[0]])
 
 
@@ -96,6 +100,7 @@ def spec(folder: Path) -> RunSpec:
         raise RunFailed(
             f"{folder / 'spec.json'} holds the settings of {settings.run_id}: it is damaged or from another version",
             fix="start the run with the command that trained it (origin.json), which writes the file again",
+            code="damaged",
         )
     return settings
 
@@ -105,7 +110,9 @@ def _read(folder: Path) -> Run:
     origin = read_json(path) if path.exists() else {}
     # The suite becomes a folder name in the store.
     if not (isinstance(suite := origin.get("suite", "train"), str) and is_plain(suite)):
-        raise RunFailed(f"{path} names a suite that is not a plain folder name: {suite!r}", fix=f"rm {path}")
+        raise RunFailed(
+            f"{path} names a suite that is not a plain folder name: {suite!r}", fix=f"rm {path}", code="unsafe"
+        )
     settings = spec(folder)
     attempts.check_own(folder, settings)
     return Run(folder, settings, origin)

@@ -18,6 +18,7 @@ def gone_meanwhile(path: Path) -> RunFailed:
     return RunFailed(
         f"{path} was removed while it was being written",
         fix="repeat the same command: it begins again with what is left",
+        code="damaged",
     )
 
 
@@ -40,4 +41,5 @@ def writing(path: Path) -> Iterator[None]:
         raise RunFailed(
             f"{path} cannot be written: {os.strerror(number)}",
             fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
+            code="cannot_write",
         ) from error

@@ -49,6 +49,7 @@ def check_policy(policy: Path, purpose: str) -> None:
         raise ConfigError(
             f"{problem}: the policy changed after training and is not {purpose}",
             fix=f"rm -r {policy.parent.parent}  (then train the run again with the same command)",
+            code="damaged",
         )
 
 

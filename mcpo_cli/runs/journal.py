@@ -277,6 +277,8 @@ def _row(path: Path, line: bytes) -> dict[str, Any]:
         raise damaged(path, f"damaged: one of its lines is not JSON ({line[:60]!r})") from error
     if not isinstance(row, dict):
         raise damaged(path, f"damaged: one of its lines is no JSON object ({line[:60]!r})")
+    if path.name == "metrics.jsonl" and not (type(row.get("step")) is int and isinstance(row.get("metrics"), dict)):
+        raise damaged(path, f"damaged: one of its rows lacks a step or its metrics ({line[:60]!r})")
     if "metrics" in row and NOT_FINITE.search(line):
         row["metrics"] = {key: float(value) for key, value in row["metrics"].items()}
     return row
@@ -325,6 +327,7 @@ def damaged(path: Path, what: str) -> RunFailed:
         f"{path} is {what}",
         fix="restore that file from a copy, or remove the run's folder: mcpo runs pull restores a completed run from "
         "the store, and the command that trained it trains it again",
+        code="damaged",
     )
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from mcpo_cli.collector import lasting
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.machine import lasting
 from mcpo_cli.store.address import resolve
 
 if TYPE_CHECKING:

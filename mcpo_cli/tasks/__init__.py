@@ -48,4 +48,5 @@ def closed(task: Task) -> ClosedTask:
     raise ConfigError(
         f"task={task.name} has no vocabulary of its own to build a model for, as {names} have",
         fix="model=smollm2-135m, or model.path=FOLDER",
+        code="contradiction",
     )

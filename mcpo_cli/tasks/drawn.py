@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem, held_out
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import no_room
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity
 from mcpo_cli.tasks.base import ClosedTask, GeneratedTask, Limits
@@ -115,7 +115,7 @@ class DrawnTask(GeneratedTask):
             else:
                 missed += 1
         kind = "held-out problems" if held else "training problems"
-        raise ConfigError(f"the options of the task allow no {kind}", fix="mcpo help task")
+        raise no_room(f"the options of the task allow no {kind}", fix="mcpo help task")
 
     def _held_out(self, tier: str, count: int) -> list[Problem] | None:
         """The first `count` held-out problems of an enumerable tier, or all if there are fewer; None for another."""
@@ -185,7 +185,7 @@ def _distinct(problems: Iterator[Problem], count: int, option: str, kind: str) -
         repeated = repeated + 1 if problem.text in distinct else 0
         distinct[problem.text] = problem
         if repeated == PATIENCE:
-            raise ConfigError(
+            raise no_room(
                 f"{option}={count}: the options of the task allow only {len(distinct)} {kind}",
                 fix=f"{option}={len(distinct)}",
             )

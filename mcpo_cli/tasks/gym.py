@@ -17,7 +17,7 @@ from typing import Literal
 
 from mcpo_cli.data import gym, is_one
 from mcpo_cli.data.base import Problem, held_out
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import no_room
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
@@ -152,7 +152,7 @@ class Gym(TextTask, ClosedTask):
         """See `Problems`. Raises ConfigError if fewer than `count` are held out."""
         problems = self._problems(held=True)
         if len(problems) < count:
-            raise ConfigError(
+            raise no_room(
                 f"{self.data}: {len(problems)} of the problems that fit are held out, not eval.problems={count}",
                 fix=f"task.draws={2 * self.draws}, or eval.problems={len(problems)}",
             )
@@ -172,7 +172,7 @@ class Gym(TextTask, ClosedTask):
         fitting = gym.drawn(self.data, self.config, self.draws) if self.in_words else _fitting(self)
         if not fitting:
             limits = f"{self.longest_question} and {self.longest_answer} characters of printable ASCII"
-            raise ConfigError(
+            raise no_room(
                 f"{self.data}: no question and answer fit into {limits}",
                 fix=f"task.longest_question={2 * self.longest_question}",
             )
@@ -197,7 +197,7 @@ class Asked:
         every = self.task._problems(held=False)
         pool = [problem for problem in every if self.fits(self.task.messages(problem))]
         if len(pool) < self.train.prompts:
-            raise ConfigError(
+            raise no_room(
                 f"{self.task.data}: {len(pool)} of {len(every)} problems fit into "
                 f"train.max_prompt={self.train.max_prompt} tokens; a batch has {self.train.prompts}",
                 fix=f"train.max_prompt={2 * self.train.max_prompt}",

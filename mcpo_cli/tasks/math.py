@@ -20,7 +20,7 @@ from mcpo_cli import paths
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset, Loaded, Problem, Role
 from mcpo_cli.data.prompt import render
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
 from mcpo_cli.tasks.base import Fits, Limits
@@ -192,7 +192,9 @@ class Math(TextTask):
         """
         if digest := self._recorded(dataset)[0]:
             if _sha256(dataset.file) != digest:
-                raise ConfigError(f"{dataset.file} has changed since the run was planned", fix="plan the run again")
+                raise ConfigError(
+                    f"{dataset.file} has changed since the run was planned", fix="plan the run again", code="changed"
+                )
             return datasets.load(dataset)
         return datasets.load(dataset, self.file) if dataset.role == "train" else whole(dataset.name, self.file)
 
@@ -248,7 +250,7 @@ class Published:
         shared = self.evaluated if files.is_name(task.data) else ()
         pool = [problem for problem in every if problem.text not in shared and self.fits(task.messages(problem))]
         if len(pool) < train.prompts:
-            raise ConfigError(
+            raise no_room(
                 f"{task.source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
                 f"tokens; a batch has {train.prompts}",
                 fix=f"train.max_prompt={2 * train.max_prompt}",
@@ -292,5 +294,5 @@ def whole(name: str, file: Path | None) -> Loaded:
     loaded, size = datasets.load(name, file), datasets.get(name).size
     if len(loaded.problems) != size:
         fix = f"mcpo data audit {name if file is None else f'{file} --as {name}'}"
-        raise ConfigError(f"{name}: {len(loaded.problems)} problems instead of the published {size}", fix=fix)
+        raise bad_data(f"{name}: {len(loaded.problems)} problems instead of the published {size}", fix=fix)
     return loaded

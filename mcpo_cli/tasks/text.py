@@ -19,7 +19,7 @@ from functools import partial
 from typing import ClassVar, Literal
 
 from mcpo_cli.data.base import HELD_OUT_SHARE, Problem
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import no_room
 from mcpo_cli.settings import identity, later
 from mcpo_cli.tasks.base import Fits, Limits, Problems, Task
 from mcpo_cli.tasks.drawn import DrawnTask
@@ -171,7 +171,7 @@ class DrawnTextTask(TextTask, DrawnTask):
             ConfigError: prompts are longer than `train.max_prompt`.
         """
         if not all(fits(self.messages(problem)) for problem in self.training(0, 0, SAMPLE)):
-            raise ConfigError(
+            raise no_room(
                 f"train.max_prompt={train.max_prompt} cannot hold the prompts of task={self.name}",
                 fix=f"train.max_prompt={2 * train.max_prompt}" + (", or fewer task.examples" if self.examples else ""),
             )

@@ -151,6 +151,7 @@ def test_json_holds_the_error_too(here: InProcess) -> None:
     result = here("train", "seed=abc", "--json")
     assert result.returncode == 2
     assert json.loads(result.stdout)["error"] == {
+        "code": "bad_input",
         "type": "ConfigError",
         "message": "seed=abc: must be an integer, not str",
         "fix": "seed=0  (the default)",

@@ -12,11 +12,11 @@ from mcpo_cli.backends.local import BACKEND, branch
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.probes import branches
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
+from tests.errors import refused
 
 pytestmark = pytest.mark.slow
 TRUNK = (
@@ -117,7 +117,7 @@ def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
 
 def test_a_state_that_is_gone_is_named(trunk: Trunk) -> None:
     gone = Trunk(trunk.spec, trunk.arms, (7,), trunk.sizes, trunk.kept_after)
-    with pytest.raises(ConfigError, match="kept no state of step 7"):
+    with refused("bad_input", "step 7"):
         branches.measure(gone, run_dir(trunk.spec.run_id), 7)
 
 

@@ -15,9 +15,9 @@ import psutil
 import pytest
 
 from mcpo_cli import grading
-from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.grading import Pool, Verdict
 from tests import hostile
+from tests.errors import refused
 
 PAIRS = [(r"\frac{1}{2}", r"so \boxed{0.5}"), ("42", r"\boxed{41}"), (r"2\sqrt{3}", "Answer: $\\sqrt{12}$"), ("1", "?")]
 STATUSES = ["correct", "wrong", "correct", "unparsable"]
@@ -184,12 +184,12 @@ def test_unknown_grader() -> None:
         "reasoning_gym",
         "trace",
     ]
-    with pytest.raises(ConfigError, match="did you mean 'math_verify'"):
+    with refused("unknown_name", "math_verify"):
         Pool("math_verfy")
 
 
 def test_too_little_memory_is_said() -> None:
-    with pytest.raises(RunFailed, match=r"a memory cap of 100 MiB is too small: the grader needs [0-9]+ MiB"):
+    with refused("grader_failed", "100 MiB"):
         Pool(workers=1, memory_mib=100)
 
 
@@ -197,7 +197,7 @@ def test_a_library_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: 
     (tmp_path / "math_verify.py").write_text("raise ImportError('no antlr here')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     others = workers()
-    with pytest.raises(RunFailed, match="does not start: ImportError: no antlr here"):
+    with refused("grader_failed", "no antlr here"):
         Pool(workers=2)
     assert not workers(others)
 

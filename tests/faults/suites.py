@@ -1,18 +1,19 @@
-"""`mcpo train` with a few small runs in a home of its own, as a real process: what the fault tests disturb."""
+"""Small real runs that the fault tests disturb: single workers, and `mcpo train` of two runs in a home of its own."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import psutil
 
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs.attempts import state
-from mcpo_cli.runs.journal import Journal
-from tests.faults import lives
+from mcpo_cli.runs.attempts import is_owned, state
+from mcpo_cli.runs.journal import Journal, read_json
 
 SETTINGS = [
     "scale=smoke",
@@ -39,6 +40,38 @@ SETTINGS = [
 def spec_of(*more: str) -> RunSpec:
     (spec,) = load([*SETTINGS, *more])
     return spec
+
+
+def released(folder: Path) -> bool:
+    """Whether nobody owns the run. A child of the worker that is not its own program yet has the lock a moment more."""
+    latest = time.monotonic() + 2
+    while is_owned(folder) and time.monotonic() < latest:
+        time.sleep(0.01)
+    return not is_owned(folder)
+
+
+def send(process: ForkServerProcess, number: signal.Signals, delay: float) -> bool:
+    """Signal the worker after `delay` seconds; whether it was still alive."""
+    process.join(delay)
+    if process.exitcode is not None:
+        return False
+    assert process.pid is not None
+    try:
+        os.kill(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def last_step(home: Path, spec: RunSpec) -> int:
+    """The last global step that any attempt recorded, 0 for none."""
+    return max((row["step"] for row in Journal(home / "runs" / spec.run_id).steps()), default=0)
+
+
+def phase(home: Path, spec: RunSpec) -> str:
+    """What the newest attempt said last that it does, without numbers; empty where there is none."""
+    attempts = Journal(home / "runs" / spec.run_id).attempts()
+    return str(read_json(attempts[-1] / "status.json").get("phase", "starting")).split(" ")[0] if attempts else ""
 
 
 class Suite:
@@ -84,7 +117,7 @@ class Suite:
 
     def wait_for_step(self, step: int) -> None:
         """Until a run has recorded it; 0 for the begin of an attempt."""
-        while not self.attempts() or lives.last_step(self.home, self.specs[0]) < step:
+        while not self.attempts() or last_step(self.home, self.specs[0]) < step:
             time.sleep(0.02)
 
     def states(self) -> list[str]:

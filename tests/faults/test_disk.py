@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import missing, state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import differences, records, torn, work
-from tests.faults import lives
-from tests.faults.conftest import Faults
 from tests.faults.suites import Suite, spec_of
 
 pytestmark = pytest.mark.slow
@@ -92,18 +89,17 @@ def check(home: Path, spec: RunSpec) -> None:
 
 
 @pytest.mark.parametrize("largest", LIMITS)
-def test_files_cannot_grow(largest: int, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+def test_files_cannot_grow(largest: int, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
     home, spec = whole
     shutil.copytree(home / "cache", tmp_path / "cache")
     assert work(tmp_path, spec, largest=largest) == 1
     check(tmp_path, spec)
-    seconds = lives.recover(tmp_path, spec)
-    lost, wrong = differences(records(home, spec), records(tmp_path, spec))
-    faults("a limit on the size of files", lost=lost, wrong=wrong, seconds=[seconds])
+    assert work(tmp_path, spec) == 0
+    assert differences(records(home, spec), records(tmp_path, spec)) == (0, 0)
 
 
 @pytest.mark.parametrize("room", ROOMS if REAL else [])
-def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
     home, spec = whole
     disk = tmp_path / "disk"
     base = sum(path.stat().st_size for path in (home / "cache").rglob("*"))
@@ -112,13 +108,12 @@ def test_the_disk_is_full(room: int, whole: tuple[Path, RunSpec], tmp_path: Path
         assert work(disk, spec) == 1
         check(disk, spec)
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
-        seconds = lives.recover(disk, spec)
-        lost, wrong = differences(records(home, spec), records(disk, spec))
-    faults("a full disk (tmpfs)", lost=lost, wrong=wrong, seconds=[seconds])
+        assert work(disk, spec) == 0
+        assert differences(records(home, spec), records(disk, spec)) == (0, 0)
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path, faults: Faults) -> None:
+def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path) -> None:
     """The command itself says which run failed and why, and ends both once there is room."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 900 * KIB):
@@ -129,15 +124,14 @@ def test_a_suite_on_a_full_disk(_real: bool, tmp_path: Path, faults: Faults) -> 
         assert "0 of 2 runs are done; these failed:" in err
         assert "cannot be written: No space left on device" in err
         assert mount("-o", f"remount,size={64 << 20}", str(disk))
-        began = time.monotonic()
         _, err = (process := suite.begin()).communicate(timeout=600)
         assert process.returncode == 0, err
         lost = sum(len(missing(suite.folder(spec), spec)) for spec in suite.specs)
-    faults("a full disk (tmpfs) under a suite", lost=lost, seconds=[time.monotonic() - began])
+    assert lost == 0
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_path: Path, faults: Faults) -> None:
+def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_path: Path) -> None:
     """Nothing starts there, and what is there can be read."""
     home, spec = whole
     disk = tmp_path / "disk"
@@ -157,5 +151,4 @@ def test_a_home_that_is_read_only(_real: bool, whole: tuple[Path, RunSpec], tmp_
             check=True,
         )
         assert "done" in listed.stdout
-        lost, wrong = differences(before, records(disk, spec))
-    faults("a read-only home", lost=lost, wrong=wrong)
+        assert differences(before, records(disk, spec)) == (0, 0)

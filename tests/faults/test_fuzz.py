@@ -1,15 +1,11 @@
-"""Random input ends in a result that is in order, or in exit code 2 and one message: no traceback, nothing started.
-
-A few examples of each kind always, hundreds of them with the slow tests.
-"""
+"""Random overrides and random journals: a result that is in order, or one error with a message; never a traceback."""
 
 import contextlib
 import dataclasses
 import io
+import itertools
 import math
 import re
-import shutil
-import subprocess
 import sys
 import types
 import typing
@@ -19,48 +15,83 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from mcpo_cli import data
-from mcpo_cli.config import load, plan
+from mcpo_cli import methods
+from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation import regrade
-from mcpo_cli.home import is_plain
+from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.main import main
-from tests.cli.conftest import MCPO, Cli
-from tests.faults import fuzzing
-from tests.faults.conftest import Faults
+from mcpo_cli.runs import attempts
+from mcpo_cli.runs.journal import Journal, Kind
+from tests.fakes import write_run
+
+Strategy = st.SearchStrategy[Any]
+TEXT = st.text(max_size=10)
+ODD = [
+    *("", " ", "null", "???", "${seed}", "${train}", "${nope}", "${a", "${oc.env:HOME}", "'", '"x"', "a b", "\\"),
+    *("[]", "[1,2]", "[[1]]", "0,1,2", "choice(1,2)", "range(0,3)", "range(3,0)", "range(0,3,0)", "glob(*)"),
+    *("sort(3,1)", "int(3)", "float(1)", "bool(1)", "json_str(1)", "extend_list(1)", "a=b", "=", "tag(a,1)", "{a:1}"),
+    *("nan", "inf", "-inf", "1e999", "1e18", "9" * 30, "9" * 5000, "x" * 300, "true", "yes", "on", "-1", "0x10"),
+    *("é", "\ud800", "\x00", "a\nb", "\udcff", "--help", "1_000", "٤", "/", "../.."),
+]
+VERBS = (("train", "--dry-run"), ("plan",), ("plan", "table1"), ("probe", "sanity", "--dry-run"))
+
+
+def fields(cls: type, prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Key, type and metadata of every single setting of a dataclass."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(typing.cast(Any, cls)):
+        if field.name == "method" and cls is RunSpec:
+            for method in methods.registry().values():
+                yield from fields(method, "method.")
+        elif dataclasses.is_dataclass(hints[field.name]):
+            yield from fields(hints[field.name], f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", hints[field.name], field.metadata
+
+
+def values(hint: Any, bounds: Any) -> Strategy:
+    """Values of a type, within its bounds and a little beyond."""
+    if get_origin(hint) is Literal:
+        return st.sampled_from([str(choice).lower() for choice in get_args(hint)])
+    if get_origin(hint) is tuple:
+        return st.lists(values(get_args(hint)[0], {}), max_size=3).map(lambda found: f"[{','.join(found)}]")
+    least, most = bounds.get("ge", bounds.get("gt", -2)), bounds.get("le", bounds.get("lt"))
+    if hint is int:
+        high = least + 300 if most is None else most + 1
+        return st.one_of(st.integers(int(least) - 1, int(high)), st.sampled_from([2**k for k in range(34)])).map(str)
+    if hint is float:
+        return st.floats(least - 1, 2 * (least + 2) if most is None else most + 1).map(repr)
+    return st.booleans().map(lambda value: str(value).lower()) if hint is bool else TEXT
+
+
+SETTINGS = {key: values(hint, bounds) for key, hint, bounds in fields(RunSpec)}
+KNOWN = SETTINGS | {group: st.sampled_from(names) for group, names in load.groups().items()}
+KEYS = st.sampled_from([*KNOWN, "nope", "hydra.run.dir", "", "~seed", "+x", "model@a", "train", "model.", ".."])
+
+
+@st.composite
+def overrides(draw: st.DrawFn) -> list[str]:
+    """Some settings with values of their type, some with anything."""
+    found = [f"scale={draw(st.sampled_from(['smoke', 'paper', 'verl-cpu']))}"] if draw(st.booleans()) else []
+    for kind in draw(st.lists(st.integers(0, 9), max_size=4)):
+        anything = draw(st.one_of(st.sampled_from(ODD), TEXT))
+        key = draw(st.sampled_from([*KNOWN]))
+        found.append(f"{key}={draw(KNOWN[key])}" if kind < 6 else f"{draw(KEYS)}={anything}" if kind < 9 else anything)
+    return found
 
 
 def examples(quick: int, slow: int) -> pytest.MarkDecorator:
-    """So many examples in the quick suite, and so many with the slow tests."""
+    """The number of examples, in the quick suite and with the slow tests."""
     return pytest.mark.parametrize("count", [quick, pytest.param(slow, marks=pytest.mark.slow)])
 
 
-def explore(count: int, strategy: fuzzing.Strategy, test: Callable[[Any], None]) -> int:
-    """Call `test` with `count` examples or a few more; how many there were."""
-    seen = 0
-
-    @settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
-    @given(strategy)
-    def one(example: Any) -> None:
-        nonlocal seen
-        seen += 1
-        test(example)
-
-    one()
-    return seen
-
-
-def refused(call: Callable[[], Any]) -> Any:
-    """What `call` returns, None where it is a ConfigError with a message."""
-    found, message = None, "no error"
-    try:
-        found = call()
-    except ConfigError as error:
-        message = error.message
-    assert message.strip()
-    return found
+def explore(count: int, strategy: Strategy, test: Callable[[Any], None]) -> None:
+    """Call `test` with `count` examples or a few more."""
+    kept = settings(max_examples=count, database=None, suppress_health_check=list(HealthCheck))
+    kept(given(strategy)(test))()
 
 
 def in_order(value: Any, hint: Any, metadata: Any) -> bool:
@@ -68,68 +99,58 @@ def in_order(value: Any, hint: Any, metadata: Any) -> bool:
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if get_origin(hint) is tuple:
-        inner = get_args(hint)[0]
-        return isinstance(value, tuple) and all(in_order(item, inner, {}) for item in value)
+        return isinstance(value, tuple) and all(in_order(item, get_args(hint)[0], {}) for item in value)
     if get_origin(hint) is Mapping:
         return value == {}  # plug-ins, of which there are none
     if hint is float:
         bounds = {"ge": value.__ge__, "gt": value.__gt__, "le": value.__le__, "lt": value.__lt__}
         held = [bounds[name](float(bound)) for name, bound in metadata.items() if name in bounds]
-        return isinstance(value, float) and math.isfinite(value) and abs(value) < 1e39 and all(held)
+        return isinstance(value, float) and math.isfinite(value) and all(held)
     if hint is int:
         least, most = metadata.get("ge", -math.inf), metadata.get("le", math.inf)
         return type(value) is int and least <= value <= most and abs(value) < 2**31
     return type(value) is hint and (hint is not str or not re.search(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]", value))
 
 
-def wrong(spec: RunSpec) -> list[str]:
-    """The settings of a run that are nonsense."""
-    found = []
-
-    def look(part: Any, prefix: str) -> None:
-        hints = typing.get_type_hints(type(part))
-        for field in dataclasses.fields(part):
-            value, hint = getattr(part, field.name), hints[field.name]
-            if get_origin(hint) is types.UnionType:
-                if value is None:
-                    continue
-                (hint,) = (one for one in get_args(hint) if one is not type(None))
-            if dataclasses.is_dataclass(value):
-                look(value, f"{prefix}{field.name}.")
-            elif not in_order(value, hint, field.metadata):
-                found.append(f"{prefix}{field.name}={value!r}")
-
-    look(spec, "")
-    return found
-
-
-def check(specs: list[RunSpec]) -> None:
-    """Every run is in order, names a folder, and is the same run when its settings are read back."""
-    assert specs
-    for spec in specs[:5]:
-        assert wrong(spec) == []
-        assert is_plain(spec.run_id)
-        assert load.from_dict(spec.to_dict()).run_id == spec.run_id
+def wrong(part: Any, prefix: str = "") -> Iterator[str]:
+    """The settings of a run that are out of order."""
+    hints = typing.get_type_hints(type(part))
+    for field in dataclasses.fields(part):
+        value, hint = getattr(part, field.name), hints[field.name]
+        if get_origin(hint) is types.UnionType:
+            if value is None:
+                continue
+            (hint,) = (one for one in get_args(hint) if one is not type(None))
+        if dataclasses.is_dataclass(value):
+            yield from wrong(value, f"{prefix}{field.name}.")
+        elif not in_order(value, hint, field.metadata):
+            yield f"{prefix}{field.name}={value!r}"
 
 
 @pytest.mark.slow
 @examples(60, 1000)
-def test_override_lists(count: int, faults: Faults) -> None:
+def test_overrides(count: int) -> None:
+    """Every run is in order, names a folder, and is the same run when its settings are read back."""
     loaded = 0
 
-    def one(overrides: list[str]) -> None:
+    def one(words: list[str]) -> None:
         nonlocal loaded
-        if specs := refused(lambda: load.load(overrides)):
-            check(specs)
-            loaded += 1
+        try:
+            specs = load.load(words)
+        except ConfigError:
+            return
+        loaded += 1
+        for spec in specs[:5]:
+            assert list(wrong(spec)) == []
+            assert is_plain(spec.run_id)
+            assert load.from_dict(spec.to_dict()).run_id == spec.run_id
 
-    seen = explore(count, fuzzing.overrides(), one)
+    explore(count, overrides(), one)
     assert loaded, "the input is so bad that it tests nothing else"
-    faults("random override lists", times=seen)
 
 
 @examples(25, 250)
-def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, faults: Faults) -> None:
+def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("MCPO_HOME", str(home))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -139,132 +160,67 @@ def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: i
         monkeypatch.setattr(sys, "argv", ["mcpo", *words])
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as talk:
             try:
-                code: Any = main()
+                main()
+                code: Any = 0
             except SystemExit as end:
                 code = end.code
         said = talk.getvalue()
         assert code in (None, 0, 2), said
-        if code == 2:
-            assert len(re.findall(r"^error: |─ Error ─", said, re.MULTILINE)) == 1, said
+        assert len(re.findall(r"^error: |─ Error ─", said, re.MULTILINE)) == (code == 2), said
         assert "Traceback" not in said
         assert not home.exists()
 
-    faults("random command lines", times=explore(count, fuzzing.command_lines(), one))
+    extra = st.lists(st.sampled_from(["--json", "--debug=1", "--nope", "-x", "--", "table1"]) | TEXT, max_size=1)
+    explore(
+        count, st.builds(lambda *parts: [*itertools.chain(*parts)], st.sampled_from(VERBS), overrides(), extra), one
+    )
 
 
-@pytest.fixture
-def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of the suites and presets, in place of those of the package."""
-    copy = Path(shutil.copytree(load.EXPERIMENTS, tmp_path / "experiments"))
-    monkeypatch.setattr(load, "EXPERIMENTS", copy)
-    _forget()
-    yield copy
-    _forget()
-
-
-def _forget() -> None:
-    """What was read of the other presets."""
-    for kept in (load.groups, load.read_default, load._composed):
-        kept.cache_clear()
-
-
-@examples(40, 250)
-def test_suites(experiments: Path, count: int, faults: Faults) -> None:
-    path = experiments / "suites" / "random.yaml"
-    loaded = 0
-
-    def one(content: bytes) -> None:
-        nonlocal loaded
-        path.write_bytes(content)
-        if made := refused(lambda: plan.from_suite("random", [], "mcpo ablate random")):
-            check([cell.spec for cell in made.cells])
-            loaded += 1
-
-    seen = explore(count, fuzzing.yaml_files(fuzzing.SUITE), one)
-    assert loaded, "the input is so bad that it tests nothing else"
-    faults("random files of suites", times=seen)
-
-
-@pytest.mark.slow
-@examples(40, 150)
-def test_presets(experiments: Path, count: int, faults: Faults) -> None:
-    path = experiments / "conf" / "scale" / "random.yaml"
-    first = b"# @package _global_\n"
-    path.write_bytes(first)
-    loaded = 0
-
-    def one(content: bytes) -> None:
-        nonlocal loaded
-        path.write_bytes(first + content)
-        load._composed.cache_clear()
-        if specs := refused(lambda: load.load(["scale=random"])):
-            check(specs)
-            loaded += 1
-
-    seen = explore(count, fuzzing.yaml_files(fuzzing.PRESET), one)
-    assert loaded, "the input is so bad that it tests nothing else"
-    faults("random files of presets", times=seen)
-
-
-@pytest.mark.parametrize("content", ["'0'", "?", "- 1", "cluster: '${'", "train: [", "defaults: 3", "0: 1", "\x00"])
-def test_a_file_that_is_no_preset(experiments: Path, content: str) -> None:
-    (experiments / "conf" / "scale" / "random.yaml").write_text(f"# @package _global_\n{content}\n")
-    with pytest.raises(ConfigError, match=r"random") as error:
-        load.load(["scale=random"])
-    assert error.value.message.strip(": ") == error.value.message
-    assert load.load(["scale=smoke"])[0].scale == "smoke"
+@st.composite
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """`content` with a few bits flipped, cut short, or with bytes put in."""
+    data, place = bytearray(content), draw(st.integers(0, len(content) - 1))
+    kind = draw(st.sampled_from(["flipped", "cut", "longer"]))
+    if kind == "flipped":
+        data[place] ^= 1 << draw(st.integers(0, 7))
+    elif kind == "cut":
+        del data[place:]
+    else:
+        data[place:place] = draw(st.binary(min_size=1, max_size=4))
+    return bytes(data)
 
 
 @examples(60, 600)
-def test_data_files(tmp_path: Path, count: int, faults: Faults) -> None:
-    write = fuzzing.put(tmp_path, "data")
+@pytest.mark.parametrize("kind", ["steps", "groups", "eval"])
+@pytest.mark.parametrize("sealed", [True, False])
+def test_journals(kind: Literal["steps", "groups", "eval"], sealed: bool, count: int, mcpo_home: Path) -> None:
+    """No damaged file of a done run is read; of a run that goes on, what is read are rows."""
+    (spec,) = load.load(["scale=smoke", "compute.tracking_uri=offline"])
+    write_run(spec)
+    folder = run_dir(spec.run_id)
+    journal = Journal(folder)
+    path = folder / "attempt_1" / ("metrics.jsonl" if kind == "steps" else f"{kind}/step_000003.jsonl")
+    whole = path.read_bytes()
+    if not sealed:
+        (folder / "attempt_1" / "sums.json").unlink()
 
-    def one(file: tuple[str, bytes]) -> None:
-        path = write(file)
-        for dataset in (data.get("math500"), data.get("dapo_math_17k"), data.get("aime24")):
-            loaded = refused(lambda dataset=dataset: data.load(dataset, path))
-            if loaded:
-                texts = [problem.text for problem in loaded.problems]
-                assert all(text.strip() and problem.gold for text, problem in zip(texts, loaded.problems, strict=True))
-                assert len(set(texts)) == len(texts)
-                assert loaded.rows >= len(texts)
-                assert "\n".join(texts).encode()
-                assert data.load(dataset, path).digest == loaded.digest
+    def rows() -> list[Any]:
+        return journal.steps() if kind == "steps" else list(journal.rows(typing.cast(Kind, kind)))
 
-    faults("random data files", times=explore(count, fuzzing.files(fuzzing.PROBLEMS), one))
+    def one(content: bytes) -> None:
+        if content == whole:
+            return
+        path.write_bytes(content)
+        try:
+            found = rows()
+        except McpoError:
+            pass
+        else:
+            assert not sealed
+            assert all(type(row) is dict for row in found)
+        if sealed and kind != "groups":
+            assert attempts.state(folder, spec) == "failed"
 
-
-@examples(60, 400)
-def test_answer_files(tmp_path: Path, count: int, faults: Faults) -> None:
-    write = fuzzing.put(tmp_path, "answers")
-
-    def one(file: tuple[str, bytes]) -> None:
-        path = write(file)
-        found = refused(lambda: regrade.read(path))
-        assert found is None or all(type(answer.gold) is str and type(answer.text) is str for answer in found)
-        assert found != []
-
-    faults("random files of answers", times=explore(count, fuzzing.files(fuzzing.ANSWERS), one))
-
-
-@pytest.mark.slow
-def test_real_processes(tmp_path: Path, faults: Faults) -> None:
-    """A sample as a shell would start them, bytes that are no UTF-8 among them, and files to grade and to audit."""
-    cli, write = Cli(tmp_path / "home"), fuzzing.put(tmp_path, "file")
-
-    def ended(words: list[str], codes: tuple[int, ...]) -> None:
-        argv = [*MCPO, *(word.replace("\0", "").encode("utf-8", "surrogatepass") for word in words)]
-        done = subprocess.run(argv, env=cli.env, cwd=tmp_path, capture_output=True, check=False, timeout=600)
-        said = done.stderr.decode(errors="replace")
-        assert done.returncode in codes, said
-        assert "Traceback" not in said
-        assert not (cli.home / "runs").exists()
-
-    def graded(file: tuple[str, bytes]) -> None:
-        # 1: an answer that the grader could not judge, or what an audit found.
-        ended(["grade", str(write(file)), "--grader", "exact", "--workers", "1", "--json"], (0, 1, 2))
-        ended(["data", "audit", str(write(file)), "--json"], (0, 1, 2))
-
-    seen = explore(5, fuzzing.command_lines(), lambda words: ended(words, (0, 2)))
-    seen += 2 * explore(2, fuzzing.files(fuzzing.ANSWERS), graded)
-    faults("random input to real processes", times=seen)
+    explore(count, damaged(whole), one)
+    path.write_bytes(whole)
+    assert rows()

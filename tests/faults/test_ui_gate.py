@@ -1,23 +1,49 @@
-"""Which requests `mcpo ui` takes: every route of MLflow's server is allowed on purpose or refused."""
+"""`mcpo ui` and the servers of verl: who can reach them, and which requests of a web page the UI refuses."""
 
+import http.client
+import os
 import re
 import signal
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from mcpo_cli.backends.verl import overrides
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.store import ui_server
-from tests.faults.test_listening import ui
-from tests.store_runs import free_port
+from mcpo_cli.store.mlflow import Store
+from tests.store_runs import complete, free_port, plan, spec
 from tests.unit.test_store_servers import answer
 
 READING = {"GET", "HEAD", "OPTIONS"}
+SEARCH = "/api/2.0/mlflow/experiments/search"
+
+
+@contextmanager
+def ui(home: Path, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """`mcpo ui` over a store with one run."""
+    complete(spec())
+    store = Store(f"sqlite:///{home / 'mlflow.db'}")
+    store.check()
+    store.ingest(plan(spec()))
+    command = [sys.executable, "-m", "mcpo_cli.main", "ui", *options]
+    environment = {key: value for key, value in os.environ.items() if key != "MLFLOW_TRACKING_URI"}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield running
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(300)
 
 
 def routes() -> set[tuple[str, str]]:
@@ -81,6 +107,67 @@ def status(url: str, data: bytes) -> int:
             return int(reply.status)
     except urllib.error.HTTPError as error:
         return error.code
+
+
+def asked(port: int, method: str, path: str, **headers: str) -> int:
+    """The status of the answer to a request whose headers may be anything."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+    connection.putrequest(method, path, skip_host=True)
+    body = b'{"max_results": 5, "name": "theirs"}'
+    standard = {"Host": f"127.0.0.1:{port}", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    for name, value in {**standard, **headers}.items():
+        connection.putheader(name, value)
+    connection.endheaders(body)
+    try:
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def listening(process: int) -> set[str]:
+    """The addresses that a process and its children listen on."""
+    family = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
+    found = [connection for one in family for connection in one.net_connections("tcp")]
+    return {connection.laddr.ip for connection in found if connection.status == psutil.CONN_LISTEN}
+
+
+@pytest.mark.slow
+def test_pages_from_elsewhere_reach_nothing(mcpo_home: Path) -> None:
+    """Neither under a name that leads to 127.0.0.1, nor with a request that the reader's browser sends for them."""
+    port = free_port()
+    with ui(mcpo_home, "--port", str(port)) as running:
+        answer(f"http://127.0.0.1:{port}{SEARCH}", {"max_results": 1})
+        assert listening(running.pid) == {"127.0.0.1"}
+        for host in ("127.0.0.1", "localhost", "localhost:8080"):
+            assert asked(port, "POST", SEARCH, Host=host) == 200
+        for host in ("evil.com", "127.0.0.1.evil.com", "10.0.0.1", "localhost@evil.com", ""):
+            assert asked(port, "POST", SEARCH, Host=host) in (400, 403), host
+        create = "/api/2.0/mlflow/experiments/create"
+        for origin in ("http://evil.com", "https://localhost.evil.com", "file://"):
+            assert asked(port, "POST", create, Origin=origin) == 403, origin
+        found = answer(f"http://127.0.0.1:{port}{SEARCH}", {"max_results": 9})["experiments"]
+        ids = [one["experiment_id"] for one in found]
+        runs = answer(f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/search", {"experiment_ids": ids})["runs"]
+        run = runs[0]["info"]["run_id"]
+        for path in ("../../../mlflow.db", "..%2f..%2fmlflow.db", "/etc/passwd", "%2fetc%2fpasswd"):
+            assert asked(port, "GET", f"/get-artifact?run_uuid={run}&path={path}") >= 400, path
+
+
+def settings(*words: str) -> tuple[RunSpec, overrides.Table]:
+    (found,) = load(["scale=paper", "model=qwen3-8b", *words])
+    return found, overrides.table(found, overrides.planned(found, Path("/home")))
+
+
+def test_ray_and_the_servers_of_verl_stay_on_one_machine() -> None:
+    """Unless a cluster is joined, which its owners configure."""
+    alone, table = settings()
+    assert overrides.environment(alone)["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0"
+    assert table["+ray_kwargs.ray_init.include_dashboard"] is False
+    assert table["+ray_kwargs.ray_init.address"] == "local"
+    assert not [key for key, value in table.items() if "host" in key or value in ("0.0.0.0", "::")]
+    joined, table = settings("cluster.ray_address=10.0.0.1:6379", "cluster.nodes=2")
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in overrides.environment(joined)
+    assert "+ray_kwargs.ray_init.include_dashboard" not in table
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from mcpo_cli import data
 from mcpo_cli.data import prompt
 from mcpo_cli.data.base import Problem, integer
 from mcpo_cli.errors import ConfigError
+from tests.errors import refused
 
 PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 ROWS = [{"problem": "1+1?", "answer": "2"}, {"problem": "2+2?", "answer": "4"}, {"problem": "3+3?", "answer": "6"}]
@@ -167,13 +168,13 @@ def test_copies_are_counted_and_used_once(tmp_path: Path) -> None:
 def test_a_folder_holds_data_sets_by_name(tmp_path: Path) -> None:
     write(tmp_path, ROWS).rename(tmp_path / "aime25.jsonl")
     assert data.load("aime25", tmp_path).source == "aime25.jsonl"
-    with pytest.raises(ConfigError, match=re.escape("no aime24.jsonl or aime24.parquet") + ".*'aime25.jsonl'"):
+    with refused("not_found"):
         data.load("aime24", tmp_path)
 
 
 def test_contradicting_golds(tmp_path: Path) -> None:
     path = write(tmp_path, [*ROWS, {"problem": "2+2?", "answer": "5"}])
-    with pytest.raises(ConfigError, match=r"x.jsonl, row 2: the same problem has the golds 4, 5: '2\+2\?'"):
+    with refused("bad_data", "x.jsonl"):
         data.load("aime24", path)
     training = data.load("dapo_math_17k", path)
     assert {problem.text for problem in training.problems} == {"1+1?", "3+3?"}
@@ -239,18 +240,18 @@ def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes, me
 def test_a_parquet_file_without_rows_or_columns(tmp_path: Path) -> None:
     empty = pa.table({"problem": pa.array([], pa.string()), "answer": pa.array([], pa.string())})
     pq.write_table(empty, tmp_path / "empty.parquet")
-    with pytest.raises(ConfigError, match="is empty"):
+    with refused("bad_data"):
         data.load("aime24", tmp_path / "empty.parquet")
     pq.write_table(pa.table({"problem": ["p"], "id": ["1"]}), tmp_path / "other.parquet")
-    with pytest.raises(ConfigError, match=r"no column for the answer .* it has problem, id"):
+    with refused("bad_data"):
         data.load("aime24", tmp_path / "other.parquet")
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     write(tmp_path, ROWS)
-    with pytest.raises(ConfigError, match=r"no such file: .*y\.jsonl; did you mean 'x\.jsonl'"):
+    with refused("not_found", "y.jsonl", "x.jsonl"):
         data.load("aime24", tmp_path / "y.jsonl")
-    with pytest.raises(ConfigError, match="there is nothing in"):
+    with refused("not_found"):
         data.load("aime24", tmp_path / "no" / "x.jsonl")
 
 
@@ -265,7 +266,7 @@ def test_declarations_are_complete() -> None:
         assert re.fullmatch("[0-9a-f]{40}", dataset.revision), "a branch can move, a commit cannot"
         assert dataset.repo.count("/") == 1
         assert dataset.file.endswith((".parquet", ".jsonl"))
-    with pytest.raises(ConfigError, match="unknown data set 'aime42': did you mean 'aime2"):
+    with refused("unknown_name"):
         data.get("aime42")
 
 

@@ -13,7 +13,7 @@ from mcpo_cli import tasks
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import asking, gradings, metrics, protocol, regrade, scope
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import base
@@ -23,6 +23,7 @@ from mcpo_cli.grading import tally
 from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
 from mcpo_cli.records import GradeRow
 from mcpo_cli.tasks import Task
+from tests.errors import refused
 from tests.models import wordy
 
 MODEL = ModelFacts(
@@ -164,7 +165,7 @@ def test_the_defaults_are_the_papers_protocol() -> None:
 )
 def test_another_protocol_is_not_called_the_papers(overrides: list[str], model: dict[str, int], deviation: str) -> None:
     assert any(deviation in found for found in made(*overrides, **model).deviations())
-    with pytest.raises(ConfigError, match="protocol=paper"):
+    with refused("contradiction", "protocol=paper"):
         protocol.check(made("protocol=paper", *overrides, **model))
     protocol.check(made(*overrides, **model))
 
@@ -175,7 +176,7 @@ def test_labels_say_what_was_done() -> None:
 
 
 def test_many_greedy_samples_are_refused() -> None:
-    with pytest.raises(ConfigError, match="the same") as caught:
+    with refused("contradiction") as caught:
         protocol.check(made("temperature=0"))
     assert caught.value.fix
     assert "n=1" in caught.value.fix
@@ -201,7 +202,7 @@ def test_chat_template_is_the_models_or_none() -> None:
 def test_a_few_failed_gradings_are_borne_and_many_are_not() -> None:
     tally.check(Counter(correct=10, infra_error=3), "killed")
     tally.check(Counter(correct=990, infra_error=10), "killed")
-    with pytest.raises(RunFailed, match=r"4 of 14 answers could not be graded.*killed"):
+    with refused("ungraded"):
         tally.check(Counter(correct=10, infra_error=4), "killed")
 
 
@@ -251,7 +252,7 @@ def test_benchmarks_are_named_once_and_training_sets_are_none() -> None:
     ):
         with pytest.raises(ConfigError, match=message):
             scope.benchmarks(names, scope.Subject(MODEL), Evaluation(), 2)
-    with pytest.raises(ConfigError, match="is empty"):
+    with refused("bad_input"):
         scope.split(" , ")
 
 
@@ -325,7 +326,7 @@ def test_samples_of_different_ways_of_asking_are_never_mixed() -> None:
 
 def test_a_chat_prompt_needs_a_chat_template() -> None:
     chat = tasks.get("sums", style="chat")
-    with pytest.raises(ConfigError, match="task=sums asks in the chat template, but its tokenizer has none"):
+    with refused("bad_model", "task=sums"):
         asked(replace(MODEL, chat_template=False), "sums", task=chat, longest=8)
 
 

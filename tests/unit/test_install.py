@@ -1,4 +1,4 @@
-"""What people are told to install: the same steps everywhere, names that exist, a lock that has what is asked for."""
+"""What people are told to install: the same steps everywhere, locks that have what is asked for, hashes of all pins."""
 
 import re
 import shlex
@@ -17,6 +17,7 @@ from mcpo_cli.commands import machine_checks
 ROOT = Path(__file__).resolve().parents[2]
 LOCK, KERNELS = ROOT / "constraints-gpu.txt", ROOT / "constraints-flash-attn.txt"
 PROJECT: Any = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}\b", re.MULTILINE)
 
 
 def installs(lines: list[str]) -> list[list[str]]:
@@ -25,58 +26,40 @@ def installs(lines: list[str]) -> list[list[str]]:
     return [shlex.split(arguments) for arguments in found]
 
 
-def steps() -> dict[str, list[list[str]]]:
-    """What `make setup-gpu`, the page for people without make and the image install."""
-    recipe = subprocess.run(
-        ["make", "--dry-run", "--always-make", "setup-gpu"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8").splitlines()
-    image = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    return {
-        "make": installs(recipe),
-        "page": installs([line for line in page if line.startswith("$ pip ")]),
-        "image": installs([line for line in image if line.startswith("RUN pip ")]),
-    }
-
-
 def locked(path: Path) -> dict[str, str]:
-    """The version of each package in a lock."""
+    """The version of each package in a file of pins."""
     pinned = re.findall(r"^([\w.-]+)==(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {canonicalize_name(name): version for name, version in pinned}
 
 
-def test_make_the_page_and_the_image_install_the_same() -> None:
-    found = steps()
-    assert found["make"] == found["page"] == found["image"]
-    files = [
-        arguments[arguments.index("--requirement") + 1] for arguments in found["make"] if "--requirement" in arguments
-    ]
-    assert files == [LOCK.name, KERNELS.name]
-    assert found["make"][-1][-2:] == ["--editable", "."]
-
-
-def test_flash_attn_is_built_after_torch_with_the_torch_that_is_there() -> None:
-    first, second, _ = steps()["make"]
-    assert "torch" in locked(LOCK)
-    assert list(locked(KERNELS)) == ["flash-attn"]
-    assert "--no-build-isolation" in second, "an isolated build has no torch"
-    assert "--no-cache-dir" in second, "pip would take one that it built with another torch"
-    assert {"--no-deps", "--require-hashes"} <= {*first} & {*second}
-    imported = PROJECT["dependency-groups"]["flash-attn-build"]
-    assert {canonicalize_name(Requirement(line).name) for line in imported} <= locked(LOCK).keys()
-
-
-def test_doctor_rebuilds_flash_attn_as_it_is_installed() -> None:
+def test_make_the_page_the_image_and_doctor_install_the_same() -> None:
+    """flash-attn last, built with the torch that the lock has installed."""
+    dry = ["make", "--dry-run", "--always-make", "setup-gpu"]
+    recipe = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8").splitlines()
+    image = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    made = installs(recipe)
+    assert made == installs([line for line in page if line.startswith("$ pip ")])
+    assert made == installs([line for line in image if line.startswith("RUN pip ")])
+    first, second, project = made
+    assert (LOCK.name in first, KERNELS.name in second, project[-2:]) == (True, True, ["--editable", "."])
+    assert {"--no-build-isolation", "--no-cache-dir"} <= {*second}
     rebuild = shlex.split(machine_checks.REBUILD_KERNELS.partition("  (")[0])
-    rebuild.remove("--force-reinstall")
-    assert rebuild == ["pip", "install", *steps()["make"][1]]
+    assert [word for word in rebuild if word != "--force-reinstall"] == ["pip", "install", *second]
+    copied = [word for line in image if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert all((ROOT / name).exists() for name in copied)
 
 
-@pytest.mark.parametrize("path", [LOCK, KERNELS], ids=lambda path: path.name)
-def test_every_package_of_the_lock_has_hashes(path: Path) -> None:
-    blocks = re.split(r"^(?=\w)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
-    assert len(blocks) == len(locked(path))
-    assert [block for block in blocks if not re.search(r"^    --hash=sha256:[0-9a-f]{64}\b", block, re.MULTILINE)] == []
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-verl.txt", LOCK.name, KERNELS.name])
+def test_every_pin_has_hashes_but_torch(name: str) -> None:
+    """Each index has torch builds of its own."""
+    own = name in (LOCK.name, KERNELS.name)
+    hashes, pinned = ROOT / ("" if own else ".ci/hashes") / name, locked(ROOT / name)
+    expected = pinned if own else {package: version for package, version in pinned.items() if package != "torch"}
+    assert locked(hashes) == expected
+    blocks = re.split(r"^(?=\w)", hashes.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(expected)
+    assert [block for block in blocks if not HASH.search(block)] == []
 
 
 def test_the_lock_has_what_the_project_and_verl_ask_for() -> None:
@@ -85,13 +68,10 @@ def test_the_lock_has_what_the_project_and_verl_ask_for() -> None:
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["verl"], *groups["flash-attn"]]
     asked += [name + wanted for name, wanted in {**pins.CORE, **pins.GPU}.items()]
-    unmet = [
-        line
-        for line in asked
-        if (wanted := Requirement(line))
-        and not pins.fits(versions[canonicalize_name(wanted.name)], str(wanted.specifier))
-    ]
-    assert unmet == []
+    wanted = [Requirement(line) for line in asked]
+    assert [
+        str(one) for one in wanted if not pins.fits(versions[canonicalize_name(one.name)], str(one.specifier))
+    ] == []
 
 
 def test_what_people_are_told_to_install_exists() -> None:
@@ -104,11 +84,15 @@ def test_what_people_are_told_to_install_exists() -> None:
     assert re.findall(r"pip install[^\n]*\bmcpo[-_]cli\b[^\n]*", text) == []
 
 
-def test_the_image_has_cuda_and_python_of_the_lock_and_leaves_out_what_git_ignores() -> None:
-    image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert locked(LOCK)["cuda-toolkit"].startswith("13.0.")
-    assert re.findall(r"^FROM (\S+)$", image, re.MULTILINE) == ["nvidia/cuda:13.0.3-devel-ubuntu24.04"]
-    assert "RUN python3.12 -m venv /opt/venv\n" in image
-    copied = [word for line in re.findall(r"^COPY (.+)$", image, re.MULTILINE) for word in line.split()[:-1]]
-    assert all((ROOT / name).exists() for name in copied)
-    assert (ROOT / ".dockerignore").read_text() == (ROOT / ".gitignore").read_text()
+@pytest.mark.slow
+def test_the_scan_finds_secrets_and_leaves_code_alone(tmp_path: Path) -> None:
+    """The scan of `make check`."""
+    secret, code = tmp_path / "secret.py", tmp_path / "code.py"
+    secret.write_text(
+        "key = '" + "AKIA" + "Q7ZD3VN2L6XWTR5M'\n" + "uri = 'http://admin" + ":correct-horse@example.org'\n"
+    )
+    code.write_text(f"stop = tokenizer.eos_token\nrevision = \"{3**100:040x}\"\nuri = 'http://127.0.0.1:5000'\n")
+    found = subprocess.run([ROOT / ".ci" / "secrets", secret, code], capture_output=True, text=True, check=False)
+    assert found.returncode == 1, found.stderr
+    assert [f"{secret}:{line}" in found.stdout for line in (1, 2)] == [True, True]
+    assert str(code) not in found.stdout

@@ -1,10 +1,11 @@
-"""What this machine has."""
+"""What this machine has, and what its garbage collector searches."""
 
+import gc
 from pathlib import Path
 
 import pytest
 
-from mcpo_cli.machine import Gpu, driver, gpus
+from mcpo_cli.machine import Gpu, driver, gpus, lasting
 
 ROWS = """0, GPU-aa11, NVIDIA H200, 143771, 143000
 1, GPU-bb22, NVIDIA H200, 143771, 512
@@ -48,3 +49,14 @@ def test_no_driver_is_no_gpu(smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert (gpus(), driver()) == ([], None)
     monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
     assert (gpus(), driver()) == ([], None)
+
+
+def test_the_collector_skips_what_the_block_made_and_goes_on() -> None:
+    with lasting():
+        assert not gc.isenabled()
+        kept = [[None]]
+    assert gc.isenabled()
+    later = [[None]]
+    searched = gc.get_objects()
+    assert [any(one is wanted for one in searched) for wanted in (kept, later)] == [False, True]
+    gc.unfreeze()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import bad_data, no_room
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def room(request: Request, sampling: Sampling, window: int) -> int:
     """
     length = len(request.prompt_ids)
     if length == 0:
-        raise ConfigError(f"{request.key}: the prompt has no tokens")
+        raise bad_data(f"{request.key}: the prompt has no tokens")
     if length >= window:
-        raise ConfigError(f"{request.key}: the prompt's {length} tokens fill the model's window of {window}")
+        raise no_room(f"{request.key}: the prompt's {length} tokens fill the model's window of {window}")
     return min(sampling.max_tokens, window - length, request.max_tokens or window)
 
 

@@ -58,7 +58,9 @@ class Transformers:
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("device=cuda: torch finds no CUDA device on this machine", fix="device=auto")
+            raise ConfigError(
+                "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
+            )
         torch.set_num_threads(threads)
         self.facts, self.sampling, self.device = model, sampling, place(device)
         self.tokenizer = tokenizer(model)
@@ -77,6 +79,7 @@ class Transformers:
                     f"{request.key}: {len(request.seeds)} samples of up to {tokens} tokens do not fit into the "
                     "memory of the GPU",
                     fix="a smaller max_tokens, or engine=vllm, which pages its memory",
+                    code="needs_gpu",
                 ) from error
 
     def _samples(self, request: Request, longest: int) -> list[Sample]:

@@ -20,7 +20,7 @@ from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.stops import Stops
-from mcpo_cli.errors import ConfigError, RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed, no_room
 from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
 from mcpo_cli.evaluation.engines.hf import warped
 from mcpo_cli.model_facts import ModelFacts
@@ -39,7 +39,9 @@ class Local:
 
     def __init__(self, model: ModelFacts, sampling: Sampling, device: str, threads: int) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise ConfigError("device=cuda: torch finds no CUDA device on this machine", fix="device=auto")
+            raise ConfigError(
+                "device=cuda: torch finds no CUDA device on this machine", fix="device=auto", code="needs_gpu"
+            )
         self.sliding_window = _check(model)
         torch.set_num_threads(threads)
         self.facts, self.sampling = model, sampling
@@ -60,6 +62,7 @@ class Local:
                     f"{batch[0].key}: a batch of {sum(len(request.seeds) for request in batch)} samples does not fit "
                     "into the memory of the GPU",
                     fix="a smaller max_tokens, or engine=vllm, which pages its memory",
+                    code="needs_gpu",
                 ) from error
             yield from zip([request.key for request in batch], samples, strict=True)
 
@@ -67,7 +70,7 @@ class Local:
         """Raise ConfigError if prompt and response do not fit into the window, or not into a sliding one."""
         longest = len(request.prompt_ids) + room(request, self.sampling, self.facts.window)
         if self.sliding_window and longest > self.sliding_window:
-            raise ConfigError(
+            raise no_room(
                 f"{self.facts.name} attends to the last {self.sliding_window} tokens only (sliding_window), which "
                 f"engine=local does not compute; {request.key} needs {longest} tokens",
                 fix="engine=hf, or a smaller max_tokens",
@@ -141,5 +144,5 @@ def _check(model: ModelFacts) -> int:
         found = architecture.read(model.name, model_facts.configuration(str(model.folder)))
         architecture.check(model.name, found)
     except ConfigError as error:
-        raise ConfigError(error.message, fix="engine=hf") from error
+        raise ConfigError(error.message, fix="engine=hf", code=error.code) from error
     return found.sliding_window

@@ -46,12 +46,14 @@ class Vllm:
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
                 fix=f"device=auto, or a separate environment with pip install -e '.[{other}]'",
+                code="needs_gpu",
             )
         # vLLM would silently raise a lower temperature to 0.01.
         if sampling.temperature and not 0.01 <= sampling.temperature <= 2:
             raise ConfigError(
                 f"temperature={sampling.temperature:g}: engine=vllm supports 0 (greedy) and 0.01 to 2",
                 fix="temperature=0, or engine=hf",
+                code="out_of_bounds",
             )
         self.facts, self.sampling, self.threads = model, sampling, threads
         for name, value in {**SETTINGS, **(ON_A_PROCESSOR if self.on_processor else {})}.items():
@@ -160,6 +162,7 @@ def _installed() -> tuple[str, bool]:
     raise ConfigError(
         "engine=vllm: vLLM is not installed here",
         fix="pip install -e '.[vllm]' (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
+        code="not_installed",
     )
 
 

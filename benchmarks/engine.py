@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks import flops, workload
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.local.start import start_policy
@@ -16,7 +17,6 @@ from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods.base import State
 from mcpo_cli.runs.attempts import Attempt
-from tests.bench import flops, workload
 
 Grade = Callable[[int, int], Tensor]
 """Prompts and rollouts to correct_PG."""

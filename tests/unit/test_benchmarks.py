@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import pytest
 import torch
 
+from benchmarks import engine, flops, workload
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.grading import Pool
 from mcpo_cli.runs.journal import Journal
-from tests.bench import engine, flops, grading, growth, workload
 
 
 def test_local_engine_does_the_named_work() -> None:
@@ -47,20 +45,3 @@ def test_flop_count_equals_a_count_by_hand() -> None:
     forward = 2 * weights * 8 + 2 * len(tokenizer) * 8 * 4 + 4 * 1 * 1 * 4 * pairs
     assert flops.forward(small, model, both) == forward
     assert flops.global_step(small, model, both, both) == 4 * forward
-
-
-def test_graded_answers_are_what_they_are_labelled() -> None:
-    items = [*grading.made(grading.latex, 12, seed=3), *grading.made(grading.integer, 4, seed=3)]
-    assert len(items) == 16 * grading.SAMPLES
-    assert {right for *_, right in items} == {True, False}
-    with Pool(workers=1) as pool:
-        verdicts = pool.grade([(gold, response) for gold, response, _ in items])
-    assert [verdict.status for verdict in verdicts] == ["correct" if right else "wrong" for *_, right in items]
-    assert grading.serial([(gold, response) for gold, response, _ in items[:2]]) > 0
-
-
-def test_growth_is_the_line_through_the_times() -> None:
-    line = growth.fitted({20: 5.0, 100: 13.0, 300: 33.0})
-    assert line == pytest.approx({"seconds_per_run": 0.1, "seconds_without_runs": 3.0, "curvature": 1.0})
-    # Cost n^2: 30 a run between 10 and 20 runs, 60 between 20 and 40.
-    assert growth.fitted({10: 100.0, 20: 400.0, 40: 1600.0})["curvature"] == pytest.approx(2.0)

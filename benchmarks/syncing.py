@@ -1,6 +1,6 @@
 """How long `mcpo runs sync` takes to bring runs to a new SQLite store: once, and again when nothing is new.
 
-`python -m tests.bench.syncing 20 100 300` prints the seconds of these numbers of runs, and how they grow.
+`python -m benchmarks.syncing 20 100 300` prints the seconds of these numbers of runs, and how they grow.
 """
 
 import json
@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import growth
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, eval_steps
 from mcpo_cli.runs.journal import write_json
 from tests import store_runs
-from tests.bench import growth
 
 STEPS = 20
 """Global steps of a run, as many as the toy scale has."""

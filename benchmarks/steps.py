@@ -6,8 +6,8 @@ The base policies are taken from MCPO_HOME, or made and kept there, off the cloc
 import statistics
 from typing import Any
 
+from benchmarks import engine, flops, opponent, workload
 from mcpo_cli.config.load import load
-from tests.bench import engine, flops, opponent, workload
 
 FIRST, LATER = range(1, 4), range(13, 16)
 """Steps whose median is the step at the base policy, and the one at step 15."""

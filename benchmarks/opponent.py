@@ -16,9 +16,9 @@ from datasets import Dataset
 from transformers import TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
+from benchmarks import workload
+from benchmarks.engine import RealRun
 from mcpo_cli.config.schema import RunSpec
-from tests.bench import workload
-from tests.bench.engine import RealRun
 
 MICRO_BATCH = 256
 

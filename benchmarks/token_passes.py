@@ -1,6 +1,6 @@
 """How many tokens verl's trainer passes through the model for batches that runs recorded, beside verl's own recipe.
 
-`python -m tests.bench.token_passes RUN_FOLDER ...` prints a line a run. A forward pass of a token counts once, a
+`python -m benchmarks.token_passes RUN_FOLDER ...` prints a line a run. A forward pass of a token counts once, a
 backward pass twice. verl passes every sequence of a batch forward for its old log-probabilities, and forward and
 backward in its update. What a folder has is responses' lengths by group, so those of a group are taken for equal.
 """

@@ -4,7 +4,7 @@ All three do the same work: 16 prompts of 23 to 26 tokens x 8 rollouts of 4 toke
 graded by coin flips, and two gradient steps with AdamW. They take turns in one process. The rollouts are SmolLM2's own
 at temperature 1, so short ones of a prompt often begin alike, as in a run; the local engine computes that once.
 
-`python -m tests.bench.pretrained` measures no more than this; `--growth` how the local engine's time grows.
+`python -m benchmarks.pretrained` measures no more than this; `--growth` how the local engine's time grows.
 """
 
 import json
@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import engine, flops, opponent, workload
 from mcpo_cli.backends.local.encoding import Language
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from tests.bench import engine, flops, opponent, workload
 
 STEPS = 3
 PROMPTS = {4: 16, 64: 4}
@@ -170,7 +170,7 @@ def growth(words: str) -> dict[str, Any]:
 def in_turn() -> Iterator[dict[str, Any]]:
     """`growth` of each of GROWTH, in a process of its own, so that none sees the memory of another."""
     for words in GROWTH:
-        command = [sys.executable, "-m", "tests.bench.pretrained", "--one", words]
+        command = [sys.executable, "-m", "benchmarks.pretrained", "--one", words]
         yield json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 

@@ -1,6 +1,6 @@
 """How long it takes to load many long runs and build every artifact and the report from them.
 
-`python -m tests.bench.reporting 3 10 29` prints the seconds with these numbers of seeds, and how they grow.
+`python -m benchmarks.reporting 3 10 29` prints the seconds with these numbers of seeds, and how they grow.
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import growth
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
@@ -20,7 +21,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
-from tests.bench import growth
 
 STEPS = 1000
 METRICS = 60

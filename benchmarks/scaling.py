@@ -1,7 +1,7 @@
 """Cost as work grows: seconds of a global step against rollouts, tokens of a response and parameters of the model.
 
 Rollouts of the untrained policy share nothing but their prompts, so that the work grows with each of them. Counted are
-the processor's seconds of one thread. `python -m tests.bench.scaling` measures no more than this.
+the processor's seconds of one thread. `python -m benchmarks.scaling` measures no more than this.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from benchmarks import engine, workload
 from mcpo_cli.config.schema import RunSpec
-from tests.bench import engine, workload
 
 PROMPTS = 32
 STEPS = 3

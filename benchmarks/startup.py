@@ -9,8 +9,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from benchmarks import growth
 from mcpo_cli.scheduling.forks import ForkServer
-from tests.bench import growth
 
 POLL_SECONDS = 0.02
 PLAIN_APP = '''\

@@ -18,9 +18,7 @@ from typing import Any
 
 import torch
 
-from mcpo_cli.home import home
-from mcpo_cli.runs.journal import write_atomic
-from tests.bench import (
+from benchmarks import (
     engine,
     flops,
     grading,
@@ -34,6 +32,8 @@ from tests.bench import (
     warmup,
     workload,
 )
+from mcpo_cli.home import home
+from mcpo_cli.runs.journal import write_atomic
 
 STEPS = 5
 HELPS, STARTS = 11, 3

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
+from benchmarks import steps
 from mcpo_cli.backends.local import policy, tokenizer, warmup
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.tasks import closed
-from tests.bench import steps
 
 STEPS = 10
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from mcpo_cli.grading import Pool
 from mcpo_cli.machine import cores
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "grading" / "qwen25_math_cot100x8.jsonl"
+SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data" / "grading" / "qwen25_math_cot100x8.jsonl"
 SAMPLES = 8
 PROBLEMS = 60
 REPEATS = 5

@@ -1,0 +1,330 @@
+"""Files that somebody else wrote: suites, data, plug-ins, models and records. A bad one ends in a single message."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import data, methods, plugins
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.config.load import load
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
+from mcpo_cli.evaluation import gradings, regrade
+from mcpo_cli.home import is_plain, run_dir
+from mcpo_cli.model_facts import resolve
+from mcpo_cli.runs import attempts, catalog
+from mcpo_cli.runs.journal import read_json, write_json
+from tests.cli.conftest import InProcess
+from tests.errors import refused
+from tests.fakes import write_run
+from tests.models import untrained
+
+SECONDS = 30.0
+"""CPU time within which every file here is refused."""
+
+SUITES: dict[str, str | bytes] = {
+    "a list in itself": "a: &a [*a]",
+    "a mapping merged with itself": "arms: &a\n  <<: *a",
+    "a tag that runs code": "arms: !!python/object/apply:os.system [exit]",
+    "an impossible date": "arms: {a: [!!timestamp x]}",
+    "a number of 5 000 digits": "arms: {a: [" + "9" * 5000 + "]}",
+    "several documents": "arms: {a: []}\n---\narms: {b: []}",
+    "UTF-16": "arms: {a: []}".encode("utf-16"),
+    "an arm with an escape sequence": 'arms: {"\\e[31m": [seed=0]}',
+    "an arm named by a number": "arms: {1: [seed=0]}",
+    "an arm that is not a list": "arms: {a: seed=0}",
+    "a sweep of NaN": "arms: {a: [seed=0]}\nsweep: {train.lr: [.nan, .inf]}",
+    "an override that refers to itself": "arms: {a: ['seed=${seed}']}",
+    "an override that decodes": "arms: {a: ['seed=${oc.decode:${seed}}']}",
+}
+
+
+@pytest.mark.parametrize("content", SUITES.values(), ids=SUITES)
+def test_suites(content: str | bytes, here: InProcess) -> None:
+    suite = here.home / "theirs.yaml"
+    suite.write_bytes(content if isinstance(content, bytes) else content.encode())
+    began = time.process_time()
+    done = here("plan", str(suite), "scale=smoke")
+    assert time.process_time() - began < SECONDS
+    assert done.returncode == 2, done.stdout
+    assert done.stderr.count("error:") == 1, done.stderr
+    assert len(done.stderr) < 2000
+    assert "\x1b" not in done.stderr
+
+
+ODD_FILES: dict[str, Callable[[Path], object]] = {
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to nothing": lambda path: path.symlink_to("nowhere.yaml"),
+}
+
+
+@pytest.mark.parametrize("make", ODD_FILES.values(), ids=ODD_FILES)
+def test_settings_in_something_else_than_a_file(make: Callable[[Path], object], tmp_path: Path) -> None:
+    make(tmp_path / "x.yaml")
+    with refused("bad_input", "x.yaml"):
+        read_yaml(tmp_path / "x.yaml")
+
+
+LINES: dict[str, bytes] = {
+    "a line nested 100 000 deep": b"[" * 100_000,
+    "a number of 100 000 digits": b'{"problem": "x", "answer": ' + b"9" * 100_000 + b"}",
+    "NaN for an answer": b'{"problem": "x", "answer": NaN}',
+    "half of a surrogate pair": b'{"problem": "\\ud800", "answer": "1"}',
+    "NUL bytes": bytes(100_000),
+    "a list of lists": b"[[[[1]]]]",
+    "keys given twice": b'{"problem": 1, "problem": [1], "answer": {}}',
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_data_and_answers(line: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(line + b"\n")
+    for read in (lambda: data.load(data.get("math500"), path), lambda: regrade.read(path)):
+        with refused("bad_data", "data.jsonl") as error:
+            read()
+        assert len(error.value.message) < 2000
+
+
+PLUGINS: dict[str, str | bytes] = {
+    "exits": "raise SystemExit(0)",
+    "divides by zero": "1 / 0",
+    "has 5 000 brackets": "x = " + "(" * 5000,
+    "is not UTF-8": b"x = '\xff'",
+    "recurses": "def f(): f()\nf()",
+    "quotes a secret": "raise ValueError('password=planted-in-a-plug-in')",
+    "imports what is missing": "import no_such_library_anywhere",
+    "has an option without default": "from dataclasses import dataclass\nfrom mcpo_cli.methods.base import Method\n"
+    "@dataclass(frozen=True)\nclass Bad(Method):\n    name = 'bad'\n    option: int\n",
+}
+
+
+@pytest.mark.parametrize("source", PLUGINS.values(), ids=PLUGINS)
+def test_plug_ins(source: str | bytes, plugin_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that fails is left out with one message, and hides none of mcpo's methods."""
+    (plugin_folder / "bad.py").write_bytes(source if isinstance(source, bytes) else source.encode())
+    found = methods.registry()
+    assert "mcpo" in found
+    assert "bad" not in found
+    (said,) = plugins.problems()
+    assert "planted-in-a-plug-in" not in said + capsys.readouterr().err
+
+
+def test_a_plug_in_that_takes_a_name(plugin_folder: Path) -> None:
+    (plugin_folder / "thief.py").write_text(
+        "from dataclasses import dataclass\nfrom mcpo_cli.methods.group_relative import GroupRelative\n"
+        "@dataclass(frozen=True)\nclass Thief(GroupRelative):\n    name = 'mcpo'\n"
+    )
+    with refused("duplicate_name", "mcpo"):
+        methods.registry()
+
+
+def reconfigured(folder: Path, file: str = "config.json", **values: object) -> None:
+    path = folder / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def pointing_outside(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    index = {"weight_map": {"a": "../model.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+MODELS: dict[str, Callable[[Path], object]] = {
+    "a configuration of 100 000 brackets": lambda at: (at / "config.json").write_text("[" * 100_000),
+    "a configuration that is a list": lambda at: (at / "config.json").write_text("[]"),
+    "a tokenizer of NUL bytes": lambda at: (at / "tokenizer.json").write_bytes(bytes(10_000)),
+    "a header of 2^63 bytes": lambda at: (at / "model.safetensors").write_bytes(b"\xff" * 7 + b"\x7f" + b"{}"),
+    "a header that is a list": lambda at: (at / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"[]"),
+    "no bytes of weights": lambda at: (at / "model.safetensors").write_bytes(b""),
+    "weights in another folder": pointing_outside,
+    "a window of 10^30 tokens": lambda at: reconfigured(at, max_position_embeddings=10**30),
+    "a window of -1 tokens": lambda at: reconfigured(at, max_position_embeddings=-1),
+    "a configuration with code": lambda at: reconfigured(at, auto_map={"AutoConfig": "own.Own"}),
+    "a tokenizer with code": lambda at: reconfigured(
+        at, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
+    ),
+}
+
+
+@pytest.mark.parametrize("change", MODELS.values(), ids=MODELS)
+def test_models(change: Callable[[Path], object], tmp_path: Path) -> None:
+    """Refused without running a line of the model's own code."""
+    folder, ran = untrained(tmp_path / "model"), tmp_path / "it ran"
+    (folder / "own.py").write_text(f"open({str(ran)!r}, 'w')\nclass Own: pass\n")
+    change(folder)
+    began = time.process_time()
+    with pytest.raises(McpoError):
+        resolve(str(folder))
+    assert time.process_time() - began < SECONDS
+    assert not ran.exists()
+
+
+def placed(name: str, content: str | bytes) -> Callable[[Path], object]:
+    """Writes a file into the folder of the run."""
+
+    def place(folder: Path) -> object:
+        return (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return place
+
+
+def changed(name: str, **values: object) -> Callable[[Path], object]:
+    """Changes a document, with a valid checksum."""
+
+    def change(folder: Path) -> object:
+        path = folder / name
+        document = json.loads(path.read_text()) if path.exists() else {}
+        document.pop("checksum", None)
+        return write_json(path, {**document, **values})
+
+    return change
+
+
+RECORDS: dict[str, Callable[[Path], object]] = {
+    "empty": placed("spec.json", ""),
+    "a list": placed("spec.json", "[1, 2]"),
+    "an empty object": placed("spec.json", "{}"),
+    "100 000 brackets": placed("spec.json", "[" * 100_000),
+    "not UTF-8": placed("spec.json", b'{"seed": "\xff\xfe"}'),
+    "a link to itself": lambda at: ((at / "spec.json").unlink(), (at / "spec.json").symlink_to(at / "spec.json")),
+    "settings of another type": changed("spec.json", train=[1]),
+    "an unknown method": changed("spec.json", method={"name": "../evil"}),
+    "NaN": changed("spec.json", seed=float("nan")),
+    "a status that is a list": placed("attempt_1/status.json", "[]"),
+    "a status with a step that is text": changed("attempt_1/status.json", start_step="x"),
+    "an attempt without number": lambda folder: (folder / "attempt_1").rename(folder / "attempt_x"),
+    "rows that are lists": placed("attempt_1/metrics.jsonl", "[]\n"),
+    "rows nested 5 000 deep": placed("attempt_1/metrics.jsonl", '{"step":' + "[" * 5000 + "]" * 5000 + "}\n"),
+    "an origin that is a list": placed("origin.json", "[]"),
+    "an origin with a suite that is a number": changed("origin.json", suite=7, arm=None, command=3),
+}
+
+
+@pytest.fixture
+def runs(mcpo_home: Path) -> tuple[RunSpec, RunSpec]:
+    """Two runs that are done."""
+    found = load(["scale=smoke", "compute.tracking_uri=offline", "seed=0,1"])
+    for spec in found:
+        write_run(spec)
+        write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("place", RECORDS.values(), ids=RECORDS)
+def test_records(runs: tuple[RunSpec, RunSpec], here: InProcess, place: Callable[[Path], object]) -> None:
+    """A bad record counts as not done and hides no other run; `show` says what is wrong with it."""
+    bad, good = runs
+    place(run_dir(bad.run_id))
+    found = {run["run_id"]: run["state"] for run in here.json("runs", "list")["runs"]}
+    shown = here("runs", "show", bad.run_id)
+    assert shown.returncode in (0, 1, 2), shown.stderr
+    assert shown.stderr.count("error:") == (shown.returncode > 0)
+    assert found.get(good.run_id) == "done"
+    assert found.get(bad.run_id) != "done"
+
+
+@pytest.mark.parametrize("name", ["a b", "new\nline", "\x1b[31mred", "-rf", "$(id)", "x" * 255, "\u202etxt"], ids=ascii)
+def test_a_folder_with_an_odd_name(runs: tuple[RunSpec, RunSpec], here: InProcess, name: str) -> None:
+    """A copy of a run under another name is not a run; a message names it and sends nothing to the terminal."""
+    folder = here.home / "runs" / name
+    folder.mkdir()
+    (folder / "spec.json").write_bytes((run_dir(runs[0].run_id) / "spec.json").read_bytes())
+    listed = here("runs", "list")
+    assert listed.returncode == 0, listed.stderr
+    assert listed.stderr
+    assert not {"\x1b", "\u202e"} & set(listed.stdout + listed.stderr)
+    assert [run["state"] for run in here.json("runs", "list")["runs"]] == ["done", "done"]
+
+
+def test_records_send_nothing_to_the_terminal(runs: tuple[RunSpec, RunSpec], here: InProcess) -> None:
+    """Escape sequences can rename a terminal's window, or overwrite what it shows."""
+    folder = run_dir(runs[0].run_id)
+    changed("origin.json", suite="train", arm="\x1b]0;owned\x07", command="\x1b[2J\x9b1A")(folder)
+    said = [here(*words) for words in (("runs", "list"), ("runs", "show", runs[0].run_id))]
+    shown = "".join(one.stdout + one.stderr for one in said)
+    assert r"\x1b]0;owned\x07" in shown
+    assert not set("\x1b\x07\x9b") & set(shown)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_under_another_id_is_not_a_run(
+    linked: bool, runs: tuple[RunSpec, RunSpec], mcpo_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Copied with its own settings, or linked: nothing reads it, continues it or writes through the link."""
+    first, second = runs
+    source, target = run_dir(first.run_id), run_dir(second.run_id)
+    target.rename(tmp_path_factory.mktemp("away") / "run")
+    if linked:
+        target.symlink_to(source)
+    else:
+        target.mkdir()
+        shutil.copytree(source / "attempt_1", target / "attempt_1")
+        write_json(target / "spec.json", second.to_dict())
+    assert attempts.state(target, second) == "failed"
+    assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [first.run_id]
+    with pytest.raises(MissingCells):
+        Runs(Plan("train", "mcpo train", (Cell("MCPO", first), Cell("MCPO", second))))
+    with pytest.raises(RunFailed):
+        attempts.resume_step(target, second, [2])
+    assert read_json(source / "spec.json")["seed"] == 0
+    assert attempts.state(source, first) == "done"
+
+
+VERBS = {
+    "runs show": ["runs", "show", "{}"],
+    "export": ["export", "{}"],
+    "probe": ["probe", "sanity", "{}"],
+    "grade": ["grade", "{}"],
+    "plan": ["plan", "{}"],
+    "reproduce": ["reproduce", "{}"],
+    "data audit": ["data", "audit", "{}/x"],
+    "benchmarks": ["evaluate", "{run}", "--benchmarks", "{}"],
+    "a model's name": ["plan", "model.name='{}'"],
+    "a preset": ["plan", "scale='{}'"],
+}
+
+
+@pytest.mark.parametrize("words", VERBS.values(), ids=VERBS)
+@pytest.mark.parametrize("name", ["../../outside", "../runs", "/etc/passwd"])
+def test_no_name_leads_to_another_folder(
+    runs: tuple[RunSpec, RunSpec], here: InProcess, words: list[str], name: str
+) -> None:
+    before = sorted([*here.home.rglob("*"), *here.home.parent.iterdir()])
+    result = here(*(word.replace("{run}", runs[0].run_id).replace("{}", name) for word in words))
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.count("error:") == 1
+    assert sorted([*here.home.rglob("*"), *here.home.parent.iterdir()]) == before
+
+
+OUTSIDE = ("../../outside", "/etc", "..", ".", "", "a/../../outside", "runs/../..")
+
+
+@pytest.mark.parametrize("suite", OUTSIDE)
+def test_a_suite_of_a_record_leads_nowhere(runs: tuple[RunSpec, RunSpec], mcpo_home: Path, suite: str) -> None:
+    assert not is_plain(suite)
+    write_json(run_dir(runs[0].run_id) / "origin.json", {"suite": suite, "arm": "mcpo", "command": "mcpo train"})
+    assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [runs[1].run_id]
+    with pytest.raises(RunFailed):
+        catalog.find(mcpo_home, runs[0].run_id)
+
+
+@pytest.mark.parametrize("change", [{"grading": "../../../secret"}, {"benchmarks": {"../../outside": {}}}])
+def test_a_grading_names_no_other_folder(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "evals" / "foreign" / "gradings" / "1" / "results.json"
+    path.parent.mkdir(parents=True)
+    results = {"grading": 1, "benchmarks": {"aime24": {"metrics": {}}}}
+    path.write_text(json.dumps(results))
+    assert gradings.all_of(path.parents[2])[0]["benchmarks"].keys() == {"aime24"}
+    path.write_text(json.dumps({**results, **change}))
+    with pytest.raises(ConfigError):
+        gradings.all_of(path.parents[2])

@@ -1,23 +1,4 @@
-"""DisCO (arXiv 2505.12366): raise right answers above the hard wrong ones, under a constraint on the drift.
-
-Groups with right and wrong answers: J_i = mean over right of [s - tau log mean over wrong of exp(s/tau)], with s the
-mean log-probability of a response (`score=logl`) or its mean ratio (`score=lratio`). The loss is -(sum of J_i)/P +
-beta/2 [K - delta]^2 where K > delta; P counts all prompts of the mini-batch, dead ones too, and K is the mean of log
-pi_old - log pi over all its tokens. Written as linear terms whose coefficients `prepare` takes at the policy of now
-(BT): a right rollout weighs 1/#right, a wrong one its share of the softmax of s/tau, the drift beta (K - delta). Value
-and gradient are those of the objective.
-
-Defaults: tau 10 (of logl; lratio has 1), delta 1e-4, beta 1e3 (released code; the paper's runs sample at temperature
-.6). `negatives=mean` is DisCO-b, tau = infinity. Edge cases: dead groups have J = 0 and bear through K alone.
-Reduction: lratio with `negatives=mean` and without constraint is `dr_grpo`'s advantage over p(1 - p), unclipped; W = 1
-for 0 < p < 1.
-
-Disagreements: the code's value is not the objective's (right gradient, off by a constant), and its penalty is beta [K
-- delta]+ K with the bracket detached, whose gradient is that of beta/2 [.]^2; the paper has beta [.]^2. We follow the
-code's gradient. The code computes K and P for each micro-batch, we for the mini-batch. Its L-ratio branch calls a
-function with an argument too many, so the published L-ratio variant cannot run as released. Checked: gradients equal
-the authors' function (executed). Neither verl nor TRL has it.
-"""
+"""DisCO and DRPO: a discriminative objective under a constraint on the drift."""
 
 from __future__ import annotations
 
@@ -27,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.base import AdvancedMethod, Floats, Signals, State, Step, Term, TokenBatch, TokenLoss
 from mcpo_cli.methods.group_relative import PolicyGradient
 
 if TYPE_CHECKING:
@@ -35,8 +16,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Disco(PolicyGradient):
-    """Discriminative Constrained Optimization."""
+class Disco(PolicyGradient, AdvancedMethod):
+    """DisCO (arXiv 2505.12366): raise right answers above the hard wrong ones, under a constraint on the drift.
+
+    Discriminative Constrained Optimization. Groups with right and wrong answers: J_i = mean over right of [s - tau
+    log mean over wrong of exp(s/tau)], with s the mean log-probability of a response (`score=logl`) or its mean ratio
+    (`score=lratio`). The loss is -(sum of J_i)/P + beta/2 [K - delta]^2 where K > delta; P counts all prompts of the
+    mini-batch, dead ones too, and K is the mean of log pi_old - log pi over all its tokens. Written as linear terms
+    whose coefficients `prepare` takes at the policy of now (BT): a right rollout weighs 1/#right, a wrong one its
+    share of the softmax of s/tau, the drift beta (K - delta). Value and gradient are those of the objective.
+
+    Defaults: tau 10 (of logl; lratio has 1), delta 1e-4, beta 1e3 (released code; the paper's runs sample at
+    temperature .6). `negatives=mean` is DisCO-b, tau = infinity. Edge cases: dead groups have J = 0 and a gradient
+    through K alone. Reduction: lratio with `negatives=mean` and without constraint is `dr_grpo`'s advantage over p(1 -
+    p), unclipped; W = 1 for 0 < p < 1.
+
+    Disagreements: the code's value is not the objective's (right gradient, off by a constant), and its penalty is
+    beta [K
+    - delta]+ K with the bracket detached, whose gradient is that of beta/2 [.]^2; the paper has beta [.]^2. We follow
+      the code's gradient. The code computes K and P for each micro-batch, we for the mini-batch. Its L-ratio branch
+      calls a function with an argument too many, so the published L-ratio variant cannot run as released. Checked:
+      gradients equal the authors' function (executed). Neither verl nor TRL has it.
+    """
 
     name: ClassVar[str] = "disco"
     token_columns: ClassVar[tuple[str, ...]] = ("coefficient", "offset", "excess")
@@ -71,14 +72,14 @@ class Disco(PolicyGradient):
         return right_PG / right_PG.sum(-1, keepdim=True).clamp(min=1)
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """G times the weight of a right rollout, -G/#wrong for a wrong one, 0 in dead groups; all may bear."""
+        """G times the weight of a right rollout, -G/#wrong for a wrong one, 0 in dead groups; all may train."""
         right_PG, p_P1 = step.correct_PG.bool(), step.p_P[:, None]
         wrong_PG = 1 / (1 - p_P1).clamp(min=1 / right_PG.shape[-1]) * ~right_PG
         advantage_PG = (self.right_share(step) * right_PG.shape[-1] - wrong_PG) * (p_P1 > 0) * (p_P1 < 1)
-        bears_PG = (advantage_PG != 0) | (self.beta > 0)
-        return Signals(advantage_PG, bears_PG), state
+        has_gradient_PG = (advantage_PG != 0) | (self.beta > 0)
+        return Signals(advantage_PG, has_gradient_PG), state
 
-    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+    def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
         """Coefficient of each score, what makes the linear form's value J's, and K - delta where it is above 0."""
         A_B, one_BT = batch.A_BT[:, 0], batch.logp_BT.detach() * 0 + 1
         coefficient_B, offset_B = A_B, A_B * 0
@@ -98,9 +99,9 @@ class Disco(PolicyGradient):
         columns = {"coefficient": coefficient_B[:, None], "offset": offset_B[:, None], "excess": excess}
         return {name: column * one_BT for name, column in columns.items()}
 
-    def bears(self, batch: TokenBatch) -> Tensor:
+    def has_gradient(self, batch: TokenBatch) -> Tensor:
         """Those of live groups, and all of them where the constraint acts."""
-        return super().bears(batch) | (batch.columns["excess"] > 0).any(-1)
+        return super().has_gradient(batch) | (batch.columns["excess"] > 0).any(-1)
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         return -batch.columns["coefficient"] * (self._score(batch) + batch.columns["offset"])
@@ -115,3 +116,29 @@ class Disco(PolicyGradient):
     def _score(self, batch: TokenBatch) -> Tensor:
         """score_BT, whose mean over a sequence's tokens is s."""
         return batch.logp_BT if self.score == "logl" else batch.log_ratio_BT.exp()
+
+
+@dataclass(frozen=True)
+class Drpo(Disco):
+    """DRPO (arXiv 2510.04474): DisCO with right answers weighted by brevity.
+
+    Decoupled Reward Policy Optimization. As `disco` with `score=logl`, but the right rollouts of a group weigh in
+    proportion to exp((1 - |y|/L_max)/brevity), L_max the longest response that is allowed. Defaults: brevity .1
+    (released code), tau 10 and the constraint as in `disco`. Edge cases: `disco`'s. Where responses are much shorter
+    than L_max, or L_max is short, .1 nearly selects the shortest right answer: raise it.
+
+    Reduction: brevity to infinity is `disco`. Checked: the weights equal the authors' function (executed). Neither
+    verl nor TRL has it.
+    """
+
+    name: ClassVar[str] = "drpo"
+
+    score: Literal["logl"] = "logl"
+    """s of a response: the mean log-probability of its tokens."""
+    brevity: float = dataclasses.field(default=0.1, metadata={"gt": 0.0})
+    """Temperature of the preference for short right answers, shares of L_max."""
+
+    def right_share(self, step: Step) -> Tensor:
+        """A softmax of brevity over the right rollouts of each group."""
+        short_PG = -step.length_PG.double() / (step.limit * self.brevity)
+        return short_PG.where(step.correct_PG.bool(), -1e9).softmax(-1) * step.correct_PG

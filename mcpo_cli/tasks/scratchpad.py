@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading.graders.final import MARKER
+from mcpo_cli.grading.simple import MARKER
 from mcpo_cli.settings import identity
 from mcpo_cli.tasks.chains import EQUALS, LONGEST, MODULUS, OPERATORS, VALUES, Chains, chain
 

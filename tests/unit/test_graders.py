@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
-from mcpo_cli.grading import reading
+from mcpo_cli.grading import math_verify, reading
 from mcpo_cli.grading.base import STATUSES, Verdict
-from mcpo_cli.grading.graders import exact, final, math_dapo, math_verify, palindrome, trace
 from mcpo_cli.grading.integers import compare
+from mcpo_cli.grading.simple import EXACT, FINAL, MATH_DAPO, PALINDROME, TRACE
 from tests import hostile
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "grading"
@@ -271,11 +271,11 @@ def test_the_integer_path_takes_the_competition_answers() -> None:
     ],
 )
 def test_math_dapo(gold: str, response: str, status: str) -> None:
-    assert math_dapo.grade(gold, response, False).status == status
+    assert MATH_DAPO.grade(gold, response, False).status == status
 
 
 def test_math_dapo_takes_a_prediction_as_it_is() -> None:
-    assert math_dapo.grade("42", "$42$", True).status == "correct"
+    assert MATH_DAPO.grade("42", "$42$", True).status == "correct"
 
 
 @pytest.mark.parametrize(
@@ -292,18 +292,18 @@ def test_math_dapo_takes_a_prediction_as_it_is() -> None:
     ],
 )
 def test_exact(gold: str, response: str, status: str) -> None:
-    assert exact.grade(gold, response, False).status == status
+    assert EXACT.grade(gold, response, False).status == status
 
 
 @given(st.text("0123456789= _", max_size=20), st.text("0123456789= _", max_size=20))
 def test_a_trace_is_right_where_the_words_are_those_of_the_gold(response: str, gold: str) -> None:
-    verdict = trace.grade(gold, response, False)
+    verdict = TRACE.grade(gold, response, False)
     assert (verdict.status == "correct") == (response.split() == gold.split())
-    assert trace.grade(gold, f" {gold}\n", False).status == "correct"
-    assert trace.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
+    assert TRACE.grade(gold, f" {gold}\n", False).status == "correct"
+    assert TRACE.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
 
 
-@pytest.mark.parametrize("grader", [exact, final, math_dapo, palindrome, trace])
+@pytest.mark.parametrize("grader", [EXACT, FINAL, MATH_DAPO, PALINDROME, TRACE])
 def test_string_graders_never_fail(grader: object) -> None:
     for gold, response in hostile.items(len(hostile.ANSWERS), seed=0):
         assert grader.grade(gold, response, False).status in STATUSES

@@ -29,7 +29,7 @@ from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import coins, overlong
+from mcpo_cli.grading import rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, StepRow
@@ -221,9 +221,9 @@ class Trainer:
         rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         seen_PG = judged.correct_PG
         if train.reward == "random":
-            seen_PG = coins.tossed(seen_PG, self.spec.seed, self.step, refill * train.prompts)
+            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
         return Sampled(
             temperature=train.temperature,
             problems=problems,

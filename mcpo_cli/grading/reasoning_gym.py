@@ -16,12 +16,9 @@ from typing import Any
 import reasoning_gym
 
 from mcpo_cli.grading import guard
-from mcpo_cli.grading.base import Verdict, hedged
+from mcpo_cli.grading.base import Verdict, different, hedged
 from mcpo_cli.grading.extract import given
-from mcpo_cli.grading.integers import different
 from mcpo_cli.grading.spelling import TEXT
-
-INTEGERS = False
 
 
 def version() -> str:

@@ -38,9 +38,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version as version_of
 
-from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, hedged
+from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, marked
-from mcpo_cli.grading.integers import different
 from mcpo_cli.grading.reading import (
     bases,
     equal,

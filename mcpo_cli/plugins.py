@@ -122,9 +122,12 @@ class Place:
 
 
 def names(package: str) -> list[str]:
-    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them."""
-    parent = importlib.import_module(package)
-    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.ispkg)
+    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them.
+
+    Empty if `package` is a module.
+    """
+    locations = getattr(importlib.import_module(package), "__path__", [])
+    return sorted(info.name for info in pkgutil.iter_modules(locations) if not info.ispkg)
 
 
 def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterable[tuple[str, T]]]) -> Found[T]:
@@ -165,7 +168,10 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
                 json.dumps(dataclasses.asdict(options))  # they are written down with every run
                 yield value.name, value
 
-    return find(group, (package,), declared)
+    found = find(group, (package,), declared)
+    for name in sorted(found):
+        found[name] = found.pop(name)
+    return found
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
@@ -253,7 +259,10 @@ def problems() -> list[str]:
 
 def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
     for package in packages:
-        yield from (Place(f"{package}.{name}", name) for name in names(package))
+        found = names(package)
+        yield from (Place(f"{package}.{name}", name) for name in found)
+        if not found:
+            yield Place(package, package.rpartition(".")[2])
     yield from (Place(entry.module, entry.name, entry) for entry in _entries(group))
     for folder in folders():
         for path in _files(folder, "*.py"):

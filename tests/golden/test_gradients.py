@@ -25,7 +25,7 @@ from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.methods import Method, Step, get, query_weight
 from mcpo_cli.records import GradientRow
 from mcpo_cli.statistics import directions
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 
 DAPO = get("dapo")
 

@@ -12,7 +12,7 @@ from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.backends.verl.reward import compute_score
 from mcpo_cli.config.load import load
 from mcpo_cli.grading import rewards
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 
 pytestmark = pytest.mark.verl
 TOKENIZER = tokenizers.build(Arithmetic().vocabulary)

@@ -365,7 +365,8 @@ def _code() -> list[str]:
 
 def code_files() -> list[Path]:
     """The source files that declare and build artifacts, and all that they import."""
-    return reached([__name__, *(f"{package}.{name}" for package in PACKAGES for name in plugins.names(package))])
+    declared = [f"{package}.{name}" for package in PACKAGES for name in plugins.names(package)]
+    return reached([__name__, *declared, *plugins.shipped()])
 
 
 @cache

@@ -8,7 +8,7 @@ from pathlib import Path
 
 SCANNER = "mcpo_cli.plugins"
 """A file that imports this module uses every module of some packages without importing them by name: of its own, if it
-is an `__init__`, and of those that it names in strings."""
+is an `__init__`, and those that it names in strings: packages and modules."""
 
 
 def reached(roots: Iterable[str]) -> list[Path]:
@@ -67,10 +67,14 @@ def _strings(path: Path) -> set[str]:
 
 
 def _modules(package: str, folders: dict[str, Path]) -> list[str]:
-    """The modules of `package`, by name; none if it is not a package below `folders`."""
-    top, *rest = package.split(".")
-    files = folders[top].joinpath(top, *rest).glob("*.py") if top in folders else ()
-    return [f"{package}.{file.stem}" for file in files if file.stem != "__init__"]
+    """The modules of `package`, by name, or the module that it is (`module:name` included); else none."""
+    module = package.partition(":")[0]
+    top, *rest = module.split(".")
+    if top not in folders:
+        return []
+    path = folders[top].joinpath(top, *rest)
+    own = [module] if path.with_suffix(".py").is_file() else []
+    return [*own, *(f"{module}.{file.stem}" for file in path.glob("*.py") if file.stem != "__init__")]
 
 
 def _parent(module: str) -> str:

@@ -44,7 +44,10 @@ class Timed(Trainer):
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """As the trainer's own."""
         batch, state = super().batch(sampled)
-        self._done = sampled.rollouts, batch.select(batch.signals.bears_PG.any(-1).nonzero().squeeze(-1)).rollouts
+        self._done = (
+            sampled.rollouts,
+            batch.select(batch.signals.has_gradient_PG.any(-1).nonzero().squeeze(-1)).rollouts,
+        )
         return batch, state
 
     def seconds(self) -> float:

@@ -54,10 +54,10 @@ def recorded(spec: RunSpec, rows: Sequence[GroupRow]) -> tuple[Step, torch.Tenso
 
 def passes(spec: RunSpec, step: Step, tokens: Sequence[int]) -> int:
     """Token-passes of one batch on one rank."""
-    method, G = spec.method, spec.train.rollouts
+    G = spec.train.rollouts
     unmoved_PGT = torch.zeros(*step.length_PG.shape, int(step.length_PG.max()))
-    said, _ = at_rest.ask(spec, step, method.initial_state(), lambda: unmoved_PGT, 0)
-    bears, right = said.bears_PG.flatten().tolist(), step.correct_PG.flatten().tolist()
+    said, _ = at_rest.ask(spec, step, {}, lambda: unmoved_PGT, 0)
+    bears, right = said.has_gradient_PG.flatten().tolist(), step.correct_PG.flatten().tolist()
     kinds = [(i // G, right[i], bears[i]) for i in range(len(tokens))]
     measured = batches.measured(bears, kinds)
     total = 0

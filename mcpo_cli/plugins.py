@@ -1,12 +1,13 @@
 """What is found by its name: methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
-the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module; `mcpo.experiments` names a
-package laid out like mcpo's folder `experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and
-presets, suites and claims laid out in the same way.
+the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
+are searched (mcpo's own `zoo` is found so); `mcpo.experiments` names a package laid out like mcpo's folder
+`experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and presets, suites and claims laid out
+in the same way.
 
-What comes from the last two places is a plug-in. Its name, version and hash stand in the records of runs. One that
-fails is left out with a message, and `mcpo doctor` shows it.
+What comes from the last two places, and not from mcpo's own distribution, is a plug-in. Its name, version and hash
+stand in the records of runs. One that fails is left out with a message, and `mcpo doctor` shows it.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from functools import cache
 from importlib.metadata import EntryPoint, distribution, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from mcpo_cli import paths, plugin_files
 from mcpo_cli.errors import ConfigError, first_line
@@ -33,6 +34,8 @@ from mcpo_cli.redaction import redact
 
 T = TypeVar("T")
 N = TypeVar("N", bound="Named")
+OWN = "mcpo-cli"
+"""The distribution whose entry points are no plug-ins."""
 EXPERIMENTS = "experiments"
 GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
@@ -84,7 +87,20 @@ class Place:
         """None for a module of mcpo."""
         if self.path:
             return _file(self.path.parent, self.path)
-        return _distribution(_owner(self.entry)) if self.entry else None
+        return None if self.is_own else _distribution(_owner(self.entry))
+
+    @property
+    def is_own(self) -> bool:
+        """Whether mcpo's own distribution declares it."""
+        return not self.path and _owner(self.entry) in ("", OWN)
+
+    @property
+    def modules(self) -> list[Self]:
+        """The modules of the package that an entry point names; empty where it names a module."""
+        spec = importlib.util.find_spec(self.module)
+        locations = spec.submodule_search_locations if spec and self.entry else None
+        found = sorted(info.name for info in pkgutil.iter_modules(locations or []) if not info.ispkg)
+        return [dataclasses.replace(self, module=f"{self.module}.{name}", name=name) for name in found]
 
     @property
     def source(self) -> str:
@@ -106,9 +122,12 @@ class Place:
 
 
 def names(package: str) -> list[str]:
-    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them."""
-    parent = importlib.import_module(package)
-    return sorted(info.name for info in pkgutil.iter_modules(parent.__path__) if not info.ispkg)
+    """The modules of `package` (not of its sub-packages) by name, in alphabetical order; imports none of them.
+
+    Empty if `package` is a module.
+    """
+    locations = getattr(importlib.import_module(package), "__path__", [])
+    return sorted(info.name for info in pkgutil.iter_modules(locations) if not info.ispkg)
 
 
 def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterable[tuple[str, T]]]) -> Found[T]:
@@ -122,7 +141,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterab
     kind = group.removesuffix("s")
 
     def work(place: Place) -> list[tuple[str, T]]:
-        here = list(declared(place))
+        here = list(declared(place)) or [one for module in place.modules for one in declared(module)]
         if place.entry and not here:
             raise TypeError(f"it declares no {kind}")
         return here
@@ -149,7 +168,10 @@ def classes(group: str, package: str, base: type) -> Found[Any]:
                 json.dumps(dataclasses.asdict(options))  # they are written down with every run
                 yield value.name, value
 
-    return find(group, (package,), declared)
+    found = find(group, (package,), declared)
+    for name in sorted(found):
+        found[name] = found.pop(name)
+    return found
 
 
 def objects(group: str, packages: Sequence[str], attribute: str, kind: type[N]) -> Found[N]:
@@ -207,10 +229,16 @@ def roots() -> tuple[Path, ...]:
 @cache
 def present() -> tuple[Plugin, ...]:
     """All plug-ins, those that fail among them, by name."""
-    owners = {_owner(entry) for entry in _own_entries()}
+    owners = {_owner(entry) for entry in _declared()} - {OWN}
     files = [(folder, path) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
     found = [*map(_distribution, owners), *(_file(*pair) for pair in files)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
+
+
+def shipped() -> list[str]:
+    """The modules that mcpo's own entry points name, with those of the packages among them."""
+    places = [Place(entry.module, entry.name, entry) for entry in _declared() if _owner(entry) == OWN]
+    return [one.module for place in places for one in (place, *place.modules)]
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:
@@ -233,7 +261,10 @@ def problems() -> list[str]:
 
 def _places(group: str, packages: Sequence[str]) -> Iterator[Place]:
     for package in packages:
-        yield from (Place(f"{package}.{name}", name) for name in names(package))
+        found = names(package)
+        yield from (Place(f"{package}.{name}", name) for name in found)
+        if not found:
+            yield Place(package, package.rpartition(".")[2])
     yield from (Place(entry.module, entry.name, entry) for entry in _entries(group))
     for folder in folders():
         for path in _files(folder, "*.py"):
@@ -245,7 +276,7 @@ def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
 
     What a plug-in prints meanwhile goes to standard error: standard output is the command's own, such as JSON.
     """
-    if not place.entry and not place.path:
+    if place.is_own:
         return work(place)
     try:
         with redirect_stdout(sys.stderr):
@@ -271,13 +302,16 @@ def _blamed(place: Place, error: BaseException) -> str:
 
 
 @cache
-def _own_entries() -> list[EntryPoint]:
-    found = entry_points()
-    return [entry for group in GROUPS for entry in found.select(group=f"mcpo.{group}")]
+def _declared() -> list[EntryPoint]:
+    installed = entry_points()
+    found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
+    if OWN not in map(_owner, found):
+        note("mcpo was installed before its methods became entry points, so some are missing: run `make setup`")
+    return found
 
 
 def _entries(group: str) -> list[EntryPoint]:
-    return [entry for entry in _own_entries() if entry.group == f"mcpo.{group}"]
+    return [entry for entry in _declared() if entry.group == f"mcpo.{group}"]
 
 
 def _owner(entry: EntryPoint | None) -> str:
@@ -287,7 +321,7 @@ def _owner(entry: EntryPoint | None) -> str:
 
 @cache
 def _distribution(name: str) -> Plugin:
-    tops = {entry.module.partition(".")[0] for entry in _own_entries() if _owner(entry) == name}
+    tops = {entry.module.partition(".")[0] for entry in _declared() if _owner(entry) == name}
     content = hashlib.sha256()
     for spec in filter(None, map(importlib.util.find_spec, sorted(tops))):
         parents = [Path(folder) for folder in spec.submodule_search_locations or []]

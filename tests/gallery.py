@@ -64,7 +64,7 @@ def clipping(A: float) -> Curves:
     return {
         name: [(ratio, gradient(kind(), A, ratio)) for ratio in RATIOS]
         for name, kind in sorted(registry().items())
-        if not kind.prepares and name != "copo"
+        if not getattr(kind, "prepares", False) and name != "copo"
     }
 
 

@@ -1,5 +1,6 @@
 """Two small methods that use what the shipped ones do not: a state across steps, and a pass before each gradient."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -7,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, TokenBatch
+from mcpo_cli.methods import AdvancedMethod, Clipped, Normalized, Signals, State, Step, TokenBatch
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,10 @@ class Remembering(Clipped):
     token_columns: ClassVar[tuple[str, ...]] = ("place",)
     token_advantages: ClassVar[bool] = True
 
-    def initial_state(self) -> State:
-        return {"total": torch.zeros(1, dtype=torch.float64), "count": torch.ones(1, dtype=torch.float64)}
-
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         reward_PG = step.reward_PG.double()
+        zero = torch.zeros(1, dtype=torch.float64)
+        state = state or {"total": zero, "count": zero + 1}
         mask_PGT = step.mask_PGT
         place_PGT = mask_PGT.double().cumsum(-1) * mask_PGT
         # Later tokens weigh more, so that an advantage of tokens is not one of rollouts in disguise.
@@ -31,7 +31,7 @@ class Remembering(Clipped):
         advantage_PGT = (reward_PG - state["total"] / state["count"])[..., None] * weight_PGT
         after = {"total": state["total"] + reward_PG.sum(), "count": state["count"] + reward_PG.numel()}
         columns = {"length": step.length_PG, "place": place_PGT}
-        return Signals(advantage_PGT, (advantage_PGT != 0).any(-1), columns=columns), after
+        return dataclasses.replace(Signals.of(advantage_PGT), columns=columns), after
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         """Divided by the mean length of the mini-batch and by the square root of each token's place."""
@@ -40,19 +40,16 @@ class Remembering(Clipped):
 
 
 @dataclass(frozen=True)
-class Centred(Clipped, Normalized):
-    """Weighs a token by how far its log-probability is from the mini-batch's mean, under the policy of now."""
+class Centred(Clipped, Normalized, AdvancedMethod):
+    """Weighs a token by how far its log-probability is from the mini-batch's mean, under the current policy."""
 
     name: ClassVar[str] = "centred"
     token_columns: ClassVar[tuple[str, ...]] = ("surprise",)
     prepares: ClassVar[bool] = True
 
-    def scores(self, batch: TokenBatch) -> Mapping[str, Tensor]:
-        return {"logp": batch.logp_BT.detach(), "mask": batch.mask_BT}
-
-    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        mean = (scores["logp"] * scores["mask"]).sum() / batch.total.tokens
-        return {"surprise": (mean - scores["logp"]).exp() * scores["mask"]}
+    def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+        mean = (batch.logp_BT * batch.mask_BT).sum() / batch.total.tokens
+        return {"surprise": (mean - batch.logp_BT).exp() * batch.mask_BT}
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         return super().policy_loss(batch) * batch.columns["surprise"]

@@ -11,7 +11,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 
 TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 EOS = TOKENIZER.eos_token_id

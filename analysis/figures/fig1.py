@@ -14,7 +14,7 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Method, get
 from mcpo_cli.methods.mcpo import Mcpo
-from mcpo_cli.probes.classes import CLASSES, class_of
+from mcpo_cli.probes.base import CLASSES, class_of
 
 TITLE = "What DAPO and MCPO do with a prompt, by the accuracy of its rollouts"
 G = Train().rollouts

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.probes.classes import CLASSES, class_of
+from mcpo_cli.probes.base import CLASSES, class_of
 
 SUITE = "table2"
 TITLE = "Gradient norms"

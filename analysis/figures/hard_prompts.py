@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.probes.transitions import HARD
+from mcpo_cli.probes.mastery import HARD
 
 SUITE = "table2"
 TITLE = "Learning of hard prompts"

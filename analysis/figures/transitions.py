@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.probes.classes import CLASSES
+from mcpo_cli.probes.base import CLASSES
 
 SUITE = "table2"
 TITLE = "Transitions between the classes of prompts"

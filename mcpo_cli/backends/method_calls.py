@@ -31,14 +31,14 @@ def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:
             raise _unexpected(method, "signals", _named(returned), "(Signals, State)")
     PG, PGT = step.length_PG.shape, step.mask_PGT.shape
     _check_shape(method, "signals", "advantage", found.advantage, PGT if method.token_advantages else PG)
-    _check_shape(method, "signals", "bears_PG", found.bears_PG, PG)
+    _check_shape(method, "signals", "has_gradient_PG", found.has_gradient_PG, PG)
     if found.counts_PG is not None:
         _check_shape(method, "signals", "counts_PG", found.counts_PG, PG)
     for names, shape in ((method.columns, PG), (method.token_columns, PGT)):
         for name in names:
             if name in found.columns:
                 _check_shape(method, "signals", f"the column {name}", found.columns[name], shape)
-    if not found.advantage[found.bears_PG].isfinite().all():
+    if not found.advantage[found.has_gradient_PG].isfinite().all():
         raise NotFinite(f"method={method.name}: an advantage is NaN or infinite")
     return found, after
 

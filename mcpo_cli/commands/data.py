@@ -108,13 +108,13 @@ def _source(given: str) -> tuple["Dataset", Path | None]:
 def _reachable(dataset: "Dataset", path: Path | None) -> list[tuple["Dataset", Path | None]]:
     """Other data sets in the folder of `path` or in the cache; nothing is downloaded for a comparison."""
     from mcpo_cli import data
-    from mcpo_cli.data import files, hub
+    from mcpo_cli.data import files
 
     reachable: list[tuple[Dataset, Path | None]] = []
     folder = path if path is None or path.is_dir() else path.parent
     for other in data.registry().values():
         beside = files.inside(folder, other.name) if folder else []
-        if other.name != dataset.name and (beside or hub.cached(other)):
+        if other.name != dataset.name and (beside or files.cached(other)):
             reachable.append((other, beside[0] if beside else None))
     return reachable
 

@@ -36,13 +36,13 @@ def export(
     from mcpo_cli import backends, paths
     from mcpo_cli.commands import console
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.evaluation import model_card, publish_model
+    from mcpo_cli.evaluation import model_card
     from mcpo_cli.home import home, location
     from mcpo_cli.runs import catalog, folders
     from mcpo_cli.runs.journal import Journal
 
     if push:
-        publish_model.check(push)
+        model_card.check(push)
     run = catalog.find(location(), run_id)
     backend, name = backends.get(run.spec.backend), run.spec.run_id
     steps = backend.kept(run.folder)
@@ -56,7 +56,7 @@ def export(
     with folders.whole(target, {"run_id": name, "step": chosen}) as part:
         backend.export(run.spec, run.folder, chosen, part)
         (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
-    address = publish_model.push(target, push, f"{name} after step {chosen}") if push else None
+    address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
     if as_json:
         console.print_json({"run_id": name, "step": chosen, "folder": str(target), "address": address})
     else:

@@ -29,7 +29,7 @@ def list_methods(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli.methods import describe, registry
 
     methods = {name: kind() for name, kind in sorted(registry().items())}
-    abouts = {name: describe.text(type(method)).partition("\n")[0] for name, method in methods.items()}
+    abouts = {name: describe.summary(type(method)) for name, method in methods.items()}
     needs = {name: sorted(method.needs) for name, method in methods.items()}
     if as_json:
         listed = [{"method": name, "about": abouts[name], "needs": needs[name]} for name in methods]

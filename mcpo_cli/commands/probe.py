@@ -60,27 +60,27 @@ def probe(
     from mcpo_cli.commands.start_runs import run_plan, show_dry_run
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.home import run_dir
-    from mcpo_cli.probes import study, targets
+    from mcpo_cli.probes import study
     from mcpo_cli.runs.journal import Journal
 
     if name == "list":
         _list(as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    target = targets.target(words)
+    target = study.target(words)
     if target:
         if dry_run:
             raise ConfigError(
                 "--dry-run applies to runs that a probe starts; this one exists", fix="leave --dry-run out"
             )
-        measured = [targets.existing(chosen, target, prompts)]
+        measured = [study.existing(chosen, target, prompts)]
     else:
         if prompts:
             raise ConfigError(
                 "--prompts applies to an existing run or checkpoint",
                 fix=f"mcpo probe {name} RUN_ID --prompts {prompts}",
             )
-        plan = targets.runs(chosen, words)
+        plan = study.runs(chosen, words)
         if dry_run:
             show_dry_run(plan, as_json=as_json, verbose=verbose)
             return

@@ -1,4 +1,4 @@
-"""Data sets: each file of `mcpo_cli.data.sets` declares one; loaded from the hub at a pinned revision or from a file.
+"""Data sets, declared in `mcpo_cli.data.sets`; loaded from the hub at a pinned revision or from a file.
 
 >>> from mcpo_cli import data
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.data import files, gym, hub
+from mcpo_cli.data import files, gym
 from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.plugins import Found
@@ -18,7 +18,7 @@ __all__ = ["Dataset", "Loaded", "fetch", "get", "is_one", "load", "names", "own"
 
 @cache
 def registry() -> Found[Dataset]:
-    """All data sets by name, from `data/sets` and plug-ins. Raises ConfigError when two share a name."""
+    """All data sets by name, from `sets.py` and plug-ins. Raises ConfigError when two share a name."""
     return plugins.objects("datasets", ["mcpo_cli.data.sets"], "DATASET", Dataset)
 
 
@@ -70,7 +70,7 @@ def read(dataset: Dataset, path: Path | None = None) -> Reading:
     if dataset.draw:
         return dataset.draw()
     if path is None:
-        return files.read(hub.fetch(dataset), dataset, dataset.origin)
+        return files.read(files.fetch(dataset), dataset, dataset.origin)
     file = files.locate(path, dataset.name)
     return files.read(file, dataset, file.name)
 
@@ -84,7 +84,7 @@ def fetch(dataset: Dataset, path: Path | None = None) -> None:
     if dataset.draw:
         dataset.draw()
     elif path is None:
-        hub.fetch(dataset)
+        files.fetch(dataset)
     else:
         files.locate(path, dataset.name)
 

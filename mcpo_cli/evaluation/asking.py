@@ -6,8 +6,7 @@ from typing import Any, Protocol
 
 from mcpo_cli import model_facts
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.data.base import Loaded, Problem
-from mcpo_cli.data.prompt import Template, render
+from mcpo_cli.data.base import Loaded, Problem, Template, render
 from mcpo_cli.errors import bad_model
 from mcpo_cli.model_facts import ModelFacts
 from mcpo_cli.tasks import ClosedTask, Task

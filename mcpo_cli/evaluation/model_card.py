@@ -1,19 +1,21 @@
 """The README of an exported policy: where it comes from and how it scored, from the records of its run.
 
-The header is the hub's (https://huggingface.co/docs/hub/model-cards).
-"""
+The header is the hub's (https://huggingface.co/docs/hub/model-cards)."""
 
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.evaluation.metrics import over_problems
 from mcpo_cli.model_facts import HUB_ID
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.runs.provenance import RECORD
 from mcpo_cli.settings import flat
@@ -72,3 +74,35 @@ def _line(tier: str, rows: list[dict[str, Any]]) -> str:
     k = min(n)
     best = float(np.mean(stats.best_at_k(n, c, k)))
     return f"| {tier} | {len(rows)} | {k} | {mean:.3f} [{low:.3f}, {high:.3f}] | {best:.3f} (k = {k}) |"
+
+
+def check(repository: str) -> None:
+    """Raise ConfigError if `repository` is no name of a model of the hub, or this machine has no token for it."""
+    from huggingface_hub import get_token
+
+    if not HUB_ID.fullmatch(repository):
+        raise ConfigError(f"--push {repository}: a model of the hub is named OWNER/NAME", fix="--push OWNER/NAME")
+    if get_token() is None:
+        raise ConfigError("--push needs a token of the Hugging Face hub that may write", fix="hf auth login")
+
+
+def push(folder: Path, repository: str, message: str) -> str:
+    """Upload the files of `folder` in one commit; returns the model's address. A model that is new becomes private.
+
+    Raises:
+        ConfigError: the hub does not take it; the folder stays.
+    """
+    from huggingface_hub import HfApi
+
+    hub = HfApi()
+    try:
+        hub.create_repo(repository, private=True, exist_ok=True)
+        hub.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=message, ignore_patterns=[folders.MANIFEST]
+        )
+    except Exception as error:  # no network, no rights, a full quota: the client's errors have no common class
+        raise ConfigError(
+            f"{repository} was not uploaded to {hub.endpoint}: {first_line(error)}",
+            fix=f"hf upload {repository} {folder}  (the folder is whole)",
+        ) from error
+    return f"{hub.endpoint}/{repository}"

@@ -11,9 +11,8 @@ from mcpo_cli import grading, paths
 from mcpo_cli.data.files import objects
 from mcpo_cli.errors import ConfigError, RunFailed, bad_data, nearest
 from mcpo_cli.evaluation import gradings
-from mcpo_cli.evaluation.gradings import Graded, Graders
+from mcpo_cli.evaluation.gradings import Drawn, Graded, Graders, Samples
 from mcpo_cli.evaluation.run import Progress, record
-from mcpo_cli.evaluation.samples import Drawn, Samples
 from mcpo_cli.grading import Status, Verdict
 from mcpo_cli.home import location
 from mcpo_cli.records import Results

@@ -13,9 +13,8 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.evaluation import asking, gradings, metrics
 from mcpo_cli.evaluation.asking import Benchmark
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
-from mcpo_cli.evaluation.gradings import Graded, Graders
+from mcpo_cli.evaluation.gradings import Drawn, Graded, Graders, Samples
 from mcpo_cli.evaluation.protocol import Protocol
-from mcpo_cli.evaluation.samples import Drawn, Samples
 from mcpo_cli.home import home, location
 from mcpo_cli.records import BenchmarkResult, GradeRow, Results
 from mcpo_cli.runs import provenance

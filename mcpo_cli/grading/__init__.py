@@ -1,13 +1,11 @@
 """Grading of answers: extraction, comparison, and worker processes that cannot hang their caller."""
 
-import importlib
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import cast
 
 from mcpo_cli.grading import tally
-from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict
+from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict, load
 from mcpo_cli.grading.pool import Pool, registry
 
 __all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registry", "verdicts"]
@@ -16,7 +14,7 @@ __all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registr
 @cache
 def loaded(name: str) -> Grader:
     """The grader `name` in this process, without a pool's limits: for one that needs no library and always ends."""
-    return cast(Grader, importlib.import_module(registry()[name]))
+    return load(registry()[name])
 
 
 def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Verdict]:

@@ -1,7 +1,8 @@
 """Verdicts on answers, and the interface of a grader."""
 
+import importlib
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, cast, get_args
 
 Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
 """`unevaluated`: the answer has the right value but is not evaluated, such as the sum of k^2 from 1 to 6 for 91; a pool
@@ -26,20 +27,24 @@ class Verdict:
 NO_ANSWER = Verdict("unparsable", detail="no answer is marked")
 
 
+def different(answers: tuple[str, ...]) -> str:
+    """Lists the last four of several different answers."""
+    return "different answers: " + " | ".join(answers[-4:])
+
+
 def hedged(answer: str, said: str) -> Verdict:
     """The verdict on an answer with more than one guess; said: the guesses."""
     return Verdict("wrong", answer, f"hedged: {said}"[:200])
 
 
 class Grader(Protocol):
-    """The interface of a module in `mcpo_cli.grading.graders`. Only worker processes import it, so it may be heavy.
+    """The interface of a grader, which is a module or an object. Only worker processes import it, so it may be heavy.
 
-    A module may also have `evaluates(gold) -> bool`, whether judging against a gold evaluates texts as programs.
-    Then each answer is judged in a fork of its own; what it needs is loaded by this function, before the fork.
+    It may also have
+    - `evaluates(gold) -> bool`, whether judging against a gold evaluates texts as programs. Then each answer is judged
+      in a fork of its own; what it needs is loaded by this function, before the fork.
+    - `INTEGERS = True`, if `integers.compare` may compare plain integers in its place.
     """
-
-    INTEGERS: bool
-    """Whether `integers.compare` may compare plain integers in its place."""
 
     def version(self) -> str:
         """Identifies what its verdicts depend on: libraries and rules."""
@@ -48,3 +53,10 @@ class Grader(Protocol):
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
         """The verdict; extracted: whether `response` is already the bare answer."""
         ...
+
+
+def load(where: str) -> Grader:
+    """The grader at `where`: a module, or `module:name` of an object in it."""
+    module, _, name = where.partition(":")
+    found = importlib.import_module(module)
+    return cast(Grader, getattr(found, name) if name else found)

@@ -5,7 +5,7 @@ Plain means a sign, digits, and zeros after a point, which no grader reads diffe
 
 import re
 
-from mcpo_cli.grading.base import NO_ANSWER, Verdict, hedged
+from mcpo_cli.grading.base import NO_ANSWER, Verdict, different, hedged
 from mcpo_cli.grading.extract import Marked, marked
 
 _PLAIN = re.compile(r"(-?[0-9]{1,15})(?:\.0{1,6})?")
@@ -30,8 +30,3 @@ def compare(gold: str, response: str, extracted: bool) -> Verdict | None:
     if len(set(values)) > 1:
         return hedged(found.last, different(found.answers))
     return Verdict("correct" if values[0] == wanted else "wrong", found.last)
-
-
-def different(answers: tuple[str, ...]) -> str:
-    """Lists the last four of several different answers."""
-    return "different answers: " + " | ".join(answers[-4:])

@@ -47,17 +47,35 @@ ENVIRONMENT = {
     # Verdicts must not depend on the order of sets.
     "PYTHONHASHSEED": "0",
 }
+GRADERS = {
+    "math_verify": "mcpo_cli.grading.math_verify",
+    "reasoning_gym": "mcpo_cli.grading.reasoning_gym",
+    "math_dapo": "mcpo_cli.grading.simple:MATH_DAPO",
+    "exact": "mcpo_cli.grading.simple:EXACT",
+    "trace": "mcpo_cli.grading.simple:TRACE",
+    "final": "mcpo_cli.grading.simple:FINAL",
+    "integer": "mcpo_cli.grading.simple:INTEGER",
+    "answer_is": "mcpo_cli.grading.simple:ANSWER",
+    "palindrome": "mcpo_cli.grading.simple:PALINDROME",
+    "countdown": "mcpo_cli.grading.simple:COUNTDOWN",
+}
+"""mcpo's own graders; two of them load libraries."""
 
 
 @cache
 def registry() -> Found[str]:
-    """The module of each grader by name; imports only files of plug-in folders."""
+    """Where each grader is, by name (see `load`); imports only files of plug-in folders."""
 
     def declared(place: Place) -> list[tuple[str, str]]:
         is_one = place.path is None or hasattr(place.load(), "grade")
         return [(place.name, place.module)] if is_one else []
 
-    return plugins.find("graders", ["mcpo_cli.grading.graders"], declared)
+    found = plugins.find("graders", [], declared)
+    for name, where in GRADERS.items():
+        if name in found:
+            raise plugins.taken(f"grader '{name}'", where, found[name])
+        found[name] = where
+    return found
 
 
 class _Died(Exception):

@@ -1,4 +1,4 @@
-"""The grading process: `python -m mcpo_cli.grading.worker MODULE MEMORY_MIB`, started and killed by `pool`.
+"""The grading process: `python -m mcpo_cli.grading.worker GRADER MEMORY_MIB`, started and killed by `pool`.
 
 It is a supervisor: it loads the grader once, then forks a child that answers requests, one JSON line each, on their
 shared standard input. When the child dies, the supervisor forks the next one from the loaded state within
@@ -15,7 +15,6 @@ its process would end with it. Child and forks are one process group, which is k
 """
 
 import gc
-import importlib
 import json
 import logging
 import os
@@ -27,11 +26,11 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import psutil
 
-from mcpo_cli.grading.base import Grader, Verdict
+from mcpo_cli.grading.base import Grader, Verdict, load
 
 MIB = 2**20
 DIGITS = 100_000
@@ -119,7 +118,7 @@ def serve(grader: Grader, replies: BinaryIO, limit: int) -> None:
 
     os.setpgid(0, 0)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    send({"pid": os.getpid(), "version": grader.version(), "integers": grader.INTEGERS})
+    send({"pid": os.getpid(), "version": grader.version(), "integers": getattr(grader, "INTEGERS", False)})
     process = psutil.Process()
     enough = (process.memory_info().vms + limit) / 2
     for line in sys.stdin.buffer:
@@ -175,14 +174,14 @@ def _outlives(child: int, watch: int, caller: int) -> bool:
 
 def main() -> None:
     """Load the grader named on the command line and serve requests."""
-    module, memory_mib = sys.argv[1], int(sys.argv[2])
+    where, memory_mib = sys.argv[1], int(sys.argv[2])
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints is not part of the protocol
     logging.disable()
     warnings.simplefilter("ignore")
     sys.set_int_max_str_digits(DIGITS)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    grader = cast(Grader, importlib.import_module(module))
+    grader = load(where)
     for answer in WARM_UP:
         judged(grader, {"gold": answer, "response": rf"\boxed{{{answer}}}", "extracted": False})
     memory = psutil.Process().memory_info()

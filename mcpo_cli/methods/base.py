@@ -2,8 +2,8 @@
 
 A method gets one whole global step (`Step`), returns signals (`Signals`: advantages, rollouts that do not count,
 columns of its own), and turns each part of a mini-batch (`TokenBatch`) into a loss of named terms (`TokenLoss`). It
-says itself which rollouts bear a gradient, and may report metrics. `group_relative.py` holds what GRPO and its
-relatives share.
+says itself which rollouts have a gradient, and may report metrics. `AdvancedMethod` adds what few methods need;
+`group_relative.py` holds what GRPO and its relatives share.
 
 Shape suffixes: P prompts, G rollouts of a prompt, B sequences (rollouts in a row), T response tokens. A `_PGT` or `_BT`
 tensor is padded on the right with zeros; the mask says which tokens are real.
@@ -77,40 +77,52 @@ class Step:
     @property
     def mask_PGT(self) -> Tensor:
         """True for response tokens; T is the longest length."""
-        place_T = self.length_PG.new_ones(int(self.length_PG.max())).cumsum(-1) - 1
-        return place_T < self.length_PG[..., None]
+        index_T = self.length_PG.new_ones(int(self.length_PG.max())).cumsum(-1) - 1
+        return index_T < self.length_PG[..., None]
+
+    @property
+    def mean_logp_PG(self) -> Tensor:
+        """Mean log-probability of the tokens of each response, float64. Need: `logp`."""
+        assert self.logp_PGT is not None
+        return (self.logp_PGT.double() * self.mask_PGT).sum(-1) / self.length_PG
 
 
 @dataclass(frozen=True)
 class Signals:
-    """What a method makes of a `Step`."""
+    """What a method computes from a `Step`."""
 
     advantage: Tensor
     """advantage_PG of each rollout, or advantage_PGT of each token; float64."""
-    bears_PG: Tensor
+    has_gradient_PG: Tensor
     """bool. Rollouts whose loss may have a gradient; a backend may leave the others out of every pass."""
     counts_PG: Tensor | None = None
     """bool. Rollouts that count in the totals of `MiniBatch`; None is all."""
     columns: Mapping[str, Tensor] = field(default_factory=dict)
     """PG or PGT, by the names that `Method.columns` declares; they reach `TokenBatch.columns` unchanged."""
 
+    @classmethod
+    def of(cls, advantage: Tensor, counts_PG: Tensor | None = None) -> Signals:
+        """Signals whose rollouts have a gradient where their advantage, of rollouts or of tokens, is not 0."""
+        nonzero = advantage != 0
+        return cls(advantage, nonzero if nonzero.ndim == 2 else nonzero.any(-1), counts_PG)
+
     @property
     def advantage_PG(self) -> Tensor:
         """The advantage of each rollout; of token advantages the largest in absolute value, sign kept."""
         if self.advantage.ndim == 2:
             return self.advantage
-        place_PG1 = self.advantage.abs().argmax(-1, keepdim=True)
-        return self.advantage.gather(-1, place_PG1).squeeze(-1)
+        index_PG1 = self.advantage.abs().argmax(-1, keepdim=True)
+        return self.advantage.gather(-1, index_PG1).squeeze(-1)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Signals:
         """`change` applied to every tensor, as to select prompts."""
         counts_PG = None if self.counts_PG is None else change(self.counts_PG)
         columns = {name: change(column) for name, column in self.columns.items()}
-        return Signals(change(self.advantage), change(self.bears_PG), counts_PG, columns)
+        return Signals(change(self.advantage), change(self.has_gradient_PG), counts_PG, columns)
 
     def with_columns(self, column_of: Mapping[str, Tensor]) -> Signals:
-        """With these columns too, each B or BT over the sequences of all groups (`Method.prepare`), in their order."""
-        shaped = {name: column.unflatten(0, self.bears_PG.shape) for name, column in column_of.items()}
+        """With the columns of `AdvancedMethod.prepare` too, each B or BT over the sequences of all groups in order."""
+        shaped = {name: column.unflatten(0, self.has_gradient_PG.shape) for name, column in column_of.items()}
         return dataclasses.replace(self, columns={**self.columns, **shaped})
 
 
@@ -150,11 +162,11 @@ class TokenBatch:
     advantage_BT: Tensor
     """B1 where `Signals.advantage` is one of rollouts."""
     group_B: Tensor
-    """int64, the place of the sequence's prompt in the global step."""
+    """int64, the index of the sequence's prompt in the global step."""
     total: MiniBatch
     """Of the mini-batch that this is part of."""
     columns: Mapping[str, Tensor] = field(default_factory=dict)
-    """Columns of the signals and of `Method.prepare`, each B or BT."""
+    """Columns of the signals and of `AdvancedMethod.prepare`, each B or BT."""
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
     entropy_BT: Tensor | None = None
@@ -172,6 +184,12 @@ class TokenBatch:
         return self.logp_BT - self.logp_old_BT
 
     @property
+    def has_advantage_B(self) -> Tensor:
+        """Sequences with an advantage other than 0."""
+        result_B: Tensor = (self.advantage_BT != 0).any(-1)
+        return result_B
+
+    @property
     def A_BT(self) -> Tensor:
         """The advantage in the type of the log-probabilities."""
         return self.advantage_BT.to(self.logp_BT.dtype)
@@ -185,7 +203,7 @@ class TokenBatch:
         return dataclasses.replace(self, **fields)
 
     def select(self, index: Tensor) -> TokenBatch:
-        """The sequences of `index` (places, or a mask), in that order; the totals stay the mini-batch's."""
+        """The sequences of `index` (integers, or a mask), in that order; the totals stay the mini-batch's."""
         columns = {name: column[index] for name, column in self.columns.items()}
         tensors = {
             name: value[index]
@@ -229,7 +247,7 @@ Quotient = tuple["Tensor", "Tensor"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a method measures of a `TokenBatch`. A sequence that bears no gradient adds 0 to every numerator."""
+    """What a method measures of a `TokenBatch`. A sequence without gradient adds 0 to every numerator."""
 
     sums: Mapping[str, Quotient] = field(default_factory=dict)
     """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded a mini-batch only."""
@@ -239,19 +257,17 @@ class Report:
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A method is a frozen dataclass of its options, which are `method.*` of the command line, in a file of its own."""
+    """A method is a frozen dataclass of its options, which are `method.*` of the command line."""
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = ()
     """Names of the PG columns of `signals`."""
     token_columns: ClassVar[tuple[str, ...]] = ()
-    """Names of the PGT columns of `signals`, and of everything that `prepare` returns."""
+    """Names of the PGT columns of `signals`, and of everything that `AdvancedMethod.prepare` returns."""
     token_advantages: ClassVar[bool] = False
     """Whether the advantage is one of tokens."""
     stop_gradients: ClassVar[bool] = False
     """Whether `token_loss` detaches something on purpose. Finite differences then hold that fixed."""
-    prepares: ClassVar[bool] = False
-    """Whether `scores` and `prepare` are called before the gradient of each mini-batch."""
     binary_rewards: ClassVar[bool] = False
     """Whether rewards other than 0 and 1 mean nothing to the method."""
 
@@ -267,11 +283,6 @@ class Method(ABC):
     def needs(self) -> frozenset[Need]:
         """What backends must provide beyond what costs nothing."""
         return frozenset()
-
-    @property
-    def screens(self) -> bool:
-        """Whether rollouts without advantage are shown to `bears` before they enter the backward pass."""
-        return False
 
     @property
     def uses_dead_groups(self) -> bool:
@@ -308,40 +319,47 @@ class Method(ABC):
         """
         return p * math.nan
 
-    def initial_state(self) -> State:
-        """What the method remembers before the first step; a method that remembers nothing has an empty state."""
-        return {}
-
     @abstractmethod
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The signals of one global step, and the state after it. Deterministic: a resumed run calls it again."""
+        """The signals of one global step, and the state after it; before the first step the state is empty.
 
-    def learn(self, state: State, measured: Mapping[str, float]) -> State:
-        """The state after the gradient steps of a global step, given their metrics (means by name)."""
-        return state
-
-    def bears(self, batch: TokenBatch) -> Tensor:
-        """bears_B: which sequences of `batch` have a gradient under its `logp_BT`. Called without a graph."""
-        bears_B: Tensor = (batch.advantage_BT != 0).any(-1)
-        return bears_B
-
-    def scores(self, batch: TokenBatch) -> Mapping[str, Tensor]:
-        """What `prepare` needs of each part of a mini-batch, B or BT. Called without a graph."""
-        return {}
-
-    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
-        """Columns BT, named in `token_columns`, from the scores of all sequences of a mini-batch.
-
-        Args:
-            batch: the whole mini-batch at the policy of now, without a graph.
-            seed: of a random stream that belongs to this mini-batch.
+        Deterministic: a resumed run calls it again.
         """
-        return {}
 
     @abstractmethod
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
         """The loss to be minimised. Weights use `batch.total`, so that splits add up to the whole."""
 
     def report(self, batch: TokenBatch) -> Report:
-        """Metrics of `batch`, which is everything that may bear a gradient. Called without a graph."""
+        """Metrics of `batch`, which is everything that may have a gradient. Called without a graph."""
         return Report()
+
+
+@dataclass(frozen=True)
+class AdvancedMethod(Method):
+    """A method that looks at the current policy before the gradient of a mini-batch, or learns from its metrics."""
+
+    prepares: ClassVar[bool] = False
+    """Whether `prepare` is called before the gradient of each mini-batch."""
+
+    @property
+    def screens(self) -> bool:
+        """Whether `has_gradient` decides, before the backward pass, about rollouts without advantage."""
+        return False
+
+    def has_gradient(self, batch: TokenBatch) -> Tensor:
+        """Sequences B of `batch` that have a gradient under its `logp_BT`. Called without a graph."""
+        return batch.has_advantage_B
+
+    def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+        """Columns BT, named in `token_columns`.
+
+        Args:
+            batch: the whole mini-batch under the current policy, without a graph.
+            seed: of a random stream that belongs to this mini-batch.
+        """
+        return {}
+
+    def learn(self, state: State, measured: Mapping[str, float]) -> State:
+        """The state after the gradient steps of a global step, given their metrics (means by name)."""
+        return state

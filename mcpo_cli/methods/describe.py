@@ -4,18 +4,23 @@ import inspect
 import math
 import sys
 
-from mcpo_cli.methods.base import Method
+from mcpo_cli.methods.base import AdvancedMethod, Method
 
 
 def text(method: type[Method]) -> str:
-    """The docstring of the method's module: source, formula, defaults, edge cases, disagreements."""
-    return inspect.getdoc(sys.modules[method.__module__]) or ""
+    """Source, formula, defaults, edge cases, disagreements: the docstring of the class, or of its module if longer."""
+    return max((inspect.getdoc(one) or "" for one in (method, sys.modules[method.__module__])), key=len)
+
+
+def summary(method: type[Method]) -> str:
+    """The first paragraph of `text` in one line."""
+    return " ".join(text(method).partition("\n\n")[0].split())
 
 
 def backends(method: Method) -> dict[str, str]:
     """Each backend with what it asks of this method."""
-    whole = "one mini-batch a step (train.mini_batch=train.prompts)" if method.prepares else ""
-    return {"local": "", "verl": whole}
+    prepares = isinstance(method, AdvancedMethod) and method.prepares
+    return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if prepares else ""}
 
 
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:

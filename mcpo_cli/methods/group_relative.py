@@ -53,9 +53,9 @@ class PolicyGradient(Method):
 
     def report(self, batch: TokenBatch) -> Report:
         """`train/approx_kl` over the tokens with an advantage: k3, E[r - 1 - log r] = KL(old || new)."""
-        bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
         d_BT = batch.log_ratio_BT
-        return Report({"train/approx_kl": (((d_BT.expm1() - d_BT) * bears_BT).sum(), bears_BT.sum())})
+        return Report({"train/approx_kl": (((d_BT.expm1() - d_BT) * active_BT).sum(), active_BT.sum())})
 
 
 @dataclass(frozen=True)
@@ -83,11 +83,11 @@ class GroupRelative(PolicyGradient):
         reward_PG = reward_PG.double()
         p_P1 = correct_PG.double().mean(-1, keepdim=True)
         centered_PG = reward_PG - self.baseline(reward_PG)
-        bears_P1 = reward_PG.std(-1, keepdim=True, correction=0) > EQUAL
+        live_P1 = reward_PG.std(-1, keepdim=True, correction=0) > EQUAL
         if self.degenerate == "zero":
-            bears_P1 = bears_P1 & (p_P1 > 0) & (p_P1 < 1)
+            live_P1 = live_P1 & (p_P1 > 0) & (p_P1 < 1)
         divisor_P1 = self.divisor(reward_PG, p_P1)
-        advantage_PG: Tensor = centered_PG / divisor_P1.where(bears_P1, divisor_P1 * 0 + 1) * bears_P1
+        advantage_PG: Tensor = centered_PG / divisor_P1.where(live_P1, divisor_P1 * 0 + 1) * live_P1
         return advantage_PG
 
     def baseline(self, reward_PG: Tensor) -> Tensor:
@@ -99,9 +99,9 @@ class GroupRelative(PolicyGradient):
         return p_P1 * 0 + 1
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """`advantages`, and rollouts that bear a gradient where theirs is not 0."""
+        """`advantages`; rollouts have a gradient where theirs is not 0."""
         advantage_PG = self.advantages(step.reward_PG, step.correct_PG)
-        return Signals(advantage_PG, advantage_PG != 0), state
+        return Signals.of(advantage_PG), state
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class Clipped(PolicyGradient):
 
     def report(self, batch: TokenBatch) -> Report:
         """Clip shares of the tokens with an advantage."""
-        bears_BT = batch.mask_BT & (batch.advantage_BT != 0)
-        shares = clip_shares(self.bounds(batch), self.log_ratio(batch), batch.advantage_BT, bears_BT)
+        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        shares = clip_shares(self.bounds(batch), self.log_ratio(batch), batch.advantage_BT, active_BT)
         return Report({**shares, **super().report(batch).sums})
 
 
@@ -181,9 +181,9 @@ def whitened(value_PG: Tensor, length_PG: Tensor) -> Tensor:
     return result_PG
 
 
-def clip_shares(bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, bears: Tensor) -> dict[str, Quotient]:
-    """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `bears` that lose their gradient."""
-    (low, high), ratio, count = bounds, log_ratio.exp(), bears.sum()
-    up = bears & (advantage > 0) & (ratio > high)
-    down = bears & (advantage < 0) & (ratio < low)
+def clip_shares(bounds: tuple[Any, Any], log_ratio: Tensor, advantage: Tensor, among: Tensor) -> dict[str, Quotient]:
+    """`train/clip_high`, `train/clip_low`: shares of the tokens or sequences in `among` that lose their gradient."""
+    (low, high), ratio, count = bounds, log_ratio.exp(), among.sum()
+    up = among & (advantage > 0) & (ratio > high)
+    down = among & (advantage < 0) & (ratio < low)
     return {"train/clip_high": (up.sum(), count), "train/clip_low": (down.sum(), count)}

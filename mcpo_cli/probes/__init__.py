@@ -1,4 +1,4 @@
-"""The probes, one file each. They compute measures of forgetting, drift and weight allocation from a run's records."""
+"""The probes. They compute measures of forgetting, drift and weight allocation from a run's records."""
 
 from functools import cache
 

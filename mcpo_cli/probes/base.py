@@ -2,12 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.journal import Journal, Kind, finite
+from mcpo_cli.statistics import clusters
 
 
 @dataclass(frozen=True)
@@ -53,3 +55,39 @@ class Probe:
 def known(values: Mapping[str, float]) -> dict[str, float]:
     """`values` without NaN."""
     return {name: value for name, value in values.items() if not math.isnan(value)}
+
+
+CLASSES = ("all_wrong", "minority", "majority_correct", "mastered")
+"""In this order: p = 0, 0 < p <= 0.5, 0.5 < p < 1, p = 1."""
+
+
+def class_of(p: float) -> str:
+    """The class of accuracy p, one of CLASSES."""
+    if p in (0, 1):
+        return CLASSES[-1] if p else CLASSES[0]
+    return "minority" if p <= 0.5 else "majority_correct"
+
+
+Row = TypeVar("Row", bound=Mapping[str, Any])
+
+
+def by_step(rows: Iterable[Row]) -> dict[int, list[Row]]:
+    """The rows of each global step, in the order of the steps."""
+    grouped: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row["step"]].append(row)
+    return dict(sorted(grouped.items()))
+
+
+def mean_over_steps(
+    name: str, values: Sequence[float], steps: Sequence[int], weights: Sequence[float] | None = None
+) -> dict[str, float]:
+    """The mean of `values` as `name`, with its interval `name_low` and `name_high`; empty without values.
+
+    steps: the global step of each value. weights: 1 each by default. The interval treats values of one step as
+    correlated and steps as independent.
+    """
+    if not values:
+        return {}
+    mean = clusters.mean(values, weights or [1] * len(values), steps).interval()
+    return known({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})

@@ -18,8 +18,7 @@ from typing import Literal
 from mcpo_cli import data as datasets
 from mcpo_cli import paths
 from mcpo_cli.data import files
-from mcpo_cli.data.base import Dataset, Loaded, Problem, Role
-from mcpo_cli.data.prompt import render
+from mcpo_cli.data.base import Dataset, Loaded, Problem, Role, render
 from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime

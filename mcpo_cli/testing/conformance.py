@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing import verl_loss
 from mcpo_cli.testing.batches import mini_batch, step
 
@@ -63,13 +63,13 @@ def signals_of_every_group(method: Method) -> None:
         assert signals.advantage.shape == wanted, f"advantage {tuple(signals.advantage.shape)}, not {tuple(wanted)}"
         assert signals.advantage.dtype == torch.float64, f"advantages are {signals.advantage.dtype}, not float64"
         assert signals.advantage.isfinite().all(), f"advantages of groups with {right} right of 4 are not finite"
-        for name, flags in (("bears_PG", signals.bears_PG), ("counts_PG", signals.counts_PG)):
+        for name, flags in (("has_gradient_PG", signals.has_gradient_PG), ("counts_PG", signals.counts_PG)):
             assert flags is None or (flags.shape == shape and flags.dtype == torch.bool), f"{name} is not PG of bool"
         per_token = {name for name, column in signals.columns.items() if column.ndim == 3}
         assert {*signals.columns} - per_token == {*method.columns}, "columns are not the declared ones"
         assert per_token <= {*method.token_columns}, "token columns are not the declared ones"
-        silent = ~signals.bears_PG & (signals.advantage_PG != 0)
-        assert not silent.any(), "rollouts with an advantage are said to bear no gradient"
+        silent = ~signals.has_gradient_PG & (signals.advantage_PG != 0)
+        assert not silent.any(), "rollouts with an advantage are marked as without gradient"
 
 
 def signals_do_not_depend_on_order(method: Method) -> None:
@@ -81,14 +81,14 @@ def signals_do_not_depend_on_order(method: Method) -> None:
         expected = _signals(method, of).map(operator.itemgetter(order))
         found = _signals(method, _reordered(of, *order))
         _same(found.advantage, expected.advantage, "advantages depend on the order of prompts or rollouts")
-        assert torch.equal(found.bears_PG, expected.bears_PG), "bears_PG depends on the order"
+        assert torch.equal(found.has_gradient_PG, expected.has_gradient_PG), "has_gradient_PG depends on the order"
         for name, column in expected.columns.items():
             _same(found.columns[name].double(), column.double(), f"column {name} depends on the order")
 
 
 def state_survives_a_checkpoint(method: Method) -> None:
     """State holds tensors only; written, read and used again it gives the same signals; signals are deterministic."""
-    state = method.initial_state()
+    state: State = {}
     for seed in SEEDS:
         of = step(seed=seed)
         (expected, after), (found, again) = method.signals(of, state), method.signals(of, _written(state))
@@ -126,8 +126,8 @@ def gradient_is_that_of_the_loss(method: Method) -> None:
         assert off <= 1e-6 * (1 + float(analytic.abs())), f"the gradient is off by {off:.2e} of {analytic:.2e}{hint}"
 
 
-def what_does_not_bear_has_no_gradient(method: Method) -> None:
-    """Leaving out rollouts that are said to bear nothing changes no gradient."""
+def what_is_left_out_has_no_gradient(method: Method) -> None:
+    """Leaving out rollouts that the method marks as without gradient changes no gradient."""
     for seed in SEEDS:
         of = step(seed=seed)
         signals = _signals(method, of)
@@ -135,9 +135,10 @@ def what_does_not_bear_has_no_gradient(method: Method) -> None:
         for drift in (0.2, 0.005):
             batch = mini_batch(method, of, signals, drift, seed + 10)
             gradient = _loss(method, batch)[1]
-            may_B, bears_B = signals.bears_PG.flatten(), method.bears(batch.replace(logp_BT=batch.logp_BT.detach()))
-            out_B = ~may_B | ~bears_B if method.screens else ~may_B
-            assert not gradient[out_B].any(), "a rollout that is said to bear no gradient has one"
+            out_B = ~signals.has_gradient_PG.flatten()
+            if isinstance(method, AdvancedMethod) and method.screens:
+                out_B = out_B | ~method.has_gradient(batch.replace(logp_BT=batch.logp_BT.detach()))
+            assert not gradient[out_B].any(), "a rollout that is marked as without gradient has one"
 
 
 def padding_changes_nothing(method: Method) -> None:
@@ -155,7 +156,7 @@ def padding_changes_nothing(method: Method) -> None:
 
 
 def report_adds_up(method: Method) -> None:
-    """Reports are finite and add up over parts; what bears nothing adds 0 to every numerator."""
+    """Reports are finite and add up over parts; what has no gradient adds 0 to every numerator."""
     for _, trained in _batches(method):
         batch = trained.replace(logp_BT=trained.logp_BT.detach())
         whole, parts = method.report(batch), [method.report(part) for part in _parts(batch)]
@@ -166,9 +167,10 @@ def report_adds_up(method: Method) -> None:
         for name, flags in whole.prompts.items():
             for side, flag_B in zip(("flag", "among"), flags, strict=True):
                 assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
-        idle = batch.select(~method.bears(batch))
+        advanced = isinstance(method, AdvancedMethod)
+        idle = batch.select(~(method.has_gradient(batch) if advanced else batch.has_advantage_B))
         for name, (total, count) in method.report(idle).sums.items():
-            assert not total or not count, f"{name}: sequences that bear no gradient add {float(total):g}"
+            assert not total or not count, f"{name}: sequences without gradient add {float(total):g}"
 
 
 def verl_computes_the_same_loss(method: Method) -> None:
@@ -189,7 +191,7 @@ CHECKS: dict[str, Callable[[Method], None]] = {
         state_survives_a_checkpoint,
         loss_does_not_depend_on_the_split,
         gradient_is_that_of_the_loss,
-        what_does_not_bear_has_no_gradient,
+        what_is_left_out_has_no_gradient,
         padding_changes_nothing,
         report_adds_up,
         *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
@@ -207,7 +209,7 @@ def _signals(method: Method, of: Step) -> Signals:
         entropy_PGT=of.entropy_PGT if "entropy" in asked else None,
         answer_PG=of.answer_PG if "answers" in asked else None,
     )
-    return method.signals(of, method.initial_state())[0]
+    return method.signals(of, {})[0]
 
 
 def _batches(method: Method) -> Iterator[tuple[int, TokenBatch]]:

@@ -26,7 +26,7 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
     P, G = length_PG.shape
     places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     prepared = {name: column.unflatten(0, (P, G)) for name, column in batch.columns.items()}
-    signals = Signals(signals.advantage, signals.bears_PG, signals.counts_PG, {**signals.columns, **prepared})
+    signals = Signals(signals.advantage, signals.has_gradient_PG, signals.counts_PG, {**signals.columns, **prepared})
     sent = queue.fields(method, signals, length_PG, [batch.total], places)
     lengths = length_PG.flatten().tolist()
 

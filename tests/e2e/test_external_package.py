@@ -134,8 +134,6 @@ DATASET = Dataset(
 
 from mcpo_cli.grading.base import Verdict
 
-INTEGERS = False
-
 
 def version():
     return "any_case 7"

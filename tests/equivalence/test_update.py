@@ -29,7 +29,7 @@ def batch_of(rollouts: Rollouts, correct_PG: Tensor, method: Method) -> GradedBa
     """The rollouts with these verdicts, and the method's signals."""
     place_P = torch.arange(len(correct_PG))
     step = Step(correct_PG.double(), correct_PG, rollouts.length_PG, place_P, limit=T, logp_PGT=rollouts.logp_PGT)
-    signals, _ = method.signals(step, method.initial_state())
+    signals, _ = method.signals(step, {})
     return GradedBatch(rollouts, correct_PG, signals, place_P)
 
 

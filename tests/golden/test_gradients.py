@@ -25,7 +25,7 @@ from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.methods import Method, Step, get, query_weight
 from mcpo_cli.records import GradientRow
 from mcpo_cli.statistics import directions
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 
 DAPO = get("dapo")
 
@@ -57,7 +57,7 @@ def graded(rollouts: Rollouts, method: Method, right: int, reward_G: list[float]
     correct_PG = torch.arange(rollouts.token_PGT.shape[1])[None] < right
     reward_PG = correct_PG.double() if reward_G is None else torch.tensor([reward_G], dtype=torch.float64)
     step = Step(reward_PG, correct_PG, rollouts.length_PG, torch.zeros(1, dtype=torch.long), limit=9)
-    signals, _ = method.signals(step, method.initial_state())
+    signals, _ = method.signals(step, {})
     return GradedBatch(rollouts, correct_PG, signals, torch.zeros(1, dtype=torch.long))
 
 

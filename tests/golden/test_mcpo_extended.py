@@ -20,7 +20,7 @@ def test_at_its_defaults_it_is_mcpo() -> None:
         for method, batch in zip((paper, extended), batches, strict=True)
     ]
     assert losses[0] == losses[1]
-    assert torch.equal(*(signals(method, of).bears_PG for method in (paper, extended)))
+    assert torch.equal(*(signals(method, of).has_gradient_PG for method in (paper, extended)))
 
 
 def test_right_rollouts_of_almost_mastered_prompts_are_held() -> None:
@@ -28,7 +28,7 @@ def test_right_rollouts_of_almost_mastered_prompts_are_held() -> None:
     found = signals(get("mcpo_extended", mastery=0.9), of)
     assert found.columns["mastered"].sum(-1).tolist() == [9, 0, 10]
     assert not found.columns["mastered"][0, 9]
-    assert found.bears_PG.sum(-1).tolist() == [10, 10, 10]
+    assert found.has_gradient_PG.sum(-1).tolist() == [10, 10, 10]
 
 
 @pytest.mark.parametrize(("right", "factor"), [(2, 1), (3, 2 / math.sqrt(3)), (7, 1.5)])
@@ -44,7 +44,7 @@ def test_the_cap_bounds_the_factor(right: int, factor: float) -> None:
 
 def test_delta_follows_the_share_of_active_tokens() -> None:
     method, of = get("mcpo_extended", target_active=0.1, rate=0.2), step([(1, 1), (1, 0)])
-    found, state = method.signals(of, method.initial_state())
+    found, state = method.signals(of, {})
     assert found.columns["delta"].tolist() == [[0.01, 0.01], [0.01, 0.01]]
     # Twice the target and more: by the rate. None active: by the rate downwards. At the target: not at all.
     for share, change in ((0.5, 0.2), (0.2, 0.2), (0.15, 0.1), (0.1, 0.0), (0.0, -0.2)):

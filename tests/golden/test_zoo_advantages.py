@@ -8,10 +8,8 @@ import pytest
 import torch
 
 from mcpo_cli.methods import get, registry
-from mcpo_cli.methods.bnpo import beta_shape
-from mcpo_cli.methods.copo import answer_entropy
-from mcpo_cli.methods.dcpo import smoothed
-from mcpo_cli.methods.spo import Spo
+from mcpo_cli.zoo.batches import answer_entropy, beta_shape
+from mcpo_cli.zoo.histories import Spo, smoothed
 from tests.golden.zoo import F1, LENGTH, advantages, f1, signals, step
 
 NOTHING = [0.0, 0.0, 0.0, 0.0]
@@ -102,7 +100,7 @@ def test_median_baseline_of_graded_rewards_leaves_the_pivot_out() -> None:
     assert found.advantage.tolist() == [near([-1.453095, -0.871857, 0, 0.290619, 1.453095])]
     assert found.counts_PG is not None
     assert found.counts_PG.tolist() == [[True, True, False, True, True]]
-    assert found.bears_PG.tolist() == [[True, True, False, True, True]]
+    assert found.has_gradient_PG.tolist() == [[True, True, False, True, True]]
 
 
 def test_one_rollout_at_the_median_does_not_count() -> None:
@@ -173,7 +171,7 @@ def test_copo_blends() -> None:
     assert torch.equal(forced.columns["batch"][:2], soft.columns["batch"][:2])
     assert torch.equal(none.advantage, grpo_PG)
     assert not batch.columns["local"].any()
-    assert soft.bears_PG.all()
+    assert soft.has_gradient_PG.all()
 
 
 def test_copo_without_another_prompt_has_no_global_part() -> None:
@@ -219,12 +217,12 @@ def test_zero_variance_groups_follow_the_entropy() -> None:
     assert found[1].tolist() == [near([-0.08, -0.04, 0]), near([0, -0.03, 0])]
     unscaled = signals(get("rl_zvp", entropy_scaling=False), of).advantage
     assert unscaled[:, 0].tolist() == [near([0.1] * 3), near([-0.1] * 3)]
-    assert not signals(get("rl_zvp", learns_from="right"), of).bears_PG[1].any()
-    assert not signals(get("rl_zvp", learns_from="wrong"), of).bears_PG[0].any()
+    assert not signals(get("rl_zvp", learns_from="right"), of).has_gradient_PG[1].any()
+    assert not signals(get("rl_zvp", learns_from="wrong"), of).has_gradient_PG[0].any()
     # Equal entropies blame no token of a wrong response, but at the next gradient step they may differ.
     level = entropies(((0.5, 0.5), (0.4,)), right=(False,))
-    assert not signals(get("rl_zvp"), level).bears_PG.any()
-    assert signals(get("rl_zvp", entropy="current"), level).bears_PG.all()
+    assert not signals(get("rl_zvp"), level).has_gradient_PG.any()
+    assert signals(get("rl_zvp", entropy="current"), level).has_gradient_PG.all()
 
 
 def test_top_entropy_keeps_the_tokens_above_the_quantile() -> None:
@@ -264,7 +262,7 @@ def test_shortest_rollouts_are_kept() -> None:
 
 def test_spo_remembers_by_drift() -> None:
     """a = b = 4, one rollout a visit: (r, D) = (1, 0), (1, .006), (0, .03)."""
-    method, state = Spo(), Spo().initial_state()
+    method, state = Spo(), {}
     logp = -1.0
     seen = []
     for right, drift in ((1, 0.0), (1, 0.006), (0, 0.03)):

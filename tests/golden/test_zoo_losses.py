@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from mcpo_cli.methods import Method, get, reduce, registry
-from mcpo_cli.methods.covariance import covariance
 from mcpo_cli.testing import mini_batch
 from mcpo_cli.testing import step as random_step
+from mcpo_cli.zoo.likelihoods import covariance
 from tests.golden.zoo import ADVANTAGE, DRIFT, f2, loss, prepared, signals, step
 
 
@@ -101,8 +101,8 @@ def test_disco_of_several_groups_divides_by_all_prompts() -> None:
     of, method = step([(1, 0, 1, 0), (1, 1, 1, 1)]), get("disco", beta=0.0, score="lratio", negatives="mean")
     found = signals(method, of)
     assert found.advantage.tolist() == [list(PAIR), [0, 0, 0, 0]]
-    assert found.bears_PG.tolist() == [[True] * 4, [False] * 4]
-    assert signals(get("disco"), of).bears_PG.all()
+    assert found.has_gradient_PG.tolist() == [[True] * 4, [False] * 4]
+    assert signals(get("disco"), of).has_gradient_PG.all()
     # #right = 2 and G = 4: a token of a right rollout has the gradient -ratio/(#right P |y|), with P = 2.
     batch = mini_batch(method, random_step((2, 4)), signals(method, random_step((2, 4))))
     (gradient_BT,) = torch.autograd.grad(reduce(method.token_loss(batch), batch.mask_BT), batch.logp_BT)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from mcpo_cli.methods import Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
+from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 
 F1 = ((1, 0, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1), (0, 0, 0, 0))
 LENGTH = ((2, 4, 3, 1), (1, 2, 3, 4), (2, 2, 2, 2), (4, 3, 2, 1))
@@ -44,7 +44,7 @@ def f1(**fields: Any) -> Step:
 
 def signals(method: Method, of: Step | None = None, state: State | None = None) -> Signals:
     """Of one step; F1 where none is given."""
-    return method.signals(of or f1(), method.initial_state() if state is None else state)[0]
+    return method.signals(of or f1(), state or {})[0]
 
 
 def advantages(method: Method, of: Step | None = None) -> list[list[float]]:
@@ -75,15 +75,15 @@ def f2(
 
 def prepared(method: Method, batch: TokenBatch, seed: int = 0) -> TokenBatch:
     """`batch` with the columns of `prepare`, as backends add them."""
-    at_rest = batch.replace(logp_BT=batch.logp_BT.detach())
-    found = method.prepare(method.scores(at_rest), at_rest, seed)
+    assert isinstance(method, AdvancedMethod)
+    found = method.prepare(batch.replace(logp_BT=batch.logp_BT.detach()), seed)
     return batch.replace(columns={**batch.columns, **found})
 
 
 def loss(method: Method, batch: TokenBatch | None = None) -> list[float]:
     """The loss of `batch` (F2), and its gradient with respect to log pi on the real tokens in reading order."""
     batch = batch or f2()
-    if method.prepares:
+    if isinstance(method, AdvancedMethod) and method.prepares:
         batch = prepared(method, batch)
     value = reduce(method.token_loss(batch), batch.mask_BT)
     (gradient_BT,) = torch.autograd.grad(value, batch.logp_BT)

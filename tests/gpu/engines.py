@@ -22,7 +22,7 @@ from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.machine import GIB
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.verl import AS_ON_GPUS, LEAN
 
 SMALL = ("hidden=64", "layers=2", "heads=4", "kv_heads=2", "head_dim=16", "mlp=128", "vocabulary=512")

@@ -9,7 +9,7 @@ import torch
 from mcpo_cli import tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import overlong
+from mcpo_cli.grading import rewards
 
 APPLY = {"+": operators.add, "-": operators.sub, "*": operators.mul}
 REGIMES = ["drift", "skills-drift"]
@@ -66,6 +66,6 @@ def test_tiers_are_the_same_for_everyone_and_named_by_difficulty() -> None:
 
 @pytest.mark.parametrize(("length", "expected"), [(0, 0.0), (16, 0.0), (17, -0.25), (18, -0.5), (20, -1.0), (25, -1.0)])
 def test_overlong_penalty_falls_linearly_in_the_cache(length: int, expected: float) -> None:
-    assert float(overlong.penalty(torch.tensor(length), 20, 4, 1.0)) == expected
-    assert float(overlong.penalty(torch.tensor(length), 20, 4, 0.5)) == expected / 2
-    assert float(overlong.penalty(torch.tensor(length), 20, 0, 1.0)) == 0
+    assert float(rewards.overlong_penalty(torch.tensor(length), 20, 4, 1.0)) == expected
+    assert float(rewards.overlong_penalty(torch.tensor(length), 20, 4, 0.5)) == expected / 2
+    assert float(rewards.overlong_penalty(torch.tensor(length), 20, 0, 1.0)) == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli import data
-from mcpo_cli.data import ngrams
+from mcpo_cli.data import audit as audits
 from mcpo_cli.data.audit import audit, kind
 
 SENTENCES = st.lists(st.sampled_from(["find", "the", "sum", "of", "all", "prime", "n"]), min_size=1, max_size=8).map(
@@ -57,42 +57,42 @@ def found(document: Any) -> dict[str, bool]:
 
 
 def test_words_know_neither_case_nor_punctuation() -> None:
-    assert ngrams.words("Find $x_1+Y^{2}$, né 求和!") == ["find", "x", "1", "y", "2", "n", "é", "求", "和"]
+    assert audits.words("Find $x_1+Y^{2}$, né 求和!") == ["find", "x", "1", "y", "2", "n", "é", "求", "和"]
 
 
 @given(st.lists(SENTENCES, max_size=12), st.sampled_from([0.3, 0.6, 0.9, 1.0]))
 def test_near_duplicates_are_those_of_brute_force(texts: list[str], threshold: float) -> None:
-    sets = [ngrams.grams(text, ngrams.SHINGLE) for text in texts]
+    sets = [audits.grams(text, audits.SHINGLE) for text in texts]
     expected = {
         (one, two): len(sets[one] & sets[two]) / len(sets[one] | sets[two])
         for one, two in combinations(range(len(texts)), 2)
     }
-    pairs = ngrams.near_duplicates(texts, threshold)
+    pairs = audits.near_duplicates(texts, threshold)
     assert {(pair.first, pair.second): pair.similarity for pair in pairs} == {
         pair: similarity for pair, similarity in expected.items() if similarity >= threshold
     }
 
 
 def test_two_wordings_of_a_problem_are_near_duplicates() -> None:
-    assert [(pair.first, pair.second) for pair in ngrams.near_duplicates([*TWO_WORDINGS, OTHER_PROBLEM])] == [(0, 1)]
+    assert [(pair.first, pair.second) for pair in audits.near_duplicates([*TWO_WORDINGS, OTHER_PROBLEM])] == [(0, 1)]
 
 
 def test_overlap_tells_a_shared_problem_from_a_shared_phrase() -> None:
-    same, phrase = ngrams.overlap([TWO_WORDINGS[0], OTHER_PROBLEM, "What is 1+1?"], [TWO_WORDINGS[1]])
+    same, phrase = audits.overlap([TWO_WORDINGS[0], OTHER_PROBLEM, "What is 1+1?"], [TWO_WORDINGS[1]])
     assert (same.first, phrase.first) == (0, 1)
-    assert same.similarity >= ngrams.SIMILAR > phrase.similarity > 0
+    assert same.similarity >= audits.SIMILAR > phrase.similarity > 0
 
 
 def test_short_texts_overlap_as_a_whole_only() -> None:
     others = ["What is 1+1?", "What is 1+1 and 2+2?"]
-    assert ngrams.overlap(["what is 1 + 1", "What is 2+2?"], others) == [ngrams.Pair(0, 0, 1.0)]
+    assert audits.overlap(["what is 1 + 1", "What is 2+2?"], others) == [audits.Pair(0, 0, 1.0)]
 
 
 def test_a_passage_of_many_texts_is_a_phrase() -> None:
     passage = "where m and n are relatively prime positive integers find the sum m n"
-    rare = [f"{passage} {number}" for number in range(ngrams.COMMON)]
-    assert len(ngrams.overlap([passage + " x"], rare)) == 1
-    assert ngrams.overlap([passage + " x"], [*rare, passage]) == []
+    rare = [f"{passage} {number}" for number in range(audits.COMMON)]
+    assert len(audits.overlap([passage + " x"], rare)) == 1
+    assert audits.overlap([passage + " x"], [*rare, passage]) == []
 
 
 # findings

@@ -19,7 +19,7 @@ from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem, held_out
-from mcpo_cli.grading.graders import countdown, final, palindrome
+from mcpo_cli.grading.simple import COUNTDOWN, FINAL, PALINDROME
 from mcpo_cli.tasks.drawn import RandomTask
 from tests.errors import refused
 
@@ -192,9 +192,9 @@ def test_both_backends_judge_alike_and_see_the_words_that_were_sampled(name: str
     ],
 )
 def test_only_what_follows_the_marker_is_judged(response: str, status: str, answer: str | None) -> None:
-    verdict = final.grade("4", response, False)
+    verdict = FINAL.grade("4", response, False)
     assert (verdict.status, verdict.answer) == (status, answer)
-    assert final.grade("4", "4", True).status == "correct"
+    assert FINAL.grade("4", "4", True).status == "correct"
 
 
 def test_as_many_demonstrations_reason_as_they_are_told_and_the_others_answer_at_once() -> None:
@@ -241,14 +241,14 @@ def test_the_checker_computes_what_python_does(expression: str, target: int) -> 
         exact = eval(re.sub(r"\d+", lambda number: f"Fraction({number[0]})", expression), {"Fraction": Fraction})
     except ZeroDivisionError:
         exact = None
-    assert countdown.grade(gold, expression, False).status == ("correct" if exact == target else "wrong")
+    assert COUNTDOWN.grade(gold, expression, False).status == ("correct" if exact == target else "wrong")
     if exact is not None and exact.denominator == 1:
         reached = f"{' '.join(numbers)} 99 : {exact}"
-        assert countdown.grade(reached, expression, False).status == "correct"
-        assert countdown.grade(reached, expression.replace(" ", ""), False).status == "correct"
+        assert COUNTDOWN.grade(reached, expression, False).status == "correct"
+        assert COUNTDOWN.grade(reached, expression.replace(" ", ""), False).status == "correct"
         # One number fewer than the expression needs.
         fewer = f"{' '.join(numbers[1:])} : {exact}"
-        assert countdown.grade(fewer, expression, False).status == "wrong"
+        assert COUNTDOWN.grade(fewer, expression, False).status == "wrong"
 
 
 @pytest.mark.parametrize(
@@ -282,13 +282,13 @@ def test_the_checker_computes_what_python_does(expression: str, target: int) -> 
     ],
 )
 def test_the_checker_on_single_cases(response: str, status: str) -> None:
-    assert countdown.grade("3 5 8 : 24", response, False).status == status
+    assert COUNTDOWN.grade("3 5 8 : 24", response, False).status == status
 
 
 def test_division_is_exact() -> None:
-    assert countdown.grade("1 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "wrong"
-    assert countdown.grade("3 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "correct"
-    assert countdown.grade("1 3 49 : 16", "49 / 3", False).status == "wrong"
+    assert COUNTDOWN.grade("1 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "wrong"
+    assert COUNTDOWN.grade("3 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "correct"
+    assert COUNTDOWN.grade("1 3 49 : 16", "49 / 3", False).status == "wrong"
 
 
 def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None:
@@ -306,7 +306,7 @@ def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None
                     forms |= {
                         text
                         for text in (plain, last, first)
-                        if countdown.grade(problem.gold, text, False).status == "correct"
+                        if COUNTDOWN.grade(problem.gold, text, False).status == "correct"
                     }
         assert forms
         assert int(target) not in map(int, numbers.split())
@@ -330,7 +330,7 @@ def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None
     ],
 )
 def test_any_palindrome_of_all_letters_is_right(response: str, status: str) -> None:
-    assert palindrome.grade("a a b c c", response, False).status == status
+    assert PALINDROME.grade("a a b c c", response, False).status == status
 
 
 @given(st.lists(st.sampled_from("ab"), min_size=2, max_size=7))
@@ -340,7 +340,7 @@ def test_a_palindrome_by_brute_force(letters: list[str]) -> None:
     judged = [
         order
         for order in itertools.product("ab", repeat=len(letters))
-        if palindrome.grade(gold, " ".join(order), False).status == "correct"
+        if PALINDROME.grade(gold, " ".join(order), False).status == "correct"
     ]
     assert sorted(right) == sorted(judged)
 

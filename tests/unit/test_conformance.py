@@ -104,7 +104,7 @@ class ForgottenDetach(Faulty):
 
 
 class EntropyOnEverything(Faulty):
-    """A term on all tokens, while rollouts without advantage are said to bear nothing."""
+    """A term on all tokens, while rollouts without advantage are marked as without gradient."""
 
     def token_loss(self, batch: TokenBatch) -> TokenLoss:
         surprise_BT = batch.logp_BT * batch.logp_BT.exp()
@@ -137,7 +137,7 @@ BREAKS: Mapping[type[Faulty], str] = {
     HiddenMemory: "state survives a checkpoint",
     MeanOverThePart: "loss does not depend on the split",
     ForgottenDetach: "gradient is that of the loss",
-    EntropyOnEverything: "what does not bear has no gradient",
+    EntropyOnEverything: "what is left out has no gradient",
     PaddingCounts: "padding changes nothing",
     MeansInsteadOfSums: "report adds up",
     NoGroup: "report adds up",

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli import data
-from mcpo_cli.data import prompt
+from mcpo_cli.data import base
 from mcpo_cli.data.base import Problem, integer
 from mcpo_cli.errors import ConfigError
 from tests.errors import refused
@@ -26,7 +26,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
 
 def verl(row: dict[str, Any], text: str | None = None) -> dict[str, Any]:
-    turn = {"role": "user", "content": prompt.render("dapo", row["problem"]) if text is None else text}
+    turn = {"role": "user", "content": base.render("dapo", row["problem"]) if text is None else text}
     return {
         "data_source": "math_dapo",
         "prompt": [turn],
@@ -55,19 +55,19 @@ def write(folder: Path, rows: list[dict[str, Any]], name: str = "x.jsonl") -> Pa
 # prompts
 
 
-@given(st.sampled_from(sorted(prompt.WRAPPERS)), TEXTS)
-def test_strip_undoes_render(template: prompt.Template, problem: str) -> None:
-    assert prompt.strip(prompt.render(template, problem)) == problem
+@given(st.sampled_from(sorted(base.WRAPPERS)), TEXTS)
+def test_strip_undoes_render(template: base.Template, problem: str) -> None:
+    assert base.strip(base.render(template, problem)) == problem
 
 
 def test_the_dapo_wrapper_is_the_published_one() -> None:
-    assert prompt.render("dapo", "P") == (
+    assert base.render("dapo", "P") == (
         "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
         "$Answer (without quotes) where $Answer is the answer to the problem.\n\nP\n\n"
         'Remember to put your answer on its own line after "Answer:".'
     )
-    assert prompt.render("boxed", "P").endswith("put your final answer within \\boxed{}.")
-    assert prompt.render("plain", "P") == "P"
+    assert base.render("boxed", "P").endswith("put your final answer within \\boxed{}.")
+    assert base.render("plain", "P") == "P"
 
 
 # golds
@@ -200,7 +200,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800" is neither text nor a number'),
         ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user turn"),
         ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'; it has style"),
-        ([verl(ROWS[0], prompt.render("dapo", ""))], "row 1: empty problem"),
+        ([verl(ROWS[0], base.render("dapo", ""))], "row 1: empty problem"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

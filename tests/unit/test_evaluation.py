@@ -14,11 +14,10 @@ from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import settings
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.evaluation import asking, gradings, metrics, protocol, regrade, scope
+from mcpo_cli.evaluation import asking, engines, gradings, metrics, protocol, regrade, scope
 from mcpo_cli.evaluation.asking import Benchmark
-from mcpo_cli.evaluation.engines import base
-from mcpo_cli.evaluation.engines.base import Sample
-from mcpo_cli.evaluation.samples import Samples
+from mcpo_cli.evaluation.engines import Sample
+from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.grading import tally
 from mcpo_cli.model_facts import ModelFacts, resolve, tokenizer
 from mcpo_cli.records import GradeRow
@@ -362,6 +361,6 @@ def test_a_response_ends_before_its_first_stop_string(
 ) -> None:
     words = tokenizer(resolve(str(wordy(tmp_path))))
     ids = words("so 7\n8 is")["input_ids"]
-    assert base.finish(words, ids, (0,), 5, stops) == Sample(text, tokens, finish, 5)
+    assert engines.finish(words, ids, (0,), 5, stops) == Sample(text, tokens, finish, 5)
     if finish == "stop":
-        assert base.finish(words, [*ids, 0, 0], (0,), 5, stops) == Sample(text, tokens, finish, 5)
+        assert engines.finish(words, [*ids, 0, 0], (0,), 5, stops) == Sample(text, tokens, finish, 5)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from math_verify import ExprExtractionConfig, LatexExtractionConfig
 
-from mcpo_cli.grading import reading
+from mcpo_cli.grading import math_verify, reading
 from mcpo_cli.grading.base import STATUSES, Verdict
-from mcpo_cli.grading.graders import exact, final, math_dapo, math_verify, palindrome, trace
 from mcpo_cli.grading.integers import compare
+from mcpo_cli.grading.simple import EXACT, FINAL, MATH_DAPO, PALINDROME, TRACE
 from tests import hostile
 
 with Path(__file__).with_name("answers.csv").open(encoding="utf-8", newline="") as table:
@@ -25,7 +25,7 @@ SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "gradi
 
 @pytest.mark.parametrize("row", ANSWERS, ids=lambda row: f"{row['grader']} {row['gold']} {row['answer']}"[:60])
 def test_decisions(row: dict[str, str]) -> None:
-    grader = {"math_verify": math_verify, "math_dapo": math_dapo, "exact": exact}[row["grader"]]
+    grader = {"math_verify": math_verify, "math_dapo": MATH_DAPO, "exact": EXACT}[row["grader"]]
     response = rf"Hence \boxed{{{row['answer']}}}." if row["form"] == "box" else row["answer"]
     verdict = grader.grade(row["gold"], response, row["form"] == "prediction")
     hedged = verdict.detail.startswith("hedged: ")
@@ -64,13 +64,13 @@ def test_the_integer_path_takes_the_competition_answers() -> None:
 
 @given(st.text("0123456789= _", max_size=20), st.text("0123456789= _", max_size=20))
 def test_a_trace_is_right_where_the_words_are_those_of_the_gold(response: str, gold: str) -> None:
-    verdict = trace.grade(gold, response, False)
+    verdict = TRACE.grade(gold, response, False)
     assert (verdict.status == "correct") == (response.split() == gold.split())
-    assert trace.grade(gold, f" {gold}\n", False).status == "correct"
-    assert trace.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
+    assert TRACE.grade(gold, f" {gold}\n", False).status == "correct"
+    assert TRACE.grade(gold, f"{gold} x", False) == Verdict("wrong", "x")
 
 
-@pytest.mark.parametrize("grader", [exact, final, math_dapo, palindrome, trace])
+@pytest.mark.parametrize("grader", [EXACT, FINAL, MATH_DAPO, PALINDROME, TRACE])
 def test_string_graders_never_fail(grader: object) -> None:
     for gold, response in hostile.items(len(hostile.ANSWERS), seed=0):
         assert grader.grade(gold, response, False).status in STATUSES

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from mcpo_cli.grading import Pool, guard
-from mcpo_cli.grading.graders import reasoning_gym as grader
+from mcpo_cli.grading import reasoning_gym as grader
 from mcpo_cli.grading.pool import ENVIRONMENT, INHERITED
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")

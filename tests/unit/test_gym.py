@@ -20,7 +20,7 @@ from mcpo_cli.data import gym
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool
-from mcpo_cli.grading.graders import reasoning_gym as grader
+from mcpo_cli.grading import reasoning_gym as grader
 from mcpo_cli.tasks.gym import Gym
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")

@@ -76,7 +76,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[probes.Finding, lis
     folder = tmp_path_factory.mktemp("known") / "run"
     policy = KnownPolicy(run_spec(), folder)
     metrics = [policy.step(step) for step in range(1, STEPS + 1)]
-    return mastery.measure(policy.spec, Journal(folder)), metrics
+    return mastery.MASTERY.measure(policy.spec, Journal(folder)), metrics
 
 
 def test_the_control_meets_its_closed_form_and_the_naive_estimate_is_off_by_the_selection(found: Any) -> None:
@@ -102,7 +102,7 @@ def test_without_an_update_there_is_no_gap(tmp_path: Path, monkeypatch: pytest.M
     policy = KnownPolicy(run_spec(), tmp_path / "run", seed=1)
     for step in range(1, STEPS + 1):
         policy.step(step)
-    values = mastery.measure(policy.spec, Journal(tmp_path / "run")).values
+    values = mastery.MASTERY.measure(policy.spec, Journal(tmp_path / "run")).values
     assert values["gap_lag_1_low"] < 0 < values["gap_lag_1_high"]
     assert values["accuracy_lag_1_high"] < 0.995
 
@@ -177,7 +177,7 @@ def test_prompts_that_come_back_are_counted_only_when_they_were_mastered(tmp_pat
     for step, seen in visits.items():
         rows = [{"step": step, "prompt": name, "p": p, "mean_length": 1.0, "kept": True} for name, p in seen.items()]
         attempt.journal.rows("groups", step, rows)
-    values = mastery.measure(run_spec(), Journal(tmp_path / "run")).values
+    values = mastery.MASTERY.measure(run_spec(), Journal(tmp_path / "run")).values
     # a was mastered at 1 and came back at 3 with .75; b was mastered at 3 and came back at 4 with .5.
     assert values["returns"] == 2
     assert values["return_accuracy"] == pytest.approx(0.625)

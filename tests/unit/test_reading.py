@@ -10,8 +10,7 @@ from latex2sympy2_extended.latex2sympy2 import _Latex2Sympy
 from math_verify import verify
 from sympy import srepr
 
-from mcpo_cli.grading import reading, spelling
-from mcpo_cli.grading.graders import math_verify
+from mcpo_cli.grading import math_verify, reading, spelling
 from tests.unit.test_graders import ANSWERS
 
 

@@ -20,7 +20,7 @@ from mcpo_cli.records import StepRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.scheduling.progress import Tracker
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.store_runs import spec
 
 PAD = 0

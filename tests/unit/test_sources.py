@@ -72,7 +72,7 @@ def test_no_module_that_building_loads_is_left_out(mcpo_home: Path) -> None:
     _, loaded = build(names, mcpo_home)
     hashed = {path.resolve() for path in artifacts.code_files()}
     assert [name for name, path in loaded.items() if Path(path).resolve() not in hashed] == []
-    assert {"mcpo_cli.methods.reweighted", "mcpo_cli.probes.mastery"} <= loaded.keys()
+    assert {"mcpo_cli.zoo.batches", "mcpo_cli.probes.mastery"} <= loaded.keys()
 
 
 @pytest.mark.slow

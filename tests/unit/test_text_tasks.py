@@ -13,7 +13,7 @@ from mcpo_cli import grading, tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.grading.graders import answer_is, integer
+from mcpo_cli.grading.simple import ANSWER, INTEGER
 from mcpo_cli.tasks.sums import WORKED, Sums
 from mcpo_cli.tasks.text import DrawnTextTask, unescaped
 from mcpo_cli.tasks.word_problems import TEMPLATES, WordProblems
@@ -264,9 +264,9 @@ def test_word_problems_are_many_and_of_every_template() -> None:
 )
 def test_the_grader_of_sums(response: str, status: str) -> None:
     begun = time.perf_counter()
-    assert integer.grade("7", response, False).status == status
+    assert INTEGER.grade("7", response, False).status == status
     assert time.perf_counter() - begun < 1
-    assert integer.grade("-4", " -4", False).status == "correct"
+    assert INTEGER.grade("-4", " -4", False).status == "correct"
 
 
 @pytest.mark.parametrize(
@@ -305,15 +305,15 @@ def test_the_grader_of_sums(response: str, status: str) -> None:
 )
 def test_the_grader_of_word_problems(response: str, status: str) -> None:
     begun = time.perf_counter()
-    assert answer_is.grade("7", response, False).status == status
+    assert ANSWER.grade("7", response, False).status == status
     assert time.perf_counter() - begun < 1
-    assert answer_is.grade("1200", "The answer is: $1,200.", False).status == "correct"
-    assert answer_is.grade("7", "7", True).status == "correct"
+    assert ANSWER.grade("1200", "The answer is: $1,200.", False).status == "correct"
+    assert ANSWER.grade("7", "7", True).status == "correct"
 
 
 @given(st.text(), st.integers(-(10**17), 10**17))
 def test_graders_take_any_text_and_any_gold(text: str, value: int) -> None:
-    for grader, written in ((integer, f"{text} = {value}."), (answer_is, f"{text} The answer is {value:,}.")):
+    for grader, written in ((INTEGER, f"{text} = {value}."), (ANSWER, f"{text} The answer is {value:,}.")):
         assert grader.grade(str(value), written, False).status == "correct"
         assert grader.grade(str(value + 1), written, False).status == "wrong"
         assert grader.grade("0", text, False).status in {"correct", "wrong", "unparsable"}

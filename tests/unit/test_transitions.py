@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from mcpo_cli import methods, tasks
 from mcpo_cli.config.schema import Probe, RunSpec
-from mcpo_cli.probes import transitions
-from mcpo_cli.probes.base import Finding
-from mcpo_cli.probes.classes import CLASSES
+from mcpo_cli.probes import mastery
+from mcpo_cli.probes.base import CLASSES, Finding
 from mcpo_cli.records import RerollRow
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
@@ -33,7 +32,7 @@ def find(folder: Path, panel: Mapping[str, Sequence[int]], others: Sequence[Rero
     rows = [row(1 + 5 * i, prompt, c) for prompt, counts in panel.items() for i, c in enumerate(counts)] + [*others]
     for step in sorted({one["step"] for one in rows}):
         attempt.journal.rows("rerolls", step, [one for one in rows if one["step"] == step])
-    return transitions.measure(SPEC, Journal(folder))
+    return mastery.TRANSITIONS.measure(SPEC, Journal(folder))
 
 
 PANEL = {

@@ -59,22 +59,22 @@ def test_a_hinge_bears_nothing_before_the_first_gradient_step_and_is_reported() 
     correct_PG = torch.tensor([[False, False], [True, True], [True, False], [True, True]])
     length_PG = torch.tensor([[1, 2], [3, 1], [2, 2], [2, 3]])
     step = Step(correct_PG.double(), correct_PG, length_PG, torch.arange(4), limit=4)
-    signals, _ = method.signals(step, method.initial_state())
+    signals, _ = method.signals(step, {})
     first = MiniBatch.of(length_PG[:2], signals.map(lambda tensor: tensor[:2]), limit=4)
     logp_PGT = torch.linspace(-2, 0, 24).view(4, 2, 3)
-    bears_PG, reported = at_rest.screened(method, step, signals, lambda: logp_PGT, first)
-    assert bears_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
+    has_gradient_PG, reported = at_rest.screened(method, step, signals, lambda: logp_PGT, first)
+    assert has_gradient_PG.tolist() == [[False, False], [False, False], [True, True], [True, True]]
     reported.close()
     assert reported.pairs["hinge/tokens_active"] == [0, 4]
     assert reported.pairs["hinge/prompts_felt"] == [0, 1]
     # The policy before the last gradient step is another one than that which sampled.
     anchored = get("mcpo", anchor="previous_step")
-    bears_PG, reported = at_rest.screened(anchored, step, signals, _unasked, first)
-    assert torch.equal(bears_PG, signals.bears_PG)
+    has_gradient_PG, reported = at_rest.screened(anchored, step, signals, _unasked, first)
+    assert torch.equal(has_gradient_PG, signals.has_gradient_PG)
     assert not reported.pairs
     # DAPO has nothing to screen: no log-probabilities are asked for.
     plain = get("dapo", dynamic_sampling=False)
-    signals, _ = plain.signals(step, plain.initial_state())
-    bears_PG, reported = at_rest.screened(plain, step, signals, _unasked, first)
-    assert bears_PG.any(-1).tolist() == [False, False, True, False]
+    signals, _ = plain.signals(step, {})
+    has_gradient_PG, reported = at_rest.screened(plain, step, signals, _unasked, first)
+    assert has_gradient_PG.any(-1).tolist() == [False, False, True, False]
     assert not reported.pairs

@@ -18,7 +18,7 @@ from mcpo_cli import machine
 from mcpo_cli.backends.verl import checks, pins
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.data import hub
+from mcpo_cli.data import files
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import Gpu
 from tests.models import existing
@@ -241,7 +241,7 @@ def test_without_a_path_the_data_come_from_the_hub(place: Place, monkeypatch: py
     def refuse(dataset: Any) -> Path:
         raise ConfigError(f"{dataset.name}: the hub cannot be reached")
 
-    monkeypatch.setattr(hub, "fetch", refuse)
+    monkeypatch.setattr(files, "fetch", refuse)
     spec = place.spec()
     with pytest.raises(ConfigError, match="dapo_math_17k: the hub cannot be reached"):
         checks.check(replace(spec, task=replace(spec.task, data_path="")))

@@ -34,7 +34,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts, tiers
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.fakes import write_run, write_runs
 from tests.models import untrained
 

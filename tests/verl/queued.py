@@ -22,7 +22,7 @@ def graded(rollouts: Rollouts, method: Method, right_P: Sequence[int], limit: in
     place_P = torch.arange(len(right_P), device=device)
     tokens = {"logp_PGT": rollouts.logp_PGT, "entropy_PGT": rollouts.entropy_PGT}
     step = Step(reward_PG, correct_PG, rollouts.length_PG, place_P, limit=limit, **tokens)
-    signals, _ = method.signals(step, method.initial_state())
+    signals, _ = method.signals(step, {})
     return GradedBatch(rollouts, correct_PG, signals, place_P)
 
 
@@ -48,4 +48,4 @@ def through_the_queue(batch: GradedBatch, method: Method, limit: int) -> dict[st
     fields = queue.fields(method, signals, length_PG, [total], places)
     facts = fields.pop(FACTS)
     named = {name: list(value.unbind()) for name, value in fields.items()}
-    return {"facts": facts, "signals": named, "bears": signals.bears_PG.flatten().tolist()}
+    return {"facts": facts, "signals": named, "bears": signals.has_gradient_PG.flatten().tolist()}

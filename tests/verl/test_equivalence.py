@@ -27,7 +27,7 @@ from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
 from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.seeds import stream
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.methods import Centred, Remembering
 from tests.store_runs import free_port
 from tests.verl import LEAN, queued

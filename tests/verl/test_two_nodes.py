@@ -14,7 +14,7 @@ import pytest
 
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.tasks.arithmetic import Arithmetic
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.verl.cluster import Cluster
 from tests.verl.conftest import PATIENCE, TOY, TRAINED, Runs, ended, logged, nobody_is_left, phase, status, wait
 

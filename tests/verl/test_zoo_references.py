@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.methods import Step, TokenBatch, get, reduce
-from mcpo_cli.methods.covariance import covariance
 from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT
+from mcpo_cli.zoo.likelihoods import covariance
 
 pytestmark = pytest.mark.verl
 SEEDS = range(5)

@@ -16,7 +16,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
-from mcpo_cli.grading.graders import trace
+from mcpo_cli.grading.simple import TRACE
 from mcpo_cli.model_facts import ModelFacts, encode, resolve
 from mcpo_cli.seeds import stream
 from tests.models import untrained
@@ -68,7 +68,7 @@ def test_greedy_answers_are_identical(trained: ModelFacts, problems: list[Proble
 
 
 def whole(sample: Sample, problem: Problem) -> bool:
-    return trace.grade(problem.gold, sample.text, extracted=False).status == "correct"
+    return TRACE.grade(problem.gold, sample.text, extracted=False).status == "correct"
 
 
 def first_value(sample: Sample, problem: Problem) -> bool:

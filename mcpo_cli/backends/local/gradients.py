@@ -15,7 +15,7 @@ from mcpo_cli.backends import method_calls
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
-from mcpo_cli.methods import reduce
+from mcpo_cli.methods import AdvancedMethod, reduce
 from mcpo_cli.records import GradientRow
 
 Vector = Sequence[Tensor]
@@ -39,8 +39,8 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).
     """
     policy, method, total = updater.policy, updater.method, group.total(updater.train.max_response)
-    if method.prepares:
-        group = updater.prepared(group, total, seed=0, at_rest=True)
+    if isinstance(method, AdvancedMethod) and method.prepares:
+        group = updater.prepared(method, group, total, seed=0, on_policy=True)
 
     def v() -> Vector:
         tokens = updater.tokens(group, total)

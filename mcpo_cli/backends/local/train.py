@@ -29,9 +29,9 @@ from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import coins, overlong
+from mcpo_cli.grading import rewards
 from mcpo_cli.methods import State, Step
-from mcpo_cli.methods.base import Need
+from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, StepRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, eval_steps
@@ -117,7 +117,7 @@ class Trainer:
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
-        self.method_state = self._on_device(spec.method.initial_state())
+        self.method_state: State = {}
         self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
@@ -157,7 +157,8 @@ class Trainer:
             self.writer.wait()
         with clock.phase("update"):
             updates, mini_batches = self.updater.global_step(batch, self.step)
-            self.method_state = self.spec.method.learn(self.method_state, updates)
+            if isinstance(self.spec.method, AdvancedMethod):
+                self.method_state = self.spec.method.learn(self.method_state, updates)
         self.spent.add(
             rollouts=sampled.correct_PG.numel(),
             sampled_tokens=int(sampled.rollouts.length_PG.sum()),
@@ -220,9 +221,9 @@ class Trainer:
         rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
         seen_PG = judged.correct_PG
         if train.reward == "random":
-            seen_PG = coins.tossed(seen_PG, self.spec.seed, self.step, refill * train.prompts)
+            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = overlong.penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
         return Sampled(
             temperature=train.temperature,
             problems=problems,

@@ -1,8 +1,8 @@
 """The gradient steps of one global step: mini-batches, micro-batches, and what is measured on the way.
 
-Groups without a gradient stay out of the backward pass; the method says which they are (`Signals.bears_PG`, and
-`Method.bears` for those where only the policy of now can tell). They count in the mini-batch's totals all the same, so
-no gradient changes.
+Groups without a gradient stay out of the backward pass; the method says which they are (`Signals.has_gradient_PG`, and
+`AdvancedMethod.has_gradient` where only the current policy can tell). They count in the mini-batch's totals all the
+same, so no gradient changes.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.config.schema import Compute, Train
-from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
+from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.seeds import stream
 
@@ -101,21 +101,23 @@ class Updater:
         """
         total, sums, method = batch.total(self.train.max_response), Sums(), self.method
         # Until the first optimizer step the policy is the one that sampled, so no forward pass is needed to know it.
-        at_rest = number == 0 and (self.previous is None or step == 1)
-        if method.prepares:
-            batch = self.prepared(batch, total, stream(self.seed, "method", step, number), at_rest)
-        bears_M = batch.signals.bears_PG.any(-1)
-        screened_M = bears_M & ~(batch.signals.advantage_PG != 0).any(-1) & method.screens
-        bears_M[screened_M] = self._screen(batch, screened_M, total, at_rest, sums)
-        if not bears_M.any():
+        on_policy = number == 0 and (self.previous is None or step == 1)
+        if isinstance(method, AdvancedMethod) and method.prepares:
+            batch = self.prepared(method, batch, total, stream(self.seed, "method", step, number), on_policy)
+        trained_M = batch.signals.has_gradient_PG.any(-1)
+        screened_M = trained_M & False
+        if isinstance(method, AdvancedMethod) and method.screens:
+            screened_M = trained_M & ~(batch.signals.advantage_PG != 0).any(-1)
+            trained_M[screened_M] = self._screen(method, batch, screened_M, total, on_policy, sums)
+        if not trained_M.any():
             # The optimizer still moves by its momentum, and the loss is recorded: one group stands for all.
-            bears_M[0] = True
-        rollouts = batch.rollouts.select(bears_M)
+            trained_M[0] = True
+        rollouts = batch.rollouts.select(trained_M)
         self.trained_tokens += int((rollouts.length_PG + trees.lengths(rollouts.prompt_PS)[:, None]).sum())
         # The last mini-batch's gradients would take as much memory as the weights.
         self.optimizer.zero_grad()
         total_gradients: tuple[Tensor, ...] = ()
-        parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, bears_M)]
+        parts = [(batch.select(index), screened_M[index]) for index in self._micro_batches(batch, trained_M)]
         # Added in the order of the micro-batches, so the sum does not depend on the number of threads.
         first = number == 0
         for gradients, measured in self._map(lambda part: self._gradients(part[0], part[1], total, first), parts):
@@ -165,27 +167,35 @@ class Updater:
                 parameter.copy_(tensors[name])
 
     @torch.no_grad()
-    def prepared(self, batch: GradedBatch, total: MiniBatch, seed: int, at_rest: bool) -> GradedBatch:
-        """The mini-batch with the columns of `Method.prepare`, which sees all of it under the policy of now."""
+    def prepared(
+        self, method: AdvancedMethod, batch: GradedBatch, total: MiniBatch, seed: int, on_policy: bool
+    ) -> GradedBatch:
+        """The mini-batch with the columns of `method.prepare`, which sees all of it under the current policy."""
         everything = torch.arange(len(batch.correct_PG)).split(self.compute.micro_batch)
-        parts = [self.tokens(batch.select(index), total, at_rest, whole=True) for index in everything]
-        found = [self.method.scores(part) for part in parts]
-        scores = {name: torch.cat([score[name] for score in found]) for name in found[0]}
-        columns = self.method.prepare(scores, _joined(parts), seed)
+        parts = [self.tokens(batch.select(index), total, on_policy, whole=True) for index in everything]
+        columns = method.prepare(_joined(parts), seed)
         return dataclasses.replace(batch, signals=batch.signals.with_columns(columns))
 
     @torch.no_grad()
-    def _screen(self, batch: GradedBatch, chosen_M: Tensor, total: MiniBatch, at_rest: bool, sums: Sums) -> Tensor:
-        """Which of the groups `chosen_M` bear a gradient; what the method reports of them goes to `sums`.
+    def _screen(
+        self,
+        method: AdvancedMethod,
+        batch: GradedBatch,
+        chosen_M: Tensor,
+        total: MiniBatch,
+        on_policy: bool,
+        sums: Sums,
+    ) -> Tensor:
+        """Which of the groups `chosen_M` have a gradient; what the method reports of them goes to `sums`.
 
-        A forward pass without a graph costs a third of what it saves: most groups bear nothing.
+        A forward pass without a graph costs a third of what it saves: most groups have none.
         """
-        bears_M = torch.zeros_like(chosen_M)
+        trained_M = torch.zeros_like(chosen_M)
         for index in self._micro_batches(batch, chosen_M):
-            tokens = self.tokens(batch.select(index), total, at_rest)
-            sums.merge(measure.reported(self.method.report(tokens), tokens.group_B))
-            bears_M[index] = self.method.bears(tokens).view(len(index), -1).any(-1)
-        return bears_M[chosen_M]
+            tokens = self.tokens(batch.select(index), total, on_policy)
+            sums.merge(measure.reported(method.report(tokens), tokens.group_B))
+            trained_M[index] = method.has_gradient(tokens).view(len(index), -1).any(-1)
+        return trained_M[chosen_M]
 
     def _gradients(
         self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, first: bool
@@ -227,10 +237,10 @@ class Updater:
             tokens += more
         yield index[part]
 
-    def tokens(self, batch: GradedBatch, total: MiniBatch, at_rest: bool = False, whole: bool = False) -> TokenBatch:
+    def tokens(self, batch: GradedBatch, total: MiniBatch, on_policy: bool = False, whole: bool = False) -> TokenBatch:
         """The groups of `batch` as sequences, with log-probabilities under the policy and the one before it.
 
-        total: of the mini-batch that the groups are part of. at_rest: both policies still are the one that sampled.
+        total: of the mini-batch that the groups are part of. on_policy: both policies still are the one that sampled.
         whole: keep columns that are padding in every row.
         """
         rollouts = batch.rollouts if whole else crop(batch.rollouts)
@@ -238,7 +248,7 @@ class Updater:
         T, old_BT = mask_BT.shape[1], rollouts.logp_PGT.flatten(0, 1)
 
         def under(policy: Policy) -> Tensor:
-            logp_BT = old_BT if at_rest else log_probs(policy, rollouts).flatten(0, 1)
+            logp_BT = old_BT if on_policy else log_probs(policy, rollouts).flatten(0, 1)
             # Padding has log-probability 0 everywhere: a ratio of 1 that the mask takes out.
             return logp_BT.where(mask_BT, 0.0)
 

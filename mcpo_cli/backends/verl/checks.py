@@ -14,6 +14,7 @@ from mcpo_cli.backends.verl import overrides, pins
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
+from mcpo_cli.methods import AdvancedMethod
 
 CONNECT_SECONDS = 5.0
 BUNDLE_CPUS = 3
@@ -54,13 +55,14 @@ def _task(spec: RunSpec) -> None:
 def _method(spec: RunSpec) -> None:
     """Reject what verl cannot do: a pass of all of a mini-batch before its gradient, but for the first of a step."""
     method, train = spec.method, spec.train
-    if method.prepares and "previous_policy" in method.needs:
+    prepares = isinstance(method, AdvancedMethod) and method.prepares
+    if prepares and "previous_policy" in method.needs:
         raise ConfigError(
             f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "
             "one there, too (`previous_policy`); backend=verl has it during the gradient only",
             fix="backend=local",
         )
-    if method.prepares and train.mini_batch < train.prompts:
+    if prepares and train.mini_batch < train.prompts:
         raise ConfigError(
             f"method={method.name} evaluates each mini-batch under the current policy before its gradient; "
             f"backend=verl cannot do that between the {train.prompts // train.mini_batch} mini-batches of a step",

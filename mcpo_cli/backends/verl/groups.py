@@ -9,7 +9,7 @@ import torch
 
 from mcpo_cli.backends.measure import Graded, equal_pairs
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, coins, tally
+from mcpo_cli.grading import Verdict, rewards, tally
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
 
@@ -48,7 +48,7 @@ class Group:
 
     def rewarded_at_random(self, seed: int, step: int) -> "Group":
         """This group as the local engine would reward it at global step `step` under `train.reward=random`."""
-        tossed = coins.tossed(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
+        tossed = rewards.random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
         return replace(self, reward=list(map(float, tossed)), tossed=tossed)
 
     @property

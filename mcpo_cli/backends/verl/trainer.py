@@ -38,6 +38,7 @@ from mcpo_cli.backends.verl.records import Records, seconds
 from mcpo_cli.backends.verl.sampler import Sampler
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.methods import AdvancedMethod, State
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
@@ -69,7 +70,7 @@ class Trainer(PPOTrainerSync):
         self.packs, self.kinds = list[list[str]](), dict[str, tuple[Hashable, bool]]()
         self.trained_tokens = 0
         self.engine: dict[str, float] = {}
-        self.method_state = self.spec.method.initial_state()
+        self.method_state: State = {}
         super().__init__(config)
         self.records = Records(self.spec, attempt)
         self.curr_step_profile = False
@@ -302,7 +303,7 @@ class Trainer(PPOTrainerSync):
         keys, places = batch.keys, self._places(batch.keys)
         if not self._signals_need_logp:
             self._ask_method(keys, "rollout_log_probs")
-        bears = [self._signals_need_logp or bool(self.said.bears_PG[place]) for place in places]
+        bears = [self._signals_need_logp or bool(self.said.has_gradient_PG[place]) for place in places]
         right = [self.kept[prompt].correct[rollout] for prompt, rollout in places]
         kinds = [(prompt, *kind) for (prompt, _), *kind in zip(places, right, bears, strict=True)]
         tokens, ranks, parts = [tag["seq_len"] for tag in batch.tags], self._ranks, self._parts
@@ -318,7 +319,9 @@ class Trainer(PPOTrainerSync):
     @property
     def _signals_need_logp(self) -> bool:
         """Whether what the method says of a batch depends on the trainer's log-probabilities or entropies."""
-        return bool(self.spec.method.needs & {"logp", "entropy"}) or self.spec.method.prepares
+        method = self.spec.method
+        prepares = isinstance(method, AdvancedMethod) and method.prepares
+        return bool(method.needs & {"logp", "entropy"}) or prepares
 
     def _as_in_the_update(self, batch: Any) -> Any:
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
@@ -363,7 +366,7 @@ class Trainer(PPOTrainerSync):
         Sequences without a gradient stay out. Weights are global over a mini-batch, so the sum is the same.
         """
         train, tokens, ranks = self.spec.train, [tag["seq_len"] for tag in batch.tags], self._ranks
-        bears = [bool(self.said.bears_PG[place]) for place in self._places(batch.keys)]
+        bears = [bool(self.said.has_gradient_PG[place]) for place in self._places(batch.keys)]
         self.trained_tokens, output = 0, dict[str, Any]()
         for part in self._parts:
             passing = batches.passing(part, bears, tokens, ranks)
@@ -379,7 +382,8 @@ class Trainer(PPOTrainerSync):
         self.mini_batches, measured = gradient_steps(
             self.global_steps, reports, output["grad_norm"], train.mini_batch, self.said.at_rest
         )
-        self.method_state = self.spec.method.learn(self.method_state, measured)
+        if isinstance(self.spec.method, AdvancedMethod):
+            self.method_state = self.spec.method.learn(self.method_state, measured)
         self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
         self.measured["sanity/noise_floor"] = noise_floor(reports, train.mini_batch)
         output = rename_dict(output, "actor/")

@@ -1,9 +1,104 @@
-"""The engines that draw the samples of an evaluation. Each loads its libraries only when opened."""
+"""The interface of an engine: it takes prompts as token ids and draws each sample with its own seed."""
 
-from typing import Literal
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
-from mcpo_cli.evaluation.engines.base import Engine, Request, Sample, Sampling
+from mcpo_cli.errors import bad_data, no_room
 from mcpo_cli.model_facts import ModelFacts
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The sampling parameters of all samples. All others, such as top-k, penalties and a minimum length, are off."""
+
+    temperature: float
+    """0 is greedy."""
+    top_p: float
+    """In (0, 1]; 1 turns it off."""
+    max_tokens: int
+    """Most tokens of a response, stop token included."""
+    stop_ids: tuple[int, ...]
+    """The tokens that end a response; no other token does. A request may add strings."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt to sample."""
+
+    key: str
+    """A name that is unique among the requests."""
+    prompt_ids: tuple[int, ...]
+    seeds: tuple[int, ...]
+    """One seed per sample."""
+    stops: tuple[str, ...] = ()
+    """Strings that end a response in addition to the stop tokens."""
+    max_tokens: int | None = None
+    """Most tokens of a response if fewer than those of `Sampling`."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One response."""
+
+    text: str
+    """The text without the stop token, up to the first stop string."""
+    tokens: int
+    """Number of tokens, including the stop token or the one that completes a stop string."""
+    finish: Literal["stop", "length", "no_room"]
+    """`stop`: a stop token or string ended it; `length`: it was cut; `no_room`: the prompt fills the model's window."""
+    seed: int
+
+
+class Engine(Protocol):
+    """Draws samples. `version` names the sampling software for the records."""
+
+    version: str
+
+    def generate(self, requests: Sequence[Request]) -> Iterator[tuple[str, list[Sample]]]:
+        """Yields a request's key and its samples, in the order of its seeds, once all are drawn.
+
+        Raises:
+            ConfigError: a prompt is empty or fills the model's window. RunFailed: the engine broke.
+        """
+        ...
+
+
+def room(request: Request, sampling: Sampling, window: int) -> int:
+    """Most tokens of a response to `request`: the least of both `max_tokens` and what the window leaves.
+
+    Raises:
+        ConfigError: the prompt is empty or fills the window.
+    """
+    length = len(request.prompt_ids)
+    if length == 0:
+        raise bad_data(f"{request.key}: the prompt has no tokens")
+    if length >= window:
+        raise no_room(f"{request.key}: the prompt's {length} tokens fill the model's window of {window}")
+    return min(sampling.max_tokens, window - length, request.max_tokens or window)
+
+
+def finish(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int], seed: int, stops: Sequence[str] = ()) -> Sample:
+    """The sample made of the drawn `ids`; tokens after the first stop token or stop string are padding."""
+
+    def text(count: int | None, *, special: bool = False) -> str:
+        read = tokenizer.decode(ids[:count], skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+        return str(read)
+
+    def stopped(count: int | None) -> bool:
+        shown = text(count, special=True)
+        return any(string in shown for string in stops)
+
+    end = next((i for i, token in enumerate(ids) if token in stop_ids), None)
+    if stops and stopped(end):
+        tokens = bisect_left(range(len(ids) if end is None else end), True, key=stopped)
+        cut = text(tokens)
+        return Sample(cut[: min(place for string in stops if (place := cut.find(string)) >= 0)], tokens, "stop", seed)
+    if end is None:
+        return Sample(text(end), len(ids), "length", seed)
+    return Sample(text(end), end + 1, "stop", seed)
+
 
 __all__ = ["Engine", "Request", "Sample", "Sampling", "open_engine"]
 

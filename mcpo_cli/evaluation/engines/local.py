@@ -21,7 +21,7 @@ from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
-from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.evaluation.engines.hf import warped
 from mcpo_cli.model_facts import ModelFacts
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any
 
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
-from mcpo_cli.evaluation.engines.base import Request, Sample, Sampling, finish, room
+from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
 
 SETTINGS = {

@@ -11,7 +11,7 @@ from verl.plugin.platform import get_platform
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from mcpo_cli.evaluation.engines.base import Request, Sampling
+from mcpo_cli.evaluation.engines import Request, Sampling
 from mcpo_cli.evaluation.engines.hf import Seeded
 
 GATHER_SECONDS = 0.02

@@ -3,12 +3,12 @@
 import itertools
 
 from mcpo_cli.grading.base import Verdict
-from mcpo_cli.grading.graders import trace
+from mcpo_cli.grading.simple import TRACE
 from tests.verl import cpu
 
 GRADED = 600
 """The 144 of the first evaluation, and those of a step or more: 4 to a prompt, of some thirty prompts, then of 16."""
-_grade = trace.grade
+_grade = TRACE.grade
 _answers = itertools.count(1)
 
 
@@ -18,5 +18,5 @@ def _grade_or_raise(gold: str, response: str, extracted: bool) -> Verdict:
     return _grade(gold, response, extracted)
 
 
-trace.grade = _grade_or_raise
+TRACE.grade = _grade_or_raise
 __all__ = ["cpu"]

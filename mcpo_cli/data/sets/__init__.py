@@ -1,1 +1,0 @@
-"""The published data sets, one file each, with the pinned revision and the meaning of the columns."""

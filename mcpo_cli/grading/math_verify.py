@@ -1,0 +1,254 @@
+r"""Equality of mathematical values by math-verify (https://github.com/huggingface/Math-Verify), gold first.
+
+math-verify alone searches a text for expressions and takes the last, so an answer can hide several guesses. Here an
+answer is read as a whole (`reading`), and an answer with several guesses is wrong, with the detail `hedged`:
+
+- several boxes or labelled lines with different values (`\frac12` and `0.5` are equal). If the gold has several values,
+  the last boxes that stand side by side are one answer, and the other boxes may repeat its values;
+- the cases in `HEDGES`: for a gold with one value, an answer with several, or with words between numbers; for any gold,
+  a chain of equations whose constant sides differ: `x = 41 = 42`.
+
+An answer with the gold's value is `unevaluated` if it leaves the requested computation undone. Each side of an equation
+is checked by itself (`\sum_{k=1}^{6} k^2 = 91` is evaluated). Unevaluated are:
+
+- a sum, product, integral, limit, gcd, lcm, binomial, extremum, determinant, remainder or rounding (`OPERATION`) that
+  the gold does not contain;
+- if the gold is a written-out number (`reading.literal`), anything that is not: `17 \cdot 23`, `2^{10}`, `\sqrt{16}`,
+  `7!`. A fraction of two integers is a number, in lowest terms or not: `\frac{84}{2}` is evaluated, as are `2\frac12`,
+  `84/2`, `42\%` and `4.2 \times 10^1`.
+
+The caller decides whether unevaluated answers count (`pool.Pool`): a training reward refuses them, an evaluation by
+default accepts them, as published graders do.
+
+Multiple choice: if the gold is one letter (A to J, with or without parentheses), the answer's first letter counts, if
+a bracket, point, colon or the end follows it, in either case: `(B)`, `\text{B}`, `B. 12`, `\textbf{(B)}\ 12`,
+`Option B`.
+
+Angles are equal in degrees and in radians: `30^\circ` is `\frac{\pi}{6}`. A list without names, `1, 2`, equals one in
+its order with names or units: `a = 1, b = 2`. A decimal gold, `0.714`, equals an exact answer that rounds to it.
+
+The rest follows math-verify: percent signs and units may be omitted, `27.0` is 27, `073` is 73, floats are compared at
+six decimals or three significant digits, whichever is finer, `x = 42` is 42, `a \approx b` is a. A number in a base
+must have the gold's digits and, if both name a base, the gold's base. A prediction (`extracted`) that is no expression
+is searched for one as math-verify does, so it may be a whole sentence.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import version as version_of
+
+from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
+from mcpo_cli.grading.extract import CHOICE, Marked, bare, marked
+from mcpo_cli.grading.reading import (
+    bases,
+    equal,
+    is_expression,
+    literal,
+    read,
+    rounds_to,
+    search,
+    several,
+)
+from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
+
+INTEGERS = True
+RULES = 3
+"""Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
+
+LONGEST_ANSWER = 100
+"""Sentences with more characters are not tested for hedging: a word such as `or` means little in them."""
+
+OPERATION = re.compile(
+    r"(?<![A-Za-z])(sum|prod|i{0,3}nt|oint|lim|gcd|lcm|binom|choose|max|min|sup|inf|det|[bp]?mod|lfloor|lceil)(?![A-Za-z])"
+)
+"""LaTeX commands of operations that an answer may leave unevaluated."""
+
+_NUMBERS = re.compile(r"\d(?:[\s~]|\\[,;: ]|\\q?quad(?![A-Za-z]))++\d++(?!/)")
+_EXPONENT = re.compile(r"\^\{?\d+\}?")
+_DIGIT = re.compile(r"\d")
+_LOOSE_DIGIT = re.compile(r"(?<![a-z])\d|\d\d")  # but not the digit in m2
+_WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}[\s,.:;]+[A-Za-z]{2,}|(?i:\banswer\b)")
+_DENIED = re.compile(r"(?i)\bnot\s+\$?-?\d[\d.,]*\$?")
+_VARIABLE = re.compile(r"[\d}][A-Za-z]$")
+_DOMAIN = re.compile(rf",?\s*{WORDS}\{{\s*for (?:all|any|every|each)\s*\}}\s*[A-Za-z]\s*\\in\b[^,;]*$")
+"""The domain after a function: for all x in the rationals."""
+_DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
+_DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
+_OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
+_OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|$)")
+
+
+def version() -> str:
+    """The versions of math-verify and of the rules here."""
+    return f"math_verify {version_of('math-verify')} rules {RULES}"
+
+
+def _splits(answer: str) -> bool:
+    r"""Whether words in a \text{} separate two numbers, or stand next to one number and contain another."""
+    for words in TEXT.finditer(answer):
+        before = _DIGIT.search(answer[: words.start()])
+        after = _DIGIT.search(_EXPONENT.sub("", answer[words.end() :]))
+        inside = _LOOSE_DIGIT.search(words[1])
+        if (before and after and len(words[1].strip()) > 1) or (inside and (before or after)):
+            return True
+    return False
+
+
+def _inconsistent(answer: str) -> bool:
+    sides = sides_of(answer)
+    if len(sides) == 1 or re.search("[,;]", answer):
+        return False
+    values = [read(side) for side in sides]
+    if len(sides) > 2 and any(
+        not is_expression(value) and any(map(str.isdigit, side)) for side, value in zip(sides, values, strict=True)
+    ):
+        return True  # math-verify would take the last side as the answer
+    constants = [value for value in values if is_expression(value) and getattr(value[0], "is_number", False)]
+    return any(not equal(list(constants[-1]), list(value)) for value in constants[:-1])
+
+
+HEDGES: dict[str, Callable[[str], bool]] = {
+    "a word that offers or retracts an answer": lambda answer: bool(CHOICE.search(plain(answer))),
+    "numbers side by side": lambda answer: bool(_NUMBERS.search(answer)),
+    "numbers around words": _splits,
+    "several values": lambda answer: several(read(answer)),
+    "sides that differ": _inconsistent,
+}
+"""Tests for several guesses at a gold with one value; the last rule applies to every gold."""
+
+
+def hedge(gold: str, answer: str) -> str:
+    """The rule by which `answer` holds several guesses at `gold`; empty if none applies."""
+    if not _DOMAIN.search(gold):
+        answer = _DOMAIN.sub("", answer)
+    one = not several(read(gold)) and not CHOICE.search(plain(gold))
+    rules = HEDGES if one else {"sides that differ": _inconsistent}
+    if len(option(answer)) > len(option(gold)) > 0:
+        return "several options"
+    return next((name for name, breaks in rules.items() if breaks(answer)), "")
+
+
+def same_text(gold: str, answer: str) -> bool:
+    """Whether two texts are equal up to case, decoration and a decimal comma."""
+    return _key(gold) == _key(answer)
+
+
+def _key(text: str) -> str:
+    return _DECIMAL_COMMA.sub(r"\1.\2", plain(text).casefold()) if _DECIMAL_COMMA.fullmatch(text) else _bare(text)
+
+
+def _bare(text: str) -> str:
+    return plain(text).casefold().rstrip(".")
+
+
+@lru_cache(maxsize=512)
+def same(gold: str, answer: str) -> bool:
+    """Whether two texts have the same value; `answer` may end with a unit."""
+    if same_text(gold, answer):
+        return True
+    if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
+        return False
+    if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
+        gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
+    if same_parts(gold, answer):
+        return True
+    units = not _VARIABLE.search(gold)  # "4t" is a product
+    values = list(read(gold, units)), list(read(answer, units))
+    return equal(*values) or rounds_to(*values)
+
+
+def same_parts(gold: str, answer: str) -> bool:
+    """Whether `answer` has the values of a list `gold` in its order, with names or units: a = 1, b = 2 for 1, 2."""
+    wanted = gold[1:-1] if re.fullmatch(r"\([^()]*\)", gold) else gold
+    golds, values = wanted.split(","), unnamed(answer)
+    if len(golds) != len(values) or len(golds) < 2 or re.search("[=:<>]", gold) or ", ".join(values) == answer:
+        return False
+    return all(same(*pair) for pair in zip(golds, values, strict=True))
+
+
+@lru_cache(maxsize=512)
+def gold_of(gold: str) -> str | None:
+    """The answer in a gold's text; None if it looks like mathematics but cannot be parsed."""
+    found = marked(gold)
+    text = spelled(", ".join(found.beside) if found else gold)
+    readable = is_expression(read(text)) or (read(text) and not re.search(r"[\\{}^_]", plain(text)))
+    return text if readable else None
+
+
+def option(text: str) -> set[str]:
+    """The options that `text` names: a letter at the start, or any in parentheses."""
+    return {letter.upper() for letter in _OPTION.findall(plain(text))}
+
+
+def one_answer(gold: str, found: Marked) -> tuple[str, bool]:
+    """The text to compare with the gold, and whether it is one answer rather than several guesses."""
+    if several(read(gold)):
+        answer = ", ".join(found.beside)
+        first = read(answer)[:1]
+        values = [[value] for value in getattr(first[0], "args", ())] if is_expression(first) else []
+        others = [other for other in found.answers if other not in found.beside]
+        return answer, all(same(answer, other) or any(equal(v, list(read(other))) for v in values) for other in others)
+    agree = all(same(found.last, other) or option(gold) & option(other) for other in found.answers[:-1])
+    return found.last, agree
+
+
+def evaluated(gold: str, answer: str) -> bool:
+    """Whether `answer`, which has the value of `gold`, is evaluated."""
+    given, number = set(OPERATION.findall(gold)), literal(read(gold))
+    return any(
+        (said == answer or same(gold, said))
+        and not set(OPERATION.findall(said)) - given
+        and (literal(read(said)) or not number)
+        for said in (answer, *sides_of(answer))
+    )
+
+
+def compared(gold: str, answer: str) -> Status:
+    """The status of an answer with a single guess."""
+    if _OPTION_GOLD.fullmatch(plain(gold)) and (named := option(answer)):
+        return "correct" if named == option(gold) else "wrong"
+    if same_text(gold, answer):
+        return "correct"
+    if same(gold, answer):
+        return "correct" if evaluated(gold, answer) else "unevaluated"
+    return "wrong" if is_expression(read(answer)) or not is_expression(read(gold)) else "unparsable"
+
+
+def grade(gold: str, response: str, extracted: bool) -> Verdict:
+    """Whether the answer of `response` has the value of `gold`, by the rules in the module docstring."""
+    if (wanted := gold_of(gold)) is None:
+        return Verdict("infra_error", detail="the gold answer cannot be parsed")
+    found = marked(response)
+    if found is None and extracted and response.strip():
+        return prediction(wanted, response)
+    if found is None:
+        return NO_ANSWER
+    answer, agree = one_answer(wanted, found)
+    if not agree:
+        return hedged(answer, different(found.answers))
+    return judged(wanted, answer)
+
+
+def judged(gold: str, answer: str) -> Verdict:
+    """The verdict on one marked answer."""
+    text = spelled(answer)
+    if not same_text(gold, text) and (rule := hedge(gold, text)):
+        return hedged(answer, f"{rule}: {answer}")
+    return Verdict(compared(gold, text), answer)
+
+
+def prediction(gold: str, text: str) -> Verdict:
+    """The verdict on a text that as a whole is the answer."""
+    answer = bare(text)
+    sentence = bool(_WORDS.search(TEXT.sub("", spelled(answer))))
+    if sentence:
+        answer = _DENIED.sub("", answer)
+    if sentence and len(answer) > LONGEST_ANSWER:
+        verdict = Verdict(compared(gold, spelled(answer)), answer)
+    else:
+        verdict = judged(gold, answer)
+    if verdict.status == "unparsable" or (sentence and verdict.status == "wrong" and not verdict.detail):
+        is_equal = equal(list(read(gold)), search(text))
+        return Verdict("correct", answer) if is_equal else verdict
+    return verdict

@@ -1,0 +1,64 @@
+"""The verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), each of the set that a problem is of.
+
+The gold is `{"set", "config", "entry"}` as JSON: the entry has question, answer and what else its verifier needs. Many
+verifiers score partly right answers; only the full score of 1 is right here. The answer is what the response marks (see
+`extract.py`), else the whole response, as with `exact`.
+
+Some verifiers evaluate the answer as Python: `guard.py` says what may reach them, and each answer is judged in a fork
+of its own. That takes some 7 ms of processor time, so the others, which only read the answer, are called in place.
+"""
+
+import json
+from functools import cache
+from importlib.metadata import version as version_of
+from typing import Any
+
+import reasoning_gym
+
+from mcpo_cli.grading import guard
+from mcpo_cli.grading.base import Verdict, different, hedged
+from mcpo_cli.grading.extract import given
+from mcpo_cli.grading.spelling import TEXT
+
+
+def version() -> str:
+    """The version of the package, and of its rules."""
+    return f"reasoning_gym {version_of('reasoning-gym')} rules 2"
+
+
+def evaluates(gold: str) -> bool:
+    """Whether the problem's verifier evaluates as Python; it is made here, before the fork that uses it."""
+    problem = json.loads(gold)
+    if problem["set"] not in guard.GUARDS:
+        return False
+    _verifier(problem["set"], json.dumps(problem["config"]))
+    return True
+
+
+def grade(gold: str, response: str, extracted: bool) -> Verdict:
+    """Correct if the verifier gives the full score; an answer that it must not see, or on which it fails, is wrong."""
+    problem = json.loads(gold)
+    answers = tuple(map(_bare, given(response, extracted)))
+    if len(set(answers)) > 1:
+        return hedged(answers[-1], different(answers))
+    if why := guard.objection(problem["set"], answers[-1], problem["entry"]):
+        return Verdict("wrong", answers[-1], f"not evaluated: {why}")
+    verifier = _verifier(problem["set"], json.dumps(problem["config"]))
+    try:
+        score = verifier.score_answer(answers[-1], problem["entry"])
+    except (MemoryError, RecursionError):  # the worker has verdicts of its own for these
+        raise
+    except Exception as error:
+        return Verdict("wrong", answers[-1], f"the verifier raised {type(error).__name__}: {error}"[:200])
+    return Verdict("correct" if score == 1.0 else "wrong", answers[-1])
+
+
+def _bare(answer: str) -> str:
+    r"""`heads` for `\text{heads}`."""
+    whole = TEXT.fullmatch(answer)
+    return whole[1].strip() if whole else answer
+
+
+@cache
+def _verifier(name: str, config: str) -> Any:
+    return reasoning_gym.create_dataset(name, size=1, seed=0, **json.loads(config))

@@ -26,7 +26,8 @@ def ablate(
     """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import compare_runs, console, train_in_stages
-    from mcpo_cli.commands.start_runs import print_runs, run_plan, show_dry_run
+    from mcpo_cli.commands.dry_run import show as show_dry_run
+    from mcpo_cli.commands.start_runs import print_runs, run_plan
     from mcpo_cli.config import plan
 
     named, rest = plan.split_suite(overrides or [])

@@ -34,7 +34,7 @@ def branch(
 ) -> None:
     """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
     from mcpo_cli.commands import branch_runs, build_artifacts, console
-    from mcpo_cli.commands.start_runs import show_dry_run
+    from mcpo_cli.commands.dry_run import show as show_dry_run
     from mcpo_cli.config import branching
 
     words = overrides or []

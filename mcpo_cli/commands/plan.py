@@ -21,12 +21,17 @@ def plan(
     overrides: SuiteOverrides = None, mean_length: MeanLength = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Show the runs of a suite, or of a train command: ids, states, estimated time. Starts no run."""
-    from mcpo_cli.commands.start_runs import show_plan
+    from mcpo_cli.commands import dry_run
     from mcpo_cli.config import plan as plans
 
     suite, rest = plans.split_suite(overrides or [])
     if suite:
         verb = "reproduce" if plans.read(suite).table else "ablate"
-        show_plan(plans.from_suite(suite, rest, f"mcpo {verb} {suite}"), as_json=as_json, mean_response=mean_length)
+        dry_run.show(
+            plans.from_suite(suite, rest, f"mcpo {verb} {suite}"),
+            verbose=False,
+            as_json=as_json,
+            mean_response=mean_length,
+        )
     else:
-        show_plan(plans.from_overrides(rest), as_json=as_json, mean_response=mean_length)
+        dry_run.show(plans.from_overrides(rest), verbose=False, as_json=as_json, mean_response=mean_length)

@@ -57,7 +57,8 @@ def probe(
     """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import probes
     from mcpo_cli.commands import console, publish_findings
-    from mcpo_cli.commands.start_runs import run_plan, show_dry_run
+    from mcpo_cli.commands.dry_run import show as show_dry_run
+    from mcpo_cli.commands.start_runs import run_plan
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.home import run_dir
     from mcpo_cli.probes import study, targets

@@ -36,7 +36,8 @@ def reproduce(
     """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
-    from mcpo_cli.commands.start_runs import run_plan, show_dry_run, within
+    from mcpo_cli.commands.dry_run import show as show_dry_run
+    from mcpo_cli.commands.start_runs import run_plan, within
 
     names = artifacts.names(artifact)
     plans = build_artifacts.plans(names, overrides or [], f"mcpo reproduce {artifact}")

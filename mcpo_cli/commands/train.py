@@ -14,4 +14,4 @@ def train(
     from mcpo_cli.commands.start_runs import execute
     from mcpo_cli.config import plan
 
-    execute(plan.from_overrides(overrides or []), dry_run=dry_run, verbose=verbose, as_json=as_json)
+    execute(plan.from_overrides(overrides or []), dry=dry_run, verbose=verbose, as_json=as_json)

@@ -5,14 +5,14 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_problems, eval_steps
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
@@ -269,19 +269,3 @@ def _evaluated(journal: Journal, spec: RunSpec) -> dict[int, int]:
         drawn = row["n"] + row.get("ungraded", 0)
         problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
     return problems
-
-
-def eval_problems(spec: RunSpec) -> int:
-    """Number of held-out problems in one evaluation, over all tiers."""
-    return sum(spec.task.tier_sizes(spec.eval.problems).values())
-
-
-def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
-    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
-
-    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
-    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
-    """
-    steps, every = spec.train.steps, spec.eval.every_rollouts
-    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
-    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli import backends, machine
+from mcpo_cli import backends
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -21,7 +21,7 @@ from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import limits
-from mcpo_cli.scheduling.estimate import Estimator, makespan
+from mcpo_cli.scheduling.estimate import Estimator, makespan, slots
 from mcpo_cli.scheduling.feed import feeding
 from mcpo_cli.scheduling.forks import ForkServers
 from mcpo_cli.scheduling.handles import LocalWorker, Worker
@@ -301,20 +301,6 @@ def _placed(spec: RunSpec) -> RunSpec:
     if cluster.launcher == "local" or cluster.nodes == 1:
         return spec
     return replace(spec, cluster=replace(cluster, ray_address="auto"))
-
-
-def slots(plan: Plan) -> int:
-    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
-
-    By default a verl run has the machine to itself, and SLURM jobs are all submitted at once.
-    """
-    spec = plan.cells[0].spec
-    compute = spec.compute
-    if spec.cluster.launcher == "slurm":
-        return compute.parallel or len(plan.cells)
-    if spec.backend == "verl":
-        return compute.parallel or 1
-    return compute.parallel or max(1, machine.cores() // compute.threads)
 
 
 @contextmanager

@@ -11,11 +11,12 @@ from mcpo_cli.backends.local import warmup
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import warmup_seconds
 from mcpo_cli.home import location
 from mcpo_cli.runs import bases, folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.scheduling.estimate import Estimator, warmup_seconds
+from mcpo_cli.scheduling.estimate import Estimator
 
 SHIPPED = bases.EXPERIMENTS / "base"
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")

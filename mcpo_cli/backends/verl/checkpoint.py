@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
+from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import State
 from mcpo_cli.runs.journal import read_json, sync, write_atomic

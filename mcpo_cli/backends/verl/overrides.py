@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import grammar, lora, passthrough
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.runs import bases
 from mcpo_cli.seeds import Stream, stream
 

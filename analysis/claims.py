@@ -8,7 +8,7 @@ from typing import Any, Literal
 from mcpo_cli.analysis import map_measures, measures, method_measures
 from mcpo_cli.analysis.measures import Statistic
 from mcpo_cli.config import json_schema, load, plan
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 

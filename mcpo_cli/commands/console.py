@@ -15,8 +15,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mcpo_cli.commands.standard_files import visible
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
@@ -43,6 +43,14 @@ def print_json(document: Mapping[str, Any]) -> None:
 def print_schema(document: Any) -> None:
     """Print a document whose form is not ours on stdout; JSON has no NaN, see `journal.finite`."""
     sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
+
+
+def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:
+    """Print `rows` on stdout: as JSON, all of them under `name`, or the `columns` (key -> heading) as a table."""
+    if as_json:
+        print_json({name: rows})
+    else:
+        print_table([*columns.values()], [[str(row[key] or "-") for key in columns] for row in rows])
 
 
 def print_text(text: str) -> None:

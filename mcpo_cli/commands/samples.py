@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json, RunId
+from mcpo_cli.commands.verbs import Debug, Json, RunId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

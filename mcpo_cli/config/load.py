@@ -18,9 +18,8 @@ import yaml
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, paths, plugins, tasks
 from mcpo_cli.config import contradictions, existing
-from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
+from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin

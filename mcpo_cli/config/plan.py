@@ -9,9 +9,8 @@ from typing import Any
 from mcpo_cli import paths, plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.design import Design
-from mcpo_cli.config.overrides import key_of
+from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -117,7 +116,8 @@ def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
-    named = words[:1] if words and "=" not in words[0] else []
+    # A setting without its value is left to the reader of overrides, which says how to write it.
+    named = words[:1] if words and "=" not in words[0] and words[0] not in load.keys() else []
     return "".join(named), list(words[len(named) :])
 
 
@@ -141,7 +141,7 @@ def file(name: str) -> Path:
     if not load.is_file(name):
         if name not in known:
             raise ConfigError(
-                f"unknown suite '{name}': {nearest(name, known)}", fix=f"mcpo plan {closest(name, known)}"
+                f"unknown suite '{name}': {nearest(name, known)}", fix=f"mcpo train {closest(name, known)}"
             )
         return known[name]
     path = paths.named(name)

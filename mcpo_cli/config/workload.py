@@ -1,8 +1,8 @@
 """The work of a run, from its settings alone: evaluations, tokens, operations, seconds, and on GPUs memory and disk.
 
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
-arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an H100's
-peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
+arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
+H100's peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
 
 `mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mcpo_cli import backends, paths
 from mcpo_cli.config import plan
-from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.probes import study

@@ -14,9 +14,9 @@ from filelock import FileLock, Timeout
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_problems, eval_steps
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.home import writing
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import (
     SUMS,
     Journal,

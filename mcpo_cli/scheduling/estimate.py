@@ -19,7 +19,7 @@ from mcpo_cli.config import workload
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.runs import attempts, bases, catalog
+from mcpo_cli.runs import attempts, catalog, folders
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 from mcpo_cli.scheduling.progress import Tracker
 
@@ -75,7 +75,7 @@ class Estimator:
         A base policy that has to be made is counted once, for the first estimated run that needs it.
         """
         factor = self._factor(spec) or 1.0
-        made = bases.at_hand(self._home, spec) or spec.base_id in self._paid
+        made = folders.has_base(self._home, spec) or spec.base_id in self._paid
         self._paid.add(spec.base_id)
         training = workload.training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
         warmup = 0.0 if made else workload.warmup_seconds(spec)

@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from mcpo_cli.scheduling.forks import ForkServer
+from mcpo_cli.scheduling.process import ForkServer
 from tests.bench import growth
 
 POLL_SECONDS = 0.02

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.scheduling.forks import ForkedWorker, ForkServer
+from mcpo_cli.scheduling.process import ForkedWorker, ForkServer
 from tests.cli.conftest import MCPO, Cli
 
 PATIENCE = 120.0
@@ -36,7 +36,7 @@ def fork_server(parent: int) -> psutil.Process:
 
     def is_there() -> bool:
         children = psutil.Process(parent).children()
-        found[:] = [one for one in children if "mcpo_cli.scheduling.forks" in one.cmdline()]
+        found[:] = [one for one in children if "mcpo_cli.scheduling.process" in one.cmdline()]
         return bool(found)
 
     until(is_there)

@@ -93,20 +93,6 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path, faults: Faults) -> None:
 
 
 @pytest.mark.slow
-def test_closed_standard_files_are_not_taken_by_others(tmp_path: Path, faults: Faults) -> None:
-    """Else the next file opened, such as the store's database, would be standard output, and take what is printed."""
-    done = run([*TRAIN, "--json"], tmp_path, lambda: os.closerange(0, 3))
-    assert done.returncode == 1
-    (run_dir,) = (tmp_path / "runs").iterdir()
-    assert json.loads((run_dir / "attempt_1" / "status.json").read_text())["state"] == "done"
-    mixed = [path for path in tmp_path.rglob("*") if path.is_file() and b'"suite"' in path.read_bytes()[:100]]
-    listed = run(WORDS["runs list --json"], tmp_path)
-    lost = [one["state"] for one in json.loads(listed.stdout)["runs"]] != ["done"]
-    allowed = [path for path in mixed if path.name not in ("origin.json",)]
-    faults("a training with all standard files closed", lost=int(lost), wrong=len(allowed))
-
-
-@pytest.mark.slow
 def test_a_training_whose_messages_cannot_be_shown_goes_on(tmp_path: Path, faults: Faults) -> None:
     done = run([*TRAIN, "compute.tracking_uri=offline", "--json"], tmp_path, lambda: full(2))
     assert done.returncode == 0

@@ -171,9 +171,9 @@ Kind = Annotated[
 def schema(kind: Kind, debug: Debug = False) -> None:
     """Print the JSON schema of a suite, a preset or a file of claims, with the methods and plug-ins there are."""
     from mcpo_cli.commands import console
-    from mcpo_cli.config import json_schema
+    from mcpo_cli.config import reference
 
-    makers = {"suite": json_schema.suite, "preset": json_schema.preset, "model": json_schema.model, "claims": _claims}
+    makers = {"suite": reference.suite, "preset": reference.preset, "model": reference.model, "claims": _claims}
     console.print_schema(makers[kind]())
 
 

@@ -116,13 +116,13 @@ def branch(
 
         shown.show(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
         return
-    from mcpo_cli.commands import branch_runs, build_artifacts, console
+    from mcpo_cli.commands import build_artifacts, console
 
     for trunk in trunks:
-        branch_runs.measure(study, trunk, command)
-    built = branch_runs.build(study, content, trunks, words, command)
+        build_artifacts.measure_branches(study, trunk, command)
+    built = build_artifacts.build_branches(study, content, trunks, words, command)
     if as_json:
-        console.print_json({"study": study, "points": branch_runs.points(trunks), **built.to_json()})
+        console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
     else:
         build_artifacts.show(built, whole=True)
 

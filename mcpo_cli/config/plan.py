@@ -117,7 +117,8 @@ def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
     # A setting without its value is left to the reader of overrides, which says how to write it.
-    named = words[:1] if words and "=" not in words[0] and words[0] not in load.keys() else []
+    settings = load.keys()
+    named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
     return "".join(named), list(words[len(named) :])
 
 

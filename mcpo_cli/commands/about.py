@@ -37,7 +37,7 @@ def list_methods(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli.methods import describe, registry
 
     methods = {name: kind() for name, kind in sorted(registry().items())}
-    listed = [
+    listed: list[dict[str, Any]] = [
         {"method": name, "about": describe.text(type(one)).partition("\n")[0], "needs": sorted(one.needs)}
         for name, one in methods.items()
     ]

@@ -278,7 +278,7 @@ def list_models(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli.config import load
 
     models = {name: load.preset_model(name) for name in load.groups()["model"]}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "preset": name,
             "name": model.name,

@@ -26,7 +26,8 @@ def execute(
 
 def run_plan(plan: Plan) -> dict[str, Any]:
     """Run `plan` with a progress display; returns the document that `--json` prints."""
-    return scheduler.document(plan, finish(plan))
+    outcomes = finish(plan)
+    return scheduler.document(plan, outcomes)
 
 
 def finish(plan: Plan) -> list[scheduler.Outcome]:

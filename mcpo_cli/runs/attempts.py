@@ -251,7 +251,8 @@ def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
     rollouts = _rollouts(journal)
     if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
         yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
-    expected, problems = eval_problems(spec), _evaluated(journal, spec)
+    problems = _evaluated(journal, spec)
+    expected = eval_problems(spec)
     for step in eval_steps(spec, rollouts):
         if problems.get(step, 0) != expected:
             yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"

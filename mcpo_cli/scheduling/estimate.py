@@ -193,8 +193,9 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
 
 def _planned(cell: Cell, home: Path, estimator: Estimator) -> dict[str, Any]:
     spec, folder = cell.spec, home / "runs" / cell.spec.run_id
+    done_steps = Tracker(folder, spec).read().step
     state = attempts.state(folder, spec)
-    seconds = 0.0 if state == "done" else estimator.seconds(spec, Tracker(folder, spec).read().step)
+    seconds = 0.0 if state == "done" else estimator.seconds(spec, done_steps)
     about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "state": state, "seconds_left": round(seconds, 1)}
     if workload.existing_on_local(spec):
         about |= {"memory_bytes": round(needs.memory(spec)), "disk_bytes": round(needs.disk(spec))}

@@ -58,10 +58,10 @@ def report(
     """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
 
     suites: outcomes of the runs started for the report, for `--json`.
-    against: folder of another report; what moved since is printed and stands in the new one.
+    against: folder of another report; the changes since are printed and added to the new one.
 
     Raises:
-        ConfigError: bad overrides, or `against` is no report of this scale; nothing is written.
+        ConfigError: bad overrides, or `against` is not a report of this scale; nothing is written.
         MissingCells: an artifact's runs are not done; the report is written and says so.
         McpoError: an artifact cannot be built although its runs are done; likewise.
     """

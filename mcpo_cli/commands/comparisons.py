@@ -36,7 +36,7 @@ def all_done(command: str) -> Plan:
     """The plan of all done runs of MCPO_HOME. command: the verb that asks for them.
 
     Raises:
-        ConfigError: there are none.
+        ConfigError: no run is done.
     """
     cells = tuple(run.cell for run in catalog.runs(location(), console.talk) if run.state == "done")
     if not cells:
@@ -48,7 +48,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
     """The suite or runs that `words` begin with, and the overrides after them.
 
     Raises:
-        ConfigError: nothing is named, or a suite stands beside something else, or runs beside overrides.
+        ConfigError: nothing is named, or a suite and something else, or runs and overrides.
     """
     named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     suites = [word for word in named if plan.is_suite(word)]
@@ -136,7 +136,7 @@ def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
 
 
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
-    """The suite's table, or the comparison beside it where another is asked for or the name is another artifact's."""
+    """The suite's table; for another choice, or if an artifact has the suite's name, a comparison of its own."""
     stem = load.stem(name)
     if choice == Choice() and not regime and (stem in base.PLACES or stem not in artifacts.declared()):
         return base.comparison(name)

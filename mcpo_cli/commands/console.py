@@ -21,7 +21,7 @@ from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
 PIPE_WIDTH = 160
-"""Columns if stdout is no terminal; wide enough that no name is cut."""
+"""Columns if stdout is not a terminal; wide enough that no name is cut."""
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
@@ -36,7 +36,7 @@ STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, its version first; a list stands in it under the name of what it lists."""
+    """Print one JSON object on stdout, its version first."""
     print_schema({"schema_version": JSON_VERSION, **document})
 
 
@@ -99,7 +99,7 @@ def seconds(option: str, text: str) -> float:
     """The seconds that `90s`, `45m`, `2h` or `1.5h` stand for.
 
     Raises:
-        ConfigError: `text` is none of these; the message names `option`.
+        ConfigError: `text` has another form; the message names `option`.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if not found or not float(found[1]):

@@ -47,7 +47,7 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
 
 
 def _check_models(plan: Plan) -> None:
-    """Raise ConfigError if a `model.path` can only be a folder of this machine, and there is none."""
+    """Raise ConfigError if a `model.path` can only be a folder of this machine, which does not exist."""
     for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells if not cell.spec.model.wheel):
         try:
             if path:

@@ -29,11 +29,11 @@ def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json:
     these seeds leave to the standard deviation; else in standard deviations.
 
     Raises:
-        ConfigError: what is named is no suite, or bad overrides.
+        ConfigError: `suite` is not a suite, or bad overrides.
     """
     if not plan.is_suite(suite):
         raise ConfigError(
-            f"--plan is about the seeds of a suite, and {suite} is none", fix="mcpo compare table1 --plan"
+            f"--plan shows what the seeds of a suite can find; {suite} is not a suite", fix="mcpo compare table1 --plan"
         )
     comparisons.refuse_design(suite)
     about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")

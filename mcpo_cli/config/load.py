@@ -140,7 +140,7 @@ def keys() -> list[str]:
 
 
 def applies(key: str, overrides: Sequence[str]) -> bool:
-    """Whether `key` is a setting of the runs that `overrides` choose, and none that these set themselves.
+    """Whether `key` is a setting of the runs that `overrides` choose and do not set.
 
     An option such as `method.delta` is one where the chosen method has it.
     """
@@ -380,7 +380,7 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` name or bring along, or else the default preset."""
+    """The preset of `group` that `overrides` or an existing model choose, or else the default preset."""
     return stem(_given(group, _presets(overrides)) or str(read_default(group)))
 
 

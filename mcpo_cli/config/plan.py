@@ -171,7 +171,7 @@ def read(name: str) -> Suite:
 
 
 def _check_keys(keys: Sequence[str]) -> None:
-    """Raise ConfigError for a key of a design that is no setting."""
+    """Raise ConfigError for a key of a design that is not a setting."""
     known = [*load.keys(), *load.groups()]
     for key in keys:
         if key not in known:

@@ -1,7 +1,7 @@
 """How many seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from mcpo_cli.analysis.comparison import Choice
@@ -94,35 +94,6 @@ def _done(whole: Plan) -> Plan:
     return replace(whole, cells=tuple(cell for cell in whole.cells if place(cell) not in lacking))
 
 
-@dataclass(frozen=True)
-class Decision:
-    """A difference of the headline at the stage that decided it, or at the last one."""
-
-    difference: Difference
-    p_holm: float
-    """p adjusted over all differences of that stage."""
-    regime: str
-    seeds: int
-    """Seeds after that stage."""
-    level: float
-    """The largest adjusted p that decides at that stage."""
-
-    @property
-    def verdict(self) -> str:
-        """`above` or `below` the baseline, else `open`."""
-        if not self.p_holm <= self.level:
-            return "open"
-        return "above" if self.difference.effect.mean > 0 else "below"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data."""
-        one = self.difference
-        place = {"regime": self.regime, "model": one.model, "arm": one.arm, "metric": one.metric, "at": one.at}
-        numbers = {"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high}
-        verdict = {"p_holm": self.p_holm, "level": self.level, "seeds": self.seeds, "verdict": self.verdict}
-        return place | numbers | verdict
-
-
 def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
     """Train the stages of `sequential`, and print each stage's outcome on stderr.
 
@@ -139,7 +110,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     if "seed" in {key_of(word) for word in overrides}:
         raise ConfigError("--until decided chooses the seeds itself", fix="leave seed=... out, or --until")
     comparisons.refuse_design(suite)
-    decided: dict[tuple[str, str, str], Decision] = {}
+    decided: dict[tuple[str, str, str], dict[str, Any]] = {}
     for stage, seeds in enumerate(sequential.STAGES):
         given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
         whole = plan.from_suite(suite, given, command)
@@ -148,14 +119,28 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         adjusted = stats.holm([one.effect.p for _, one in tested])
         for (regime, one), p_holm in zip(tested, adjusted, strict=True):
             key = (regime, one.model, one.arm)
-            if key not in decided or decided[key].verdict == "open":
-                decided[key] = Decision(one, float(p_holm), regime, seeds, sequential.LEVELS[stage])
-        left = sum(one.verdict == "open" for one in decided.values())
+            if decided.get(key, {"verdict": "open"})["verdict"] == "open":
+                decided[key] = _decision(one, float(p_holm), regime, seeds, sequential.LEVELS[stage])
+        left = sum(one["verdict"] == "open" for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
             break
     console.talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {sequential.STAGES[-1]} seeds")
-    return {**document, "decisions": [one.to_json() for one in decided.values()], "seeds": seeds}, given
+    return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
+
+
+def _decision(one: Difference, p_holm: float, regime: str, seeds: int, level: float) -> dict[str, Any]:
+    """A difference of the headline at the stage that decided it, or at the last one.
+
+    Args:
+        p_holm: p adjusted over all differences of that stage.
+        seeds: number of seeds after that stage.
+        level: the largest adjusted p that decides at that stage.
+    """
+    verdict = "open" if not p_holm <= level else "above" if one.effect.mean > 0 else "below"
+    place = {"regime": regime, "model": one.model, "arm": one.arm, "metric": one.metric, "at": one.at}
+    numbers = {"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high}
+    return place | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
 
 
 def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:

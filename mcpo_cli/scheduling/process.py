@@ -190,7 +190,7 @@ def serve(module: str, scheduler: Connection) -> int:
     gc.freeze()
     try:
         request = _supervise(scheduler)
-    except (EOFError, OSError):  # the scheduler is gone
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the scheduler is gone
         return 0
     scheduler.close()
     _become(request.log)

@@ -1,4 +1,4 @@
-"""The fork server: real processes, of runs that do not exist but for the last test."""
+"""Worker processes of the fork server: real ones, of runs that do not exist but for the last test."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.scheduling.process import ForkedWorker, ForkServer
 from tests.cli.conftest import MCPO, Cli
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def until(done: Callable[[], bool]) -> None:

@@ -125,7 +125,6 @@ Key = Annotated[
         metavar="[SETTING|GROUP]",
         help="A setting, such as train.lr, or a group of them, such as train.",
         autocompletion=complete_settings,
-        show_default=False,
     ),
 ]
 

@@ -49,11 +49,7 @@ def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
 
 
 def report(
-    overrides: Sequence[str],
-    *,
-    as_json: bool,
-    suites: Sequence[Mapping[str, Any]] = (),
-    against: Path | None = None,
+    overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = (), against: Path | None = None
 ) -> None:
     """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
 

@@ -209,20 +209,13 @@ Step = Annotated[
 Push = Annotated[
     str | None,
     typer.Option(
-        metavar="OWNER/NAME",
-        help="Also upload the folder to this model of the Hugging Face hub; a new one is private.",
-        show_default=False,
+        metavar="OWNER/NAME", help="Also upload the folder to this model of the Hugging Face hub; a new one is private."
     ),
 ]
 
 
 def export(
-    run_id: RunId,
-    to: To = None,
-    step: Step = None,
-    push: Push = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    run_id: RunId, to: To = None, step: Step = None, push: Push = None, as_json: Json = False, debug: Debug = False
 ) -> None:
     """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
     from mcpo_cli import backends, paths

@@ -46,7 +46,6 @@ Baseline = Annotated[
         metavar="ARM",
         help="The arm to compare with (default: the suite's, else its first).",
         autocompletion=_complete_arms,
-        show_default=False,
     ),
 ]
 Metric = Annotated[
@@ -54,7 +53,6 @@ Metric = Annotated[
     typer.Option(
         help="The headline's metric: pass@1, best@8 or pass@8 (default: the suite's, else pass@1).",
         autocompletion=_complete_metrics,
-        show_default=False,
     ),
 ]
 At = Annotated[
@@ -63,7 +61,6 @@ At = Annotated[
         help="Budget at which arms are compared: steps, rollouts, trained_tokens, seconds, ... (repeatable; default: "
         "steps and rollouts).",
         autocompletion=_complete_axes,
-        show_default=False,
     ),
 ]
 Seeds = Annotated[bool, typer.Option("--plan", help="Show what N seeds can find; needs no runs.")]
@@ -108,7 +105,6 @@ Budget = Annotated[
     typer.Option(
         metavar="TIME",
         help="Only the first runs that are expected to end within it, such as 90m or 2h: the first seeds, or points.",
-        show_default=False,
     ),
 ]
 
@@ -157,7 +153,6 @@ Against = Annotated[
     typer.Option(
         metavar="FOLDER",
         help="Folder of another report (reports/SCALE, of this machine or another): list what changed since.",
-        show_default=False,
     ),
 ]
 

@@ -45,10 +45,7 @@ def print_runs(document: Mapping[str, Any]) -> None:
 def _shown(metrics: dict[str, float]) -> list[str]:
     evals = [value for name, value in metrics.items() if name.startswith("eval/") and name.endswith("/pass_at_1")]
     accuracy = metrics.get("train/accuracy")
-    return [
-        "-" if accuracy is None else f"{accuracy:.3f}",
-        "-" if not evals else f"{sum(evals) / len(evals):.3f}",
-    ]
+    return ["-" if accuracy is None else f"{accuracy:.3f}", "-" if not evals else f"{sum(evals) / len(evals):.3f}"]
 
 
 def within(plans: Mapping[str, Plan], budget: str) -> dict[str, Plan]:

@@ -48,8 +48,7 @@ def train(
 Until = Annotated[
     Literal["decided"] | None,
     typer.Option(
-        help="decided: 3, 6, then 12 seeds, stopping once every arm's difference to the baseline has a verdict.",
-        show_default=False,
+        help="decided: 3, 6, then 12 seeds, stopping once every arm's difference to the baseline has a verdict."
     ),
 ]
 
@@ -152,15 +151,12 @@ Target = Annotated[
         metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
         help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
         autocompletion=_complete_targets,
-        show_default=False,
     ),
 ]
 Prompts = Annotated[
     int | None,
     typer.Option(
-        min=1,
-        help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024).",
-        show_default=False,
+        min=1, help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024)."
     ),
 ]
 

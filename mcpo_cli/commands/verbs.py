@@ -152,7 +152,6 @@ Overrides = Annotated[
         metavar="KEY=VALUE",
         help="Presets and settings in Hydra's grammar; commas make a sweep.",
         autocompletion=complete_overrides,
-        show_default=False,
     ),
 ]
 SuiteOverrides = Annotated[
@@ -161,7 +160,6 @@ SuiteOverrides = Annotated[
         metavar="SUITE|KEY=VALUE",
         help="A suite, such as table1, with settings to change in it; or settings only.",
         autocompletion=complete_suite_overrides,
-        show_default=False,
     ),
 ]
 What = Annotated[
@@ -170,7 +168,6 @@ What = Annotated[
         metavar="SUITE|FILE|RUN_ID [KEY=VALUE]",
         help="A suite or its file, with settings to change in it; or several runs.",
         autocompletion=complete_suite_or_runs,
-        show_default=False,
     ),
 ]
 RunId = Annotated[
@@ -192,7 +189,6 @@ MeanLength = Annotated[
         metavar="TOKENS",
         help="With --dry-run: estimate for responses of this mean length; default: what the task assumes.",
         callback=_only_when_dry,
-        show_default=False,
     ),
 ]
 Json = Annotated[

@@ -117,10 +117,7 @@ def preset() -> Schema:
     for group, kinds in load.KINDS.items():
         properties[group] = _any(list(map(of, kinds().values())))
     tasks = {name: of(kind) for name, kind in load.KINDS["task"]().items()}
-    properties["tasks"] = {
-        **of_keys(tasks),
-        "description": "Options of a task, which apply if it is chosen.",
-    }
+    properties["tasks"] = {**of_keys(tasks), "description": "Options of a task, which apply if it is chosen."}
     presets = {f"override /{group}": _one_of(names) for group, names in load.groups().items()}
     properties["defaults"] = {"type": "array", "items": {"anyOf": [of_keys(presets), {"const": "_self_"}]}}
     return titled("A preset of mcpo", schema)

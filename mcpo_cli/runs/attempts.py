@@ -17,17 +17,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.journal import (
-    SUMS,
-    Journal,
-    JournalWriter,
-    drop_torn,
-    numbered,
-    read_json,
-    seal,
-    sync,
-    write_json,
-)
+from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, drop_torn, numbered, read_json, seal, sync, write_json
 from mcpo_cli.settings import flat
 
 RESERVE = ".reserve"

@@ -37,11 +37,7 @@ def table(spec: RunSpec) -> overrides.Table:
             "on the 2 GPUs that share it",
             "cluster.max_tokens_per_gpu=11264",
         ),
-        (
-            "cluster.sequence_parallel=2 cluster.gpus=12",
-            "6 groups of 2 GPUs",
-            "cluster.nodes=1 cluster.gpus=8",
-        ),
+        ("cluster.sequence_parallel=2 cluster.gpus=12", "6 groups of 2 GPUs", "cluster.nodes=1 cluster.gpus=8"),
         ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "no effect", "backend=verl"),
         ("backend=local task=arithmetic model=toy-s cluster.loggers=[wandb]", "no effect", "backend=verl"),
         ("cluster.loggers=[wandb,tensorbord]", "did you mean 'tensorboard'", "cluster.loggers=[wandb,tensorboard]"),

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from mcpo_cli.analysis import map_measures, measures, method_measures
 from mcpo_cli.analysis.measures import Statistic
-from mcpo_cli.config import json_schema, load, plan
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config import load, plan, reference
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -130,14 +130,14 @@ def read(path: Path = PATH) -> list[Claim]:
 
 def schema() -> dict[str, Any]:
     """The JSON schema of a file of claims, for editors."""
-    one, statistics = json_schema.of(Claim), sorted(STATISTICS)
+    one, statistics = reference.of(Claim), sorted(STATISTICS)
     one["properties"]["suite"] |= {"anyOf": [{"enum": sorted(plan.suites())}, {"pattern": r"\.ya?ml$"}]}
     one["properties"]["statistic"] |= {"enum": statistics}
     for optional in ("beside", "along"):
         one["properties"][optional] |= {"enum": ["", *statistics]}
     entries = {"type": "array", "items": one}
-    keys = json_schema.of_keys({"claims": entries, "decide": one["properties"]["decide"]})
-    return json_schema.titled("Claims of mcpo", {**keys, "required": ["claims"]})
+    keys = reference.of_keys({"claims": entries, "decide": one["properties"]["decide"]})
+    return reference.titled("Claims of mcpo", {**keys, "required": ["claims"]})
 
 
 def _claim(entry: Mapping[str, Any]) -> Claim:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.analysis import pooled, published
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError, nearest
 from mcpo_cli.statistics import clusters
 

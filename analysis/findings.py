@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mcpo_cli.analysis.committed import Committed, Query
 from mcpo_cli.config.load import EXPERIMENTS
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, McpoError
 

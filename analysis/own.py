@@ -8,7 +8,7 @@ from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables.base import comparison
 from mcpo_cli.analysis.tables.claims import claims_table
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
 
 SWEPT = {"model", "base_seed", "seed"}

@@ -7,8 +7,8 @@ from typing import Any
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.yaml_files import read_yaml
 
 NOT_STATED = "not stated"
 DEVIATES = "deviates"

@@ -18,8 +18,8 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.records import AXES
-from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal, dumps, read_json, seal
 
 STEPS = 1000

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from benchmarks import growth
-from mcpo_cli.scheduling.forks import ForkServer
+from mcpo_cli.scheduling.process import ForkServer
 
 POLL_SECONDS = 0.02
 PLAIN_APP = '''\

@@ -14,8 +14,9 @@ from typing import Any
 
 from benchmarks import growth
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_json
 from tests import store_runs
 

@@ -11,7 +11,7 @@ from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.commands import compare_runs, named_runs, start_runs
+from mcpo_cli.commands import comparisons, start_runs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
@@ -41,14 +41,14 @@ __all__ = [
 
 
 def plan(*words: str) -> Plan:
-    """The runs that `words` ask for, done or not, as `mcpo plan` shows them; starts nothing.
+    """The runs that `words` ask for, done or not, as `mcpo train --dry-run` shows them; starts nothing.
 
     Raises:
         ConfigError: there is no such suite, setting or run.
     """
     if all("=" in word for word in words):
         return plans.from_overrides(words)
-    return named_runs.plan_of(words, "mcpo plan")
+    return comparisons.plan_of(words, "mcpo train")
 
 
 def train(*words: str) -> list[Outcome]:
@@ -91,8 +91,8 @@ def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ..
     """
     choice = Choice(baseline, metric, at)
     if words and plans.is_suite(words[0]):
-        choice = compare_runs.chosen(words[0], choice)
-    parts = compare_runs.by_regime(plan(*words))
+        choice = comparisons.chosen(words[0], choice)
+    parts = comparisons.by_regime(plan(*words))
     return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}
 
 

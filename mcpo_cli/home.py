@@ -1,11 +1,17 @@
-"""The home folder MCPO_HOME (default: the current folder), which holds runs/, cache/, reports/ and mlflow.db."""
+"""The home folder MCPO_HOME (default: the current folder): runs/, cache/, reports/, mlflow.db; errors of writing."""
 
+import errno
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, RunFailed
 
 FIX = "MCPO_HOME=~/mcpo mcpo ..."
+SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+"""An errno in the messages of Rust libraries (safetensors)."""
 
 
 def location() -> Path:
@@ -52,3 +58,35 @@ def is_plain(name: str) -> bool:
 def run_dir(run_id: str) -> Path:
     """The folder of one run, whether it exists or not."""
     return home() / "runs" / run_id
+
+
+def gone_meanwhile(path: Path) -> RunFailed:
+    """The error for a file or folder that somebody removed while it was in use."""
+    return RunFailed(
+        f"{path} was removed while it was being written",
+        fix="repeat the same command: it begins again with what is left",
+        code="damaged",
+    )
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a system error about writing `path` into an error with a fix.
+
+    Raises:
+        RunFailed: `path` could not be written.
+    """
+    try:
+        yield
+    except Exception as error:
+        match = SYSTEM_ERROR.search(str(error))
+        number = error.errno if isinstance(error, OSError) else int(match[1]) if match else None
+        if number is None:
+            raise
+        if number == errno.ENOENT:
+            raise gone_meanwhile(path) from error
+        raise RunFailed(
+            f"{path} cannot be written: {os.strerror(number)}",
+            fix="make room on that disk, or make it writable; the same command continues from the last checkpoint",
+            code="cannot_write",
+        ) from error

@@ -6,35 +6,18 @@ Imports stay light here and in `commands`, so that `mcpo --help` does not wait f
 import os
 import sys
 import traceback
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import data, method, model, runs
-from mcpo_cli.commands.ablate import ablate
-from mcpo_cli.commands.branch import EPILOG as BRANCH_EXAMPLES
-from mcpo_cli.commands.branch import branch
-from mcpo_cli.commands.compare import EPILOG as COMPARE_EXAMPLES
-from mcpo_cli.commands.compare import compare
-from mcpo_cli.commands.doctor import doctor
-from mcpo_cli.commands.evaluate import EPILOG, evaluate
-from mcpo_cli.commands.export import export
-from mcpo_cli.commands.grade import grade
-from mcpo_cli.commands.help import help_
-from mcpo_cli.commands.options import ErrorStyle, OverridesCommand, Verbs
-from mcpo_cli.commands.plan import plan
-from mcpo_cli.commands.probe import probe
-from mcpo_cli.commands.report import report
-from mcpo_cli.commands.reproduce import reproduce
-from mcpo_cli.commands.schema import EPILOG as SCHEMA_EXAMPLES
-from mcpo_cli.commands.schema import schema
-from mcpo_cli.commands.standard_files import standard_files, visible
-from mcpo_cli.commands.train import train
+from mcpo_cli.commands import about, data, models, results, runs, training
 from mcpo_cli.commands.ui import ui
+from mcpo_cli.commands.verbs import ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
-from mcpo_cli.redaction import redact
+from mcpo_cli.redaction import redact, visible
 
 START = """\
 mcpo plans, runs and reports experiments with MCPO, its baselines and its ablations.
@@ -42,7 +25,7 @@ mcpo plans, runs and reports experiments with MCPO, its baselines and its ablati
 Begin here:
   mcpo train scale=smoke                   one tiny run through every stage, in seconds
   mcpo train method=dapo,mcpo seed=0,1     four runs, one per core at a time
-  mcpo plan table1                         the runs of Table 1 and their estimated time
+  mcpo train table1 --dry-run              the runs of Table 1 and their estimated time
   mcpo reproduce table1                    run what is missing, then print Table 1
   mcpo compare table2                      its arms against a baseline, at equal cost
   mcpo reproduce all                       every table and figure, and a report with verdicts
@@ -61,21 +44,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-for verb in (train, ablate, plan, probe, reproduce, report):
+for verb in (training.train, training.ablate, training.probe, results.reproduce, results.report):
     app.command(cls=OverridesCommand)(verb)
-app.command(epilog=COMPARE_EXAMPLES)(compare)
-app.command(epilog=BRANCH_EXAMPLES)(branch)
-app.command(epilog=EPILOG)(evaluate)
-app.command()(grade)
-app.command()(export)
+app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
+app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
+app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
+app.command()(models.grade)
+app.command()(models.export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
-app.add_typer(method.app, name="method")
-app.add_typer(model.app, name="model")
+app.add_typer(about.app, name="method")
+app.add_typer(models.app, name="model")
 app.command()(ui)
-app.command()(doctor)
-app.command(epilog=SCHEMA_EXAMPLES)(schema)
-app.command("help")(help_)
+app.command()(about.doctor)
+app.command(epilog=about.SCHEMA_EXAMPLES)(about.schema)
+app.command("help")(about.help_)
 
 
 @app.callback(invoke_without_command=True)
@@ -92,8 +75,47 @@ def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
     # No process that this one starts imports a module from the current folder, which may be anybody's.
     os.environ["PYTHONSAFEPATH"] = "1"
-    with standard_files():
+    with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
         _run(ErrorStyle())
+
+
+class _Output:
+    """`sys.stdout` or `sys.stderr` of a command; every write is flushed, so that a failure is noticed at once.
+
+    stdout carries results: if it cannot be written, the command fails (OutputLost). stderr carries messages and
+    progress: if it cannot be written, work goes on, because training must not end with the terminal that shows it.
+    """
+
+    def __init__(self, file: Any, *, fails: bool) -> None:
+        # Python has None for a file that was closed before it began.
+        self._file = file or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (lasts as long as the process)
+        self._fails = fails
+        if hasattr(file, "reconfigure"):
+            # A terminal without UTF-8, or a file name that is not UTF-8, must not end a command.
+            file.reconfigure(errors="backslashreplace")
+
+    def write(self, text: str) -> int:
+        """Write `text` and flush."""
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError as error:
+            # Python writes what is still buffered when it exits: send it nowhere.
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._file.fileno())
+            if self._fails and isinstance(error, BrokenPipeError):
+                # The reader, such as `head`, has seen enough.
+                raise SystemExit(OutputLost.exit_code) from error
+            if self._fails:
+                fix = "the same command with > FILE, on a disk with room"
+                raise OutputLost(f"standard output cannot be written: {error.strerror}", fix=fix) from error
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing: every write is flushed."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def _run(style: ErrorStyle) -> None:

@@ -1,4 +1,4 @@
-"""Removes secrets from text that is written, printed or sent.
+"""Removes secrets from text that is written, printed or sent, and control characters from text that is printed.
 
 Three rules find a secret: an environment variable with a secret's name (`HF_TOKEN`) or a URL password holds the value,
 the value has the shape of a known token (`hf_...`), or its position marks it (a URL's password, `token=...`).
@@ -21,6 +21,8 @@ SHAPES = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # JSON web tokens
 )
 KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys instead of showing them; tab and line feed are harmless."""
 PORT = r"(?!\d{1,5}(?:[/?#,;:)\s]|$))"
 USER = re.compile(
     r"(?<=://)(?:[^\s\"'<>/:@]{0,256}:[^\s\"'<>]{0,512}|[^\s\"'<>/]{0,512}"
@@ -42,6 +44,11 @@ NAMED = re.compile(
 def redact(text: str) -> str:
     """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
     return NAMED.sub(_without_value, USER.sub(f"{HIDDEN}@", masked(text)))
+
+
+def visible(text: str) -> str:
+    r"""`text` with control characters spelled out, as in `\x1b`: records may come from others."""
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def _without_value(found: re.Match[str]) -> str:

@@ -10,11 +10,12 @@ import numpy as np
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import Mcpo, drift_names
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow
-from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import JournalWriter, write_atomic
 
 TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}

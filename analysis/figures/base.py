@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9

@@ -13,7 +13,7 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.published import DRAWS, METHOD, NEAR, Audit, Difference, Range, Z
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 
 NOTES = (
     "right: right samples behind pass@1, out of problems x samples. The pass@1 of one run always has such a count; a "

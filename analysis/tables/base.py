@@ -16,7 +16,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables import comparison_notes, comparison_rows, words
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
 

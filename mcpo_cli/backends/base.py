@@ -11,8 +11,6 @@ from mcpo_cli.runs.attempts import Attempt
 
 Stop = Callable[[], bool]
 """Whether the run was asked to end; backends check it at every global step."""
-KEPT_CHECKPOINTS = 2
-"""Keep the newest checkpoint, and the one before it in case the newest is damaged."""
 
 
 def starved(step: int, drawn: int, train: Train) -> RunFailed:

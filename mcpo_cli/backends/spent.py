@@ -1,9 +1,9 @@
 """What the training of a run has cost so far: the axes on which runs are compared."""
 
-from mcpo_cli.backends import cost
+from mcpo_cli.config import workload
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.records import AXES
-from mcpo_cli.runs.attempts import eval_steps
 from mcpo_cli.runs.journal import Journal
 
 
@@ -13,7 +13,7 @@ class Spent:
     `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away.
     `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, the prompt's included, of the sequences
     that went through a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations
-    that `cost.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
+    that `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
     probes and evaluations count nowhere, and neither does the time that they and the records take.
     """
 
@@ -28,7 +28,7 @@ class Spent:
         self, *, rollouts: int, sampled_tokens: int, trained_tokens: int, gradient_steps: int, seconds: float
     ) -> None:
         """Add one global step."""
-        operations = cost.operations(self._spec, sampled_tokens, trained_tokens)
+        operations = workload.operations(self._spec, sampled_tokens, trained_tokens)
         own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
         self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]
         self.totals = {name: self.totals[name] + value for name, value in zip(AXES, own, strict=True)}

@@ -1,4 +1,4 @@
-"""Build artifacts by name, write them to files and print them; shared by `mcpo reproduce` and `mcpo report`."""
+"""Build artifacts, write them to files and print them: those of suites, of a report and of a branch study."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -6,13 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from mcpo_cli.analysis import artifacts, moved, render, report_content
+from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.commands import console, publish_artifacts
-from mcpo_cli.config import load, plan
+from mcpo_cli.commands.start_runs import run_plan
+from mcpo_cli.config import branching, load, plan
+from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.home import home
+from mcpo_cli.home import home, run_dir
+from mcpo_cli.probes import branches
+from mcpo_cli.runs.journal import Journal, write_atomic
 
 
 def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[str, Plan]:
@@ -42,19 +49,15 @@ def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
 
 
 def report(
-    overrides: Sequence[str],
-    *,
-    as_json: bool,
-    suites: Sequence[Mapping[str, Any]] = (),
-    against: Path | None = None,
+    overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = (), against: Path | None = None
 ) -> None:
     """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
 
     suites: outcomes of the runs started for the report, for `--json`.
-    against: folder of another report; what moved since is printed and stands in the new one.
+    against: folder of another report; the changes since are printed and added to the new one.
 
     Raises:
-        ConfigError: bad overrides, or `against` is no report of this scale; nothing is written.
+        ConfigError: bad overrides, or `against` is not a report of this scale; nothing is written.
         MissingCells: an artifact's runs are not done; the report is written and says so.
         McpoError: an artifact cannot be built although its runs are done; likewise.
     """
@@ -106,3 +109,48 @@ def show(built: Built, *, whole: bool) -> None:
         console.talk("\n".join(f"written: {path}" for path in built.paths))
     else:
         console.print_text(f"{built.name}: {built.record['sentence']}")
+
+
+def measure_branches(study: str, trunk: Trunk, command: str) -> None:
+    """Train one trunk run and measure its points, as far as that has not been done; then drop states no longer needed.
+
+    Raises:
+        RunFailed: the trunk run failed. ConfigError: see `branches.measure`.
+    """
+    from mcpo_cli.backends.local import checkpoint
+
+    folder = run_dir(trunk.spec.run_id)
+    left = [step for step in trunk.at if not branches.is_measured(trunk, folder, step)]
+    if not left:
+        return
+    run_plan(branching.plan(study, [trunk], command))
+    for step in left:
+        console.talk(f"{trunk.spec.run_id}: {len(trunk.arms)} arms take global step {step + 1}")
+        branches.measure(trunk, folder, step)
+    checkpoint.prune(Journal(folder).attempts()[-1], trunk.kept_after)
+
+
+def build_branches(
+    study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
+) -> Built:
+    """Write the rows of all points to a CSV file beside the report; build table and figure from them."""
+    name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
+    rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
+    workshop = Workshop({}, home() / "reports", scale, overrides)
+    workshop.folder.mkdir(parents=True, exist_ok=True)
+    path = workshop.folder / f"{name}-rows.csv"
+    write_atomic(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    return workshop.make(branch_tables.artifact(name, content.title or name, content.curve, path), command)
+
+
+def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:
+    """Where the records of each point are."""
+    return [
+        {
+            "run_id": trunk.spec.run_id,
+            "step": step,
+            "records": str(branches.folder(trunk, run_dir(trunk.spec.run_id), step)),
+        }
+        for trunk in trunks
+        for step in trunk.at
+    ]

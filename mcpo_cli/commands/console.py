@@ -15,13 +15,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from mcpo_cli.commands.standard_files import visible
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
 PIPE_WIDTH = 160
-"""Columns if stdout is no terminal; wide enough that no name is cut."""
+"""Columns if stdout is not a terminal; wide enough that no name is cut."""
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
@@ -36,13 +36,21 @@ STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON object on stdout, its version first; a list stands in it under the name of what it lists."""
+    """Print one JSON object on stdout, its version first."""
     print_schema({"schema_version": JSON_VERSION, **document})
 
 
 def print_schema(document: Any) -> None:
     """Print a document whose form is not ours on stdout; JSON has no NaN, see `journal.finite`."""
     sys.stdout.write(json.dumps(finite(document), indent=2, allow_nan=False) + "\n")
+
+
+def print_list(name: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:
+    """Print `rows` on stdout: as JSON, all of them under `name`, or the `columns` (key -> heading) as a table."""
+    if as_json:
+        print_json({name: rows})
+    else:
+        print_table([*columns.values()], [[str(row[key] or "-") for key in columns] for row in rows])
 
 
 def print_text(text: str) -> None:
@@ -91,7 +99,7 @@ def seconds(option: str, text: str) -> float:
     """The seconds that `90s`, `45m`, `2h` or `1.5h` stand for.
 
     Raises:
-        ConfigError: `text` is none of these; the message names `option`.
+        ConfigError: `text` has another form; the message names `option`.
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if not found or not float(found[1]):

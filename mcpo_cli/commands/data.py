@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json
+from mcpo_cli.commands.verbs import Debug, Json, starting_with
 
 if TYPE_CHECKING:
     from mcpo_cli.data.base import Dataset
@@ -20,7 +20,7 @@ def complete_names(incomplete: str) -> list[str]:
     """Names of the declared data sets."""
     from mcpo_cli import data
 
-    return [name for name in data.names() if name.startswith(incomplete)]
+    return starting_with(incomplete, data.names())
 
 
 Target = Annotated[
@@ -56,11 +56,8 @@ def list_data(as_json: Json = False, debug: Debug = False) -> None:
         }
         for dataset in data.registry().values()
     ]
-    if as_json:
-        console.print_json({"datasets": rows})
-    else:
-        columns = ["name", "role", "problems", "licence", "source"]
-        console.print_table(columns, [[str(row[column] or "-") for column in columns] for row in rows])
+    columns = {key: key for key in ("name", "role", "problems", "licence", "source")}
+    console.print_list("datasets", rows, columns, as_json=as_json)
 
 
 @app.command("audit")

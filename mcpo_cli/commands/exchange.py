@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json, What, complete_suite_or_runs
+from mcpo_cli.commands.verbs import Debug, Json, What, complete_suite_or_runs
 
 EXAMPLES = """\
 Examples:
@@ -36,11 +36,11 @@ def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = Fals
     """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row an observation."""
     from mcpo_cli.analysis import exports
     from mcpo_cli.analysis.frames import Runs
-    from mcpo_cli.commands import console, named_runs
+    from mcpo_cli.commands import comparisons, console
     from mcpo_cli.runs.folders import whole
 
     folder = _new(to)
-    plan = named_runs.plan_of(what, "mcpo runs export") if what else named_runs.all_done("mcpo runs export")
+    plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
     tables = exports.tables(Runs(plan))
     with whole(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
         for name, table in tables.items():
@@ -57,12 +57,12 @@ def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = Fals
 def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = False) -> None:
     """Write the records of done runs into one file, without weights, to hand them to somebody else."""
     from mcpo_cli.analysis.frames import Runs
-    from mcpo_cli.commands import console, named_runs
+    from mcpo_cli.commands import comparisons, console
     from mcpo_cli.home import run_dir
     from mcpo_cli.store import bundles
 
     target = _new(file)
-    ids = [cell.spec.run_id for cell in Runs(named_runs.plan_of(what, "mcpo runs bundle")).cells]
+    ids = [cell.spec.run_id for cell in Runs(comparisons.plan_of(what, "mcpo runs bundle")).cells]
     bundles.write([run_dir(run_id) for run_id in ids], target)
     if as_json:
         console.print_json({"file": str(target), "bytes": target.stat().st_size, "runs": ids})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mcpo_cli.commands.exchange import EXAMPLES, bundle, export, unbundle
-from mcpo_cli.commands.options import Debug, Json, RunId, complete_methods, complete_suites
 from mcpo_cli.commands.samples import samples
+from mcpo_cli.commands.verbs import Debug, Json, RunId, complete_methods, complete_suites
 from mcpo_cli.records import State
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json, RunId
+from mcpo_cli.commands.verbs import Debug, Json, RunId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,8 +19,7 @@ Step = Annotated[int | None, typer.Option(help="Only this global step (default: 
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
 Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups at most as accurate.")]
 Tier = Annotated[
-    str,
-    typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False),
+    str, typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False)
 ]
 Text = Annotated[
     str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)

@@ -21,7 +21,7 @@ from typing import Annotated
 import typer
 
 import mcpo_cli
-from mcpo_cli.commands.options import Debug, Json
+from mcpo_cli.commands.verbs import Debug, Json
 from mcpo_cli.errors import ConfigError, StoreError
 
 START_SECONDS = 60.0

@@ -11,10 +11,9 @@ from typing import Any
 
 from mcpo_cli import paths
 from mcpo_cli.config import load
-from mcpo_cli.config.overrides import key_of
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.settings import flat

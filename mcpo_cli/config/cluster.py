@@ -61,9 +61,9 @@ class Cluster:
     verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
     """
     loggers: tuple[str, ...] = runtime(())
-    """Loggers of verl's that get all metrics beside MLflow: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.
+    """Loggers of verl that also get all metrics: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.
 
-    Each has its account from its own environment variables, such as WANDB_API_KEY. Files stand in the attempt's folder.
+    Each has its account from its own environment variables, such as WANDB_API_KEY. Files are in the attempt's folder.
     """
     launcher: Literal["local", "slurm"] = runtime("local")
     """`slurm` submits each run as a job with `nodes`, `gpus`, `cpus` and `hours`."""

@@ -44,7 +44,7 @@ class Factor:
         return math.log(value / low) / math.log(high / low) if self.log else (value - low) / (high - low)
 
     def check(self, key: str) -> None:
-        """Raise ConfigError if it has neither levels nor a range, or both, or a range that is none."""
+        """Raise ConfigError if it has neither levels nor a range, or both, or an invalid range."""
         given = self.low is not None and self.high is not None
         if bool(self.levels) == given or (given and not self._ordered()):
             raise ConfigError(
@@ -82,7 +82,7 @@ class Design:
     """The scales that its ranges are meant for; empty for all."""
 
     def check(self) -> None:
-        """Raise ConfigError if a factor is not valid, or there is none."""
+        """Raise ConfigError if a factor is not valid, or there is no factor."""
         if not self.factors:
             raise ConfigError("design.factors: at least one is needed", fix="train.lr: {levels: [5.0e-4, 1.0e-3]}")
         for key, factor in self.factors.items():
@@ -122,7 +122,7 @@ class Design:
         from scipy.stats import qmc
 
         with warnings.catch_warnings():
-            # A number of points that is no power of two is less even, which is the user's choice.
+            # A number of points that is not a power of two is less even, which is the user's choice.
             warnings.simplefilter("ignore", UserWarning)
             return np.asarray(qmc.Sobol(len(self.factors), rng=self.seed).random(points), dtype=np.float64)
 

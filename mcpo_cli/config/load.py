@@ -18,9 +18,8 @@ import yaml
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, methods, paths, plugins, tasks
 from mcpo_cli.config import contradictions, existing
-from mcpo_cli.config.overrides import MAX_VALUES, key_of, parse, read, refuse_secrets, short
+from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found, Plugin
@@ -141,7 +140,7 @@ def keys() -> list[str]:
 
 
 def applies(key: str, overrides: Sequence[str]) -> bool:
-    """Whether `key` is a setting of the runs that `overrides` choose, and none that these set themselves.
+    """Whether `key` is a setting of the runs that `overrides` choose and do not set.
 
     An option such as `method.delta` is one where the chosen method has it.
     """
@@ -385,7 +384,7 @@ def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> Non
 
 
 def chosen(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` name or bring along, or else the default preset."""
+    """The preset of `group` that `overrides` or an existing model choose, or else the default preset."""
     return stem(_given(group, _presets(overrides)) or str(read_default(group)))
 
 

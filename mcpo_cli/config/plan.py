@@ -9,9 +9,8 @@ from typing import Any
 from mcpo_cli import paths, plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.design import Design
-from mcpo_cli.config.overrides import key_of
+from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
@@ -117,7 +116,9 @@ def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
-    named = words[:1] if words and "=" not in words[0] else []
+    # A setting without its value is left to the reader of overrides, which says how to write it.
+    settings = load.keys()
+    named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
     return "".join(named), list(words[len(named) :])
 
 
@@ -142,7 +143,7 @@ def file(name: str) -> Path:
         if name not in known:
             raise ConfigError(
                 f"unknown suite '{name}': {nearest(name, known)}",
-                fix=f"mcpo plan {closest(name, known)}",
+                fix=f"mcpo train {closest(name, known)}",
                 code="unknown_name",
             )
         return known[name]
@@ -172,7 +173,7 @@ def read(name: str) -> Suite:
 
 
 def _check_keys(keys: Sequence[str]) -> None:
-    """Raise ConfigError for a key of a design that is no setting."""
+    """Raise ConfigError for a key of a design that is not a setting."""
     known = [*load.keys(), *load.groups()]
     for key in keys:
         if key not in known:

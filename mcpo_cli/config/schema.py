@@ -75,7 +75,7 @@ class Model:
     init_std: float = identity(0.5, gt=0)
     """Standard deviation of the initial weights of a model built from scratch."""
     lora_rank: int = later(0, ge=0, le=512)
-    """Rank of the matrices that LoRA trains beside each linear layer, whose weights then stay; 0 trains all weights.
+    """Rank of the matrices that LoRA trains for each linear layer, whose weights are then frozen; 0 trains all weights.
 
     For models that exist. 512 is the largest that vLLM samples with.
     """
@@ -132,11 +132,11 @@ class Train:
     betas: tuple[float, float] = identity((0.9, 0.999))
     """Decay rates of AdamW's two moments."""
     weight_decay: float = identity(0.0, ge=0)
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     grad_clip: float = identity(1.0, gt=0)
     """Largest norm of the gradient of a mini-batch; a larger one is scaled down to it."""
     temperature: float = identity(1.0, ge=0.01, le=100)
-    """At which rollouts are drawn; they are trained on at temperature 1."""
+    """Sampling temperature of rollouts; they are trained on at temperature 1."""
     max_prompt: int = identity(32, ge=1)
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
@@ -167,7 +167,7 @@ class Eval:
     samples: int = identity(8, ge=1)
     """Samples of each problem."""
     temperature: float = identity(0.7, ge=0.01, le=100)
-    """Of the samples."""
+    """Sampling temperature of evaluations."""
     every: int = identity(10, ge=1)
     """Global steps between evaluations; the base policy and the last step are always evaluated."""
     every_rollouts: int = identity(0, ge=0)
@@ -294,7 +294,7 @@ class RunSpec:
 
     @property
     def about(self) -> dict[str, str | int]:
-        """What tells runs of one plan apart and what they are searched by, for frames, tags and JSON."""
+        """The settings that distinguish runs of a plan, for frames, tags, search and JSON."""
         named = {"method": self.method.name, "model": self.model.name, "scale": self.scale, "regime": self.regime}
         return {**named, "base_seed": self.seed_of_base, "seed": self.seed}
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
 from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import digest
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.data.base import render
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import asking

@@ -28,8 +28,8 @@ from mcpo_cli import architecture, home
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted, bad_model
+from mcpo_cli.home import writing
 from mcpo_cli.runs import folders
-from mcpo_cli.runs.disk import writing
 
 FORMAT = 2
 """Raise it when the same GGUF file is converted to other files."""

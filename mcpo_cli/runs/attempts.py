@@ -1,33 +1,23 @@
-"""Attempts and states of a run. A run is `done` only if its records are complete; the status file alone is no proof."""
+"""Attempts and states of a run. A run is `done` only if its records are complete; its status file is no proof."""
 
 import fcntl
 import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_problems, eval_steps
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.home import writing
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs.disk import writing
-from mcpo_cli.runs.journal import (
-    SUMS,
-    Journal,
-    JournalWriter,
-    drop_torn,
-    numbered,
-    read_json,
-    seal,
-    sync,
-    write_json,
-)
+from mcpo_cli.runs.journal import SUMS, Journal, JournalWriter, drop_torn, numbered, read_json, seal, sync, write_json
 from mcpo_cli.settings import flat
 
 RESERVE = ".reserve"
@@ -251,7 +241,8 @@ def _missing(journal: Journal, spec: RunSpec) -> Iterator[str]:
     rollouts = _rollouts(journal)
     if lost := set(range(1, spec.train.steps + 1)) - rollouts.keys():
         yield f"{len(lost)} of {spec.train.steps} steps (first: {min(lost)})"
-    expected, problems = eval_problems(spec), _evaluated(journal, spec)
+    problems = _evaluated(journal, spec)
+    expected = eval_problems(spec)
     for step in eval_steps(spec, rollouts):
         if problems.get(step, 0) != expected:
             yield f"evaluation at step {step}: {problems.get(step, 0)} of {expected} problems"
@@ -269,19 +260,3 @@ def _evaluated(journal: Journal, spec: RunSpec) -> dict[int, int]:
         drawn = row["n"] + row.get("ungraded", 0)
         problems[row["step"]] = problems.get(row["step"], 0) + (drawn == spec.eval.samples)
     return problems
-
-
-def eval_problems(spec: RunSpec) -> int:
-    """Number of held-out problems in one evaluation, over all tiers."""
-    return sum(spec.task.tier_sizes(spec.eval.problems).values())
-
-
-def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
-    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
-
-    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
-    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
-    """
-    steps, every = spec.train.steps, spec.eval.every_rollouts
-    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
-    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})

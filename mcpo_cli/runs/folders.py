@@ -1,4 +1,4 @@
-"""Folders (checkpoints, policies) that are written atomically, with checksums of their files."""
+"""Folders (checkpoints, policies) that are written atomically, with checksums; where base policies are."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -6,8 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.runs.disk import writing
+from mcpo_cli.home import writing
 from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
@@ -64,3 +66,19 @@ def damage(folder: Path) -> str | None:
     except (RunFailed, OSError, KeyError) as error:
         return error.message if isinstance(error, RunFailed) else f"{folder / MANIFEST} cannot be read"
     return None
+
+
+def cached_base(home: Path, spec: RunSpec) -> Path:
+    """The folder of the base policy of `spec` below `home`, whether it exists or not."""
+    return home / "cache" / "base" / spec.base_id
+
+
+def shipped_base(spec: RunSpec) -> Path | None:
+    """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `shipped_base` is off."""
+    folder = EXPERIMENTS / "base" / spec.base_id
+    return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
+
+
+def has_base(home: Path, spec: RunSpec) -> bool:
+    """Whether a run of `spec` below `home` needs no warm-up."""
+    return (cached_base(home, spec) / MANIFEST).exists() or shipped_base(spec) is not None

@@ -23,8 +23,8 @@ from typing import Any, Literal, cast
 import orjson
 
 from mcpo_cli.errors import RunFailed
+from mcpo_cli.home import gone_meanwhile, writing
 from mcpo_cli.records import KEYS, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, Status, StepRow
-from mcpo_cli.runs.disk import gone_meanwhile, writing
 
 Kind = Literal["groups", "eval", "rerolls", "mini_batches", "gradients", "samples", "branches"]
 NOT_FINITE = re.compile(rb'"(?:nan|-?inf)"')

@@ -63,7 +63,7 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
 
 
 def environment(record: Mapping[str, Any]) -> dict[str, str]:
-    """What of a provenance record can change a run's numbers: commit, torch, Python and processor, where known."""
+    """What can change a run's numbers: commit, torch, Python and processor, where known."""
     found = {
         "commit": (record.get("commit") or "")[:12],
         "torch": record.get("packages", {}).get("torch"),

@@ -1,8 +1,13 @@
-"""Warning limits on the metrics of a run's steps. A run that exceeds one continues; the user is warned."""
+"""Metrics of recorded rows: those of one evaluation, and limits on those of steps.
 
-from collections.abc import Iterable
+A run that exceeds a limit continues; the user is warned.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from mcpo_cli.records import StepRow
 
@@ -91,3 +96,25 @@ def line(warned: Warned) -> str:
     """The warning as one line of text."""
     value = f"{warned['metric']} {warned['worst']:.3g} at step {warned['worst_step']}, above {warned['limit']:g}"
     return f"{warned['says']} ({value})"
+
+
+def evaluated(rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The metrics of one evaluation, from its `EvalRow`s.
+
+    `eval/<tier>/pass_at_1`: the mean of c / n over the tier's problems.
+    `eval/<tier>/infra_errors`: the share of samples that could not be graded; absent if all were graded.
+    """
+    metrics = {}
+    for tier, problems in by_tier(rows).items():
+        metrics[f"eval/{tier}/pass_at_1"] = math.fsum(row["c"] / row["n"] for row in problems) / len(problems)
+        if ungraded := sum(row.get("ungraded", 0) for row in problems):
+            metrics[f"eval/{tier}/infra_errors"] = ungraded / (ungraded + sum(row["n"] for row in problems))
+    return metrics
+
+
+def by_tier(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """Tier -> its rows."""
+    tiers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        tiers[row["tier"]].append(row)
+    return tiers

@@ -1,10 +1,11 @@
-"""Estimates how long runs take: a cost model, corrected by how long the steps that are done in this home have taken.
+"""Estimates how long runs take: `workload`, corrected by how long the steps that are done in this home have taken.
 
 `mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """
 
 import copy
 import heapq
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -12,30 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.backends import cost
+from mcpo_cli import machine
 from mcpo_cli.backends.local import needs
+from mcpo_cli.config import workload
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
-from mcpo_cli.runs import attempts, bases, catalog
-from mcpo_cli.runs.attempts import eval_problems
+from mcpo_cli.runs import attempts, catalog, folders
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 from mcpo_cli.scheduling.progress import Tracker
 
-SECONDS_A_TOKEN = 9.7e-6
-SECONDS_A_TOKEN_AND_PARAMETER = 5.4e-11
-"""Sampling time: a linear fit through toy-s (65k tokens/s) and toy-m (30k), measured with two parallel runs of one
-thread each on an AMD EPYC with two cores."""
 START_SECONDS = 5.0
-"""Start-up time of a worker on that machine (imports)."""
-WARMUP_STEPS = 450
-"""Typical number of steps until a warm-up reaches its target accuracy."""
-UPDATE = 1
-"""Update cost relative to sampling one batch: half of the sequences have no gradient."""
-WARMUP_PASSES = 3.5
-"""Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
-
-
+"""Start-up time of a worker on an AMD EPYC with two cores (imports)."""
 Kind = tuple[str, str]
 """Scale and model: runs of one kind err alike."""
 
@@ -71,7 +60,7 @@ class Estimator:
                 taken += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
-            modelled = steps / spec.train.steps * training_seconds(spec, self._mean_response)
+            modelled = steps / spec.train.steps * workload.training_seconds(spec, self._mean_response)
             self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
 
     def again(self) -> "Estimator":
@@ -85,24 +74,21 @@ class Estimator:
 
         A base policy that has to be made is counted once, for the first estimated run that needs it.
         """
-        training = training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
-        made = bases.at_hand(self._home, spec) or spec.base_id in self._paid
-        warmup = 0.0 if made else warmup_seconds(spec)
+        factor = self._factor(spec) or 1.0
+        made = folders.has_base(self._home, spec) or spec.base_id in self._paid
         self._paid.add(spec.base_id)
-        return START_SECONDS + (self._factor(spec) or 1.0) * (training + warmup)
+        training = workload.training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
+        warmup = 0.0 if made else workload.warmup_seconds(spec)
+        return START_SECONDS + factor * (training + warmup)
 
-    def cost(self, spec: RunSpec) -> cost.Cost:
+    def cost(self, spec: RunSpec) -> workload.Cost:
         """The cost of the whole run on GPUs, as measured where steps of its kind are done here."""
-        modelled, factor = cost.of(spec, self._mean_response), self._factor(spec)
-        return modelled.corrected(factor) if factor else modelled
-
-    def cost_basis(self, spec: RunSpec) -> list[str]:
-        """The source of `cost`, in sentences of which several runs may share one."""
-        basis, factor = [*cost.basis(spec, self._mean_response)], self._factor(spec)
-        if factor:
-            middle = f"{factor:.2f} times the middle of that range"
-            basis.append(f"GPU-hours of {spec.run_id}: {middle}, {self.basis([spec])}")
-        return basis
+        factor = self._factor(spec)
+        modelled = workload.cost(spec, self._mean_response)
+        if not factor:
+            return modelled
+        how = f"{factor:.2f} times the middle of that range, {self.basis([spec])}"
+        return modelled.corrected(factor, f"GPU-hours of {spec.run_id}: {how}")
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
@@ -131,42 +117,6 @@ def _timed(run_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
                 yield first, last
 
 
-def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float:
-    """Modelled seconds of all global steps, rerolls and evaluations: on GPUs from `cost`, else from the token count."""
-    if on_gpus(spec):
-        return cost.of(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
-    if has_needs(spec):
-        return needs.seconds(spec, mean_response)
-    _, length = cost.lengths(spec, mean_response)
-    batch = spec.train.prompts * spec.train.rollouts * length
-    evaluation = cost.evaluations(spec) * eval_problems(spec) * spec.eval.samples * length
-    rerolls = cost.rerolled(spec) * spec.train.rollouts * length
-    return _seconds_a_token(spec) * (spec.train.steps * batch * (cost.rounds(spec) + UPDATE) + rerolls + evaluation)
-
-
-def warmup_seconds(spec: RunSpec) -> float:
-    """Modelled seconds of training the base policy on prompts and their answers."""
-    if spec.model.path:
-        return 0.0
-    steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
-    tokens = spec.warmup.batch * sum(spec.task.expected_tokens(spec.train.max_response))
-    return _seconds_a_token(spec) * steps * tokens * WARMUP_PASSES
-
-
-def _seconds_a_token(spec: RunSpec) -> float:
-    return SECONDS_A_TOKEN + SECONDS_A_TOKEN_AND_PARAMETER * cost.parameters(spec)
-
-
-def on_gpus(spec: RunSpec) -> bool:
-    """Whether `spec` trains on GPUs, which `cost` models."""
-    return spec.backend == "verl" and spec.compute.device != "cpu"
-
-
-def has_needs(spec: RunSpec) -> bool:
-    """Whether `spec` trains an existing model on the local engine, whose memory and disk `needs` models."""
-    return bool(spec.model.path) and spec.backend == "local"
-
-
 def makespan(seconds: Sequence[float], parallel: int) -> float:
     """Seconds until the last run ends, with `parallel` workers that take the runs in order."""
     workers = [0.0] * parallel
@@ -175,7 +125,7 @@ def makespan(seconds: Sequence[float], parallel: int) -> float:
     return max(workers)
 
 
-def within(plan: Plan, seconds: float, home: Path, parallel: int) -> Plan:
+def within(plan: Plan, seconds: float, home: Path) -> Plan:
     """The first runs of `plan` that are expected to end within `seconds`, those that are done included.
 
     Runs of all arms that share model, regime, seeds and point of a design are taken together: without one of them the
@@ -189,9 +139,9 @@ def within(plan: Plan, seconds: float, home: Path, parallel: int) -> Plan:
         spec = cell.spec
         key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
         groups.setdefault(key, []).append(cell)
-    estimator, taken, left = Estimator(home), list[Cell](), list[float]()
+    estimator, parallel, taken, left = Estimator(home), slots(plan), list[Cell](), list[float]()
     for group in groups.values():
-        more = [_left(cell.spec, home, estimator) for cell in group]
+        more = [_planned(cell, home, estimator)["seconds_left"] for cell in group]
         if (needed := makespan([*left, *more], parallel)) > seconds:
             if not taken:
                 raise ConfigError(
@@ -202,9 +152,68 @@ def within(plan: Plan, seconds: float, home: Path, parallel: int) -> Plan:
     return replace(plan, cells=tuple(taken))
 
 
-def _left(spec: RunSpec, home: Path, estimator: Estimator) -> float:
-    folder = home / "runs" / spec.run_id
-    return 0.0 if attempts.state(folder, spec) == "done" else estimator.seconds(spec, Tracker(folder, spec).read().step)
+@dataclass(frozen=True)
+class Forecast:
+    """What the runs of a plan are expected to take."""
+
+    runs: list[dict[str, Any]]
+    """What `--dry-run --json` prints of each run."""
+    parallel: int
+    """Number of runs at a time."""
+    seconds: float
+    """Until the last run ends."""
+    basis: str
+    """The source of the estimated seconds."""
+    costs: dict[str, workload.Cost]
+    """The estimated costs of the runs on GPUs, by run id."""
+
+
+def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Forecast:
+    """States of the runs of `plan`, and the time and cost that is left.
+
+    Raises:
+        ConfigError: a run's longest response is shorter than `mean_response`.
+    """
+    specs = [cell.spec for cell in plan.cells]
+    limit = min(spec.train.max_response for spec in specs)
+    if mean_response is not None and not 1 <= mean_response <= limit:
+        raise ConfigError(
+            f"--mean-length {mean_response:g}: responses have 1 to train.max_response={limit} tokens",
+            fix=f"--mean-length {limit // 4 or 1}, or train.max_response={max(2, math.ceil(mean_response))}",
+        )
+    estimator, parallel = Estimator(home, mean_response), slots(plan)
+    runs = [_planned(cell, home, estimator) for cell in plan.cells]
+    costs = {spec.run_id: estimator.cost(spec) for spec in specs if workload.on_gpus(spec)}
+    seconds = makespan([run["seconds_left"] for run in runs if run["seconds_left"]], parallel)
+    for run in runs:
+        if cost := costs.get(run["run_id"]):
+            run["cost"] = cost.to_json()
+    return Forecast(runs, parallel, seconds, estimator.basis(specs), costs)
+
+
+def _planned(cell: Cell, home: Path, estimator: Estimator) -> dict[str, Any]:
+    spec, folder = cell.spec, home / "runs" / cell.spec.run_id
+    done_steps = Tracker(folder, spec).read().step
+    state = attempts.state(folder, spec)
+    seconds = 0.0 if state == "done" else estimator.seconds(spec, done_steps)
+    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "state": state, "seconds_left": round(seconds, 1)}
+    if workload.existing_on_local(spec):
+        about |= {"memory_bytes": round(needs.memory(spec)), "disk_bytes": round(needs.disk(spec))}
+    return {**about, "spec": spec.to_dict()}
+
+
+def slots(plan: Plan) -> int:
+    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
+
+    By default a verl run has the machine to itself, and SLURM jobs are all submitted at once.
+    """
+    spec = plan.cells[0].spec
+    compute = spec.compute
+    if spec.cluster.launcher == "slurm":
+        return compute.parallel or len(plan.cells)
+    if spec.backend == "verl":
+        return compute.parallel or 1
+    return compute.parallel or max(1, machine.cores() // compute.threads)
 
 
 def _kind(spec: RunSpec) -> Kind:

@@ -13,7 +13,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow, State
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal, last_row, lines_from, read_json, read_lines
-from mcpo_cli.runs.tiers import evaluated
+from mcpo_cli.runs.sanity import evaluated
 
 
 @dataclass(frozen=True)

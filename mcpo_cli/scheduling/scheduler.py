@@ -11,20 +11,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli import backends, machine
+from mcpo_cli import backends
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.home import home
+from mcpo_cli.home import home, writing
 from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
-from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import Journal, read_json, write_json
-from mcpo_cli.scheduling import limits
-from mcpo_cli.scheduling.estimate import Estimator, makespan
+from mcpo_cli.scheduling.estimate import Estimator, makespan, slots
 from mcpo_cli.scheduling.feed import feeding
-from mcpo_cli.scheduling.forks import ForkServers
-from mcpo_cli.scheduling.handles import LocalWorker, Worker
+from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
 from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
 
@@ -87,7 +84,7 @@ class _Job:
     state: State
     tracker: Tracker
     process: Worker | None = None
-    watch: limits.Watch | None = None
+    watch: Watch | None = None
     broke: str | None = None
     """The limit that its worker was killed for."""
     tried: bool = False
@@ -118,12 +115,12 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
     unfinished = [job.cell.spec for job in scheduler.jobs if job.waits]
     for spec in unfinished:
         backends.check(spec)
-        limits.check(spec)
+        check_limits(spec)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with feeding(plan, display.note), _signals(scheduler.stop), closing(scheduler.forks):
+    with feeding(plan, display.note), _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
@@ -145,7 +142,7 @@ class _Scheduler:
         self.home = folder
         self.stops = 0
         self.slots = slots(plan)
-        self.forks = ForkServers()
+        self.servers: dict[tuple[str, ...], ForkServer] = {}
         self.began = time.monotonic()
         self.jobs = [self._job(cell) for cell in plan.cells]
         self.estimator = Estimator(folder)
@@ -169,6 +166,11 @@ class _Scheduler:
                 return
             self._pass_on_stops()
             time.sleep(TICK_SECONDS)
+
+    def close(self) -> None:
+        """End the fork servers."""
+        for server in self.servers.values():
+            server.close()
 
     def _pass_on_stops(self) -> None:
         going = [job for job in self.jobs if job.process and job.told < min(self.stops, 2)]
@@ -215,7 +217,7 @@ class _Scheduler:
         except RunFailed as error:
             job.state, job.error = "failed", _line(str(error))
             return
-        job.watch = limits.Watch(spec.compute, job.process)
+        job.watch = Watch(spec.compute, job.process)
         job.state = "running"
 
     def _worker(self, job: _Job) -> Worker:
@@ -226,7 +228,11 @@ class _Scheduler:
         environment, log = {**threads, "MCPO_HOME": str(self.home)}, job.folder / "worker.log"
         if spec.cluster.launcher == "local":
             if (module := backends.get(spec.backend).preloads) and not self.worker:
-                return self.forks.start(module, environment, spec.run_id, log)
+                # Libraries read the environment as they are loaded.
+                key = (module, *environment.values())
+                if key not in self.servers:
+                    self.servers[key] = ForkServer(module, environment)
+                return self.servers[key].start(spec.run_id, log)
             return LocalWorker(command, environment, log)
         from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 
@@ -301,20 +307,6 @@ def _placed(spec: RunSpec) -> RunSpec:
     if cluster.launcher == "local" or cluster.nodes == 1:
         return spec
     return replace(spec, cluster=replace(cluster, ray_address="auto"))
-
-
-def slots(plan: Plan) -> int:
-    """Number of parallel runs: `compute.parallel`, or as many as fill the available cores.
-
-    By default a verl run has the machine to itself, and SLURM jobs are all submitted at once.
-    """
-    spec = plan.cells[0].spec
-    compute = spec.compute
-    if spec.cluster.launcher == "slurm":
-        return compute.parallel or len(plan.cells)
-    if spec.backend == "verl":
-        return compute.parallel or 1
-    return compute.parallel or max(1, machine.cores() // compute.threads)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from submitit.helpers import DelayedSubmission
 
 from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.scheduling.handles import begin
+from mcpo_cli.scheduling.process import begin
 
 EXECUTOR = "slurm"
 """submitit's name for SLURM."""

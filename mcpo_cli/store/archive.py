@@ -17,9 +17,9 @@ from typing import IO, Any
 
 from mcpo_cli.config import load
 from mcpo_cli.errors import StoreError
+from mcpo_cli.home import writing
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts
-from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import read_json
 
 NAME = "journal.tar.gz"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mcpo_cli.errors import ConfigError, McpoError
-from mcpo_cli.runs.disk import writing
+from mcpo_cli.home import writing
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.store import archive
 

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 from mcpo_cli.records import StepRow
-from mcpo_cli.runs.tiers import by_tier, evaluated
+from mcpo_cli.runs.sanity import by_tier, evaluated
 
 Point = tuple[str, float, int, int]
 """Name, value, time in milliseconds since the epoch, global step."""

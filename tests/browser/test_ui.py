@@ -9,7 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.runs.attempts import eval_steps
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.store import pages
 from mcpo_cli.store.address import resolve
 from mcpo_cli.store.connection import MlflowClient

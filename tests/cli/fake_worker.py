@@ -11,8 +11,9 @@ import time
 
 from mcpo_cli.config import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt, eval_steps, owned
+from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import Journal, read_json
 
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from mcpo_cli.commands import compare as verb
-from mcpo_cli.commands import options
+from mcpo_cli.commands import results, verbs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
@@ -173,6 +172,6 @@ def test_help_has_examples_and_words_complete(here: InProcess) -> None:
     shown = here("compare", "--help").stdout
     assert "mcpo compare table2 --baseline DAPO" in shown
 
-    assert verb._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
-    assert verb._complete_axes("r") == ["rollouts"]
-    assert "table2" in options.complete_suite_or_runs(SimpleNamespace(params={}), "tab")
+    assert results._complete_arms(SimpleNamespace(params={"what": ["table2"]}), "w/o R") == ["w/o ReWeight"]
+    assert results._complete_axes("r") == ["rollouts"]
+    assert "table2" in verbs.complete_suite_or_runs(SimpleNamespace(params={}), "tab")

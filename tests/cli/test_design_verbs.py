@@ -16,16 +16,10 @@ QUICK = ("scale=smoke", "compute.tracking_uri=offline")
 SUITE = {
     "title": "Where does the hinge pay?",
     "baseline": "plain",
-    "arms": {
-        "hinged": [*QUICK, "method=mcpo"],
-        "plain": [*QUICK, "method=dapo", "method.dynamic_sampling=false"],
-    },
+    "arms": {"hinged": [*QUICK, "method=mcpo"], "plain": [*QUICK, "method=dapo", "method.dynamic_sampling=false"]},
     "design": {
         "points": POINTS,
-        "factors": {
-            "train.lr": {"low": 1e-4, "high": 1e-3, "log": True},
-            "method.delta": {"levels": [0.001, 0.01]},
-        },
+        "factors": {"train.lr": {"low": 1e-4, "high": 1e-3, "log": True}, "method.delta": {"levels": [0.001, 0.01]}},
         "blocks": {"seed": [0, 1, 2]},
     },
 }

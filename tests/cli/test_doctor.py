@@ -188,48 +188,38 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Line]]:
     return lambda **more: stack(monkeypatch, {"torch": "2.11.0", **more}, H200)
 
 
-@pytest.mark.usefixtures("home")
-def test_driver_cuda_and_nccl_as_they_should_be(on_gpus: Callable[..., dict[str, Line]]) -> None:
-    found = on_gpus()
-    named = {name: (found[name].state, found[name].found) for name in ("driver", "CUDA", "NCCL")}
-    assert named == {"driver": ("ok", "580.65.06"), "CUDA": ("ok", "13.0"), "NCCL": ("ok", "2.28.9")}
+def refuse() -> None:
+    raise RuntimeError("Error 802: system not yet initialized\nmore")
+
+
+WITHOUT = f"torch {torch.__version__} is built without"
+UNUSABLE = "13.0; torch cannot use the GPUs: Error 802: system not yet initialized"
+TORCH: list[tuple[str, Any, str, tuple[str, str], str]] = [
+    ("version.cuda", "13.0", "driver", ("ok", "580.65.06"), ""),
+    ("version.cuda", "13.0", "CUDA", ("ok", "13.0"), ""),
+    ("version.cuda", "13.0", "NCCL", ("ok", "2.28.9"), ""),
+    ("version.cuda", "12.8", "CUDA", ("wrong", "12.8; wanted: ==13.*"), "make setup-gpu"),
+    ("version.cuda", None, "CUDA", ("missing", f"{WITHOUT} CUDA"), "make setup-gpu"),
+    ("cuda.init", refuse, "CUDA", ("wrong", UNUSABLE), "nvidia-smi"),
+    ("distributed.is_nccl_available", lambda: False, "NCCL", ("missing", f"{WITHOUT} NCCL"), "make setup-gpu"),
+]
 
 
 @pytest.mark.usefixtures("home")
-def test_a_torch_for_another_cuda_or_for_none(
-    on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("path", "value", "name", "found", "fix"), TORCH)
+def test_driver_cuda_and_nccl(
+    on_gpus: Callable[..., dict[str, Line]],
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    value: Any,
+    name: str,
+    found: tuple[str, str],
+    fix: str,
 ) -> None:
-    monkeypatch.setattr(torch.version, "cuda", "12.8")
-    older = on_gpus()["CUDA"]
-    assert (older.state, older.found) == ("wrong", "12.8; wanted: ==13.*")
-    assert "make setup-gpu" in older.fix
-    monkeypatch.setattr(torch.version, "cuda", None)
-    found = on_gpus()
-    assert "built without CUDA" in found["CUDA"].found
-    assert "make setup-gpu" in found["CUDA"].fix
-    assert "NCCL" not in found
-
-
-@pytest.mark.usefixtures("home")
-def test_why_torch_cannot_use_the_gpus(
-    on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise RuntimeError("Error 802: system not yet initialized\nmore")
-
-    monkeypatch.setattr(torch.cuda, "init", refuse)
-    line = on_gpus()["CUDA"]
-    assert line.state == "wrong"
-    assert line.found == "13.0; torch cannot use the GPUs: Error 802: system not yet initialized"
-    assert line.fix.startswith("nvidia-smi")
-
-
-@pytest.mark.usefixtures("home")
-def test_a_torch_without_nccl(on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: False)
-    line = on_gpus()["NCCL"]
-    assert line.state == "missing"
-    assert "make setup-gpu" in line.fix
+    monkeypatch.setattr(f"torch.{path}", value)
+    line = on_gpus()[name]
+    assert (line.state, line.found) == found
+    assert fix in line.fix
 
 
 UNDEFINED = "flash_attn_2_cuda.so: undefined symbol: _ZN3c104cuda9SetDeviceEa"

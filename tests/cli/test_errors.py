@@ -75,7 +75,7 @@ BAD = [
     ("train --flag", "No such option", "--help"),
     ("trian", "No such command 'trian'", "train"),
     ("ablate method=grpo", "the arms of table2 differ in method", "mcpo train"),
-    ("plan table9", "unknown suite 'table9'", "mcpo plan table"),
+    ("train table9", "unknown suite 'table9'", "mcpo train table"),
     ("reproduce table9", "unknown artifact 'table9'", "table"),
     ("reproduce table1 seed=x", "seed=x: must be an integer", "seed=0"),
     ("runs show nothing", "no runs in", "mcpo train scale=smoke"),

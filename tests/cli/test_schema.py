@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 from mcpo_cli.analysis import claims
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import EXPERIMENTS, load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
 from tests.cli.conftest import InProcess
 

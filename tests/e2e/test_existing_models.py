@@ -15,7 +15,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import registry
 from mcpo_cli.records import SOURCES
-from mcpo_cli.runs import bases
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import Journal
 from tests.e2e.test_zoo_training import OPTIONS, PROBES
@@ -47,7 +47,7 @@ def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_t
 ) -> None:
     """Its prompts then are text for a tokenizer, and its responses are decoded."""
     home, spec, expected = scratch
-    found = of_folder(bases.cached(home, spec))
+    found = of_folder(folders.cached_base(home, spec))
     assert found.run_id != spec.run_id
     assert work(tmp_path, found) == 0
     assert records(tmp_path, found) == expected
@@ -66,7 +66,7 @@ def test_a_model_from_scratch_trains_to_the_same_bits_when_it_is_loaded_as_one_t
 def test_killed_and_started_again(
     point: str, call: int, more: list[str], scratch: tuple[Path, RunSpec, dict[str, Any]], tmp_path: Path
 ) -> None:
-    spec = of_folder(bases.cached(scratch[0], scratch[1]), *more)
+    spec = of_folder(folders.cached_base(scratch[0], scratch[1]), *more)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert work(whole, spec) == 0
     assert work(killed, spec, point, call) == -signal.SIGKILL

@@ -5,9 +5,10 @@ import subprocess
 import sys
 import time
 
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import catalog
-from mcpo_cli.runs.attempts import Attempt, eval_steps, owned
+from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import Journal
 
 LEAK = "kept = bytes(range(256)) * 3_000_000; import time; time.sleep(600)"

@@ -15,8 +15,9 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt, eval_steps, state
+from mcpo_cli.runs.attempts import Attempt, state
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json, write_json
 from mcpo_cli.scheduling import estimate
 from mcpo_cli.scheduling.progress import Tracker, final_metrics

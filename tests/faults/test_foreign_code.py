@@ -16,7 +16,7 @@ import torch
 from mcpo_cli.backends.local import checkpoint as local
 from mcpo_cli.backends.verl import checkpoint, checks, export, overrides
 from mcpo_cli.config.load import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.model_facts import resolve
 from tests.errors import refused
 from tests.faults.test_foreign_files import reconfigured

@@ -11,8 +11,8 @@ from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import state
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.scheduling import limits, scheduler
-from mcpo_cli.scheduling.handles import LocalWorker
+from mcpo_cli.scheduling import process, scheduler
+from mcpo_cli.scheduling.process import LocalWorker
 from mcpo_cli.scheduling.progress import Progress, View
 
 WORKER = (sys.executable, "-m", "tests.faults.sick_worker")
@@ -84,9 +84,9 @@ def test_a_run_that_keeps_to_its_limits_is_left_alone(mcpo_home: Path) -> None:
 def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first is when it begins to look.
     clock = iter([0.0, 0.0, 50.0, 100.0, 150.0, 161.0])
-    monkeypatch.setattr(limits.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(process.time, "monotonic", lambda: next(clock))
     (cell,) = make("compute.stall_limit=1").cells
-    watch = limits.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
+    watch = process.Watch(cell.spec.compute, LocalWorker(("true",), {}, tmp_path / "log"))
     for progress in (Progress(1, "a"), Progress(2, "a"), Progress(2, "b"), Progress(2, "b")):
         assert watch.exceeded(progress) is None
     said = watch.exceeded(Progress(2, "b"))
@@ -97,5 +97,5 @@ def test_a_phase_or_a_step_is_a_sign_of_life(tmp_path: Path, monkeypatch: pytest
 def test_limits_are_not_for_jobs_of_a_cluster() -> None:
     (cell,) = make("cluster.launcher=slurm", "compute.time_limit=5").cells
     with pytest.raises(ConfigError, match=r"compute\.time_limit=5 applies to workers on this machine only") as caught:
-        limits.check(cell.spec)
+        process.check_limits(cell.spec)
     assert "cluster.hours" in str(caught.value.fix)

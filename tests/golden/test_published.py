@@ -9,7 +9,7 @@ import pytest
 
 from mcpo_cli.analysis import artifacts, pooled, published
 from mcpo_cli.config import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.statistics import stats
 
 PAPER = read_yaml(load.EXPERIMENTS / "paper.yaml")

@@ -17,7 +17,7 @@ from scipy import stats as scipy_stats
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError, MissingCells
 from tests.fakes import TIERS, build, write_runs
 

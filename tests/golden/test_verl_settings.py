@@ -12,9 +12,9 @@ import yaml
 
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
-from mcpo_cli.commands.start_runs import previews_text
+from mcpo_cli.commands.dry_run import previews_text
 from mcpo_cli.config.load import EXPERIMENTS, load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.methods.mcpo import Mcpo
 
 FOLDER = Path(__file__).parent / "verl"

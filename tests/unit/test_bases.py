@@ -11,13 +11,14 @@ from mcpo_cli.backends.local import warmup
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import warmup_seconds
 from mcpo_cli.home import location
-from mcpo_cli.runs import bases, folders
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
-from mcpo_cli.scheduling.estimate import Estimator, warmup_seconds
+from mcpo_cli.scheduling.estimate import Estimator
 
-SHIPPED = bases.EXPERIMENTS / "base"
+SHIPPED = folders.EXPERIMENTS / "base"
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
 
 
@@ -28,7 +29,7 @@ def base(spec: RunSpec) -> Path:
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
-    monkeypatch.setattr(bases, "EXPERIMENTS", mcpo_home / "experiments")
+    monkeypatch.setattr(folders, "EXPERIMENTS", mcpo_home / "experiments")
     (spec,) = load(SMALL)
     shipped = mcpo_home / "experiments" / "base" / spec.base_id
     shipped.parent.mkdir(parents=True)

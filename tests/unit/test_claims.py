@@ -18,9 +18,10 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.verdicts import Outcome
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics import power, stats
 from tests import fakes
 from tests.fakes import TIERS, write_runs

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.backends import cost
 from mcpo_cli.backends.verl import overrides
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -37,11 +37,7 @@ def table(spec: RunSpec) -> overrides.Table:
             "on the 2 GPUs that share it",
             "cluster.max_tokens_per_gpu=11264",
         ),
-        (
-            "cluster.sequence_parallel=2 cluster.gpus=12",
-            "6 groups of 2 GPUs",
-            "cluster.nodes=1 cluster.gpus=8",
-        ),
+        ("cluster.sequence_parallel=2 cluster.gpus=12", "6 groups of 2 GPUs", "cluster.nodes=1 cluster.gpus=8"),
         ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "no effect", "backend=verl"),
         ("backend=local task=arithmetic model=toy-s cluster.loggers=[wandb]", "no effect", "backend=verl"),
         ("cluster.loggers=[wandb,tensorbord]", "did you mean 'tensorboard'", "cluster.loggers=[wandb,tensorboard]"),
@@ -59,7 +55,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
     shared = paper("cluster.sequence_parallel=2", "cluster.max_tokens_per_gpu=11264")
     assert table(shared)["actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size"] == 2
     logits, inputs = 2 * 2 * 151936, 2 * 36 * 4096
-    saved = cost.gpu_bytes(paper())["trains"] - cost.gpu_bytes(shared)["trains"]
+    saved = workload.gpu_bytes(paper())["trains"] - workload.gpu_bytes(shared)["trains"]
     assert saved == (24576 - 11264) * (logits + inputs)
     # Four GPUs may share the eight heads of keys and values, and sixteen may have copies of them.
     assert paper("cluster.sequence_parallel=4").cluster.sequence_parallel == 4
@@ -68,7 +64,7 @@ def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
 
 def test_fused_kernels_store_no_logits() -> None:
     fused = paper("cluster.fused_kernels=true")
-    assert cost.gpu_bytes(paper())["trains"] - cost.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
+    assert workload.gpu_bytes(paper())["trains"] - workload.gpu_bytes(fused)["trains"] == 2 * 2 * 24576 * 151936
     rows = table(fused)
     assert rows["actor_rollout_ref.model.use_fused_kernels"] is True
     assert rows["actor_rollout_ref.model.fused_kernel_options.impl_backend"] == "triton"

@@ -11,8 +11,8 @@ import pytest
 
 from mcpo_cli import methods, tasks
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
-from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.settings import IDENTITY, RUNTIME

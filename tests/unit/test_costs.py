@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.backends import cost
 from mcpo_cli.backends.local import train
 from mcpo_cli.backends.spent import Spent
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.records import AXES
-from mcpo_cli.runs.attempts import Attempt, eval_steps, missing
+from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics.interpolate import at_cost
 from tests.fakes import write_runs
@@ -50,7 +51,7 @@ def test_totals_by_hand(here: Path) -> None:
         sum(group["mean_length"] * 2 for group in journal.groups() if group["step"] <= step) for step in (1, 2, 3)
     ]
     assert [row["cost/sampled_tokens"] for row in rows] == pytest.approx(sampled)
-    expected = [cost.operations(spec, row["cost/sampled_tokens"], row["cost/trained_tokens"]) for row in rows]
+    expected = [workload.operations(spec, row["cost/sampled_tokens"], row["cost/trained_tokens"]) for row in rows]
     assert [row["cost/flops"] for row in rows] == pytest.approx(expected)
     phases = [row["perf/seconds_sample"] + row["perf/seconds_update"] for row in rows]
     assert rows[-1]["cost/seconds"] == pytest.approx(sum(phases))
@@ -72,8 +73,8 @@ def test_one_forward_pass_of_a_model_by_hand() -> None:
     prompt, response = spec.task.expected_tokens(spec.train.max_response)
     weights = 2 * (4 * 2 * 64 * 32 + 3 * 64 * 192) + 64 * len(spec.task.vocabulary)
     a_token = 2 * weights + 4 * 2 * 2 * 32 * (prompt + response / 2)
-    assert cost.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
-    assert cost.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * cost.TRAINING_PASSES)
+    assert workload.operations(spec, 1000, 0) == pytest.approx(1000 * a_token)
+    assert workload.operations(spec, 0, 1000) == pytest.approx(1000 * a_token * workload.TRAINING_PASSES)
 
 
 def test_totals_go_on_from_the_journal(here: Path) -> None:

@@ -6,7 +6,7 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from mcpo_cli.commands.method import app
+from mcpo_cli.commands.about import app
 from mcpo_cli.methods import describe, get, query_weight, registry
 from mcpo_cli.settings import options
 

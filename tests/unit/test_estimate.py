@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.backends import cost
 from mcpo_cli.config import plan as plans
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import training_seconds
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.scheduling.estimate import START_SECONDS, Estimator, training_seconds, within
+from mcpo_cli.scheduling.estimate import START_SECONDS, Estimator, within
 
 WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
 
@@ -71,30 +72,30 @@ def test_a_run_is_estimated_by_its_own_steps_others_by_all_of_their_kind(home: P
 
 
 def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
-    plan = plans.from_overrides([*WARM, "seed=0,1,2"])
+    plan = plans.from_overrides([*WARM, "seed=0,1,2", "compute.parallel=1"])
     recorded(plan.cells[0].spec, {step: 10.0 * step for step in range(1, 9)})
     # Ten seconds a step: 20 are left of the first run and 100 of each other; each worker takes its start-up.
     needed = 120 + 2 * START_SECONDS
-    assert within(plan, needed + 0.1, home, parallel=1).cells == plan.cells[:2]
-    assert within(plan, needed - 0.1, home, parallel=1).cells == plan.cells[:1]
+    assert within(plan, needed + 0.1, home).cells == plan.cells[:2]
+    assert within(plan, needed - 0.1, home).cells == plan.cells[:1]
     with pytest.raises(ConfigError, match=r"the first 1 runs take about 25 s"):
-        within(plan, 24, home, parallel=1)
+        within(plan, 24, home)
 
 
 def test_measured_steps_replace_the_range_of_gpu_hours(home: Path) -> None:
     running, waiting = (
         load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)
     )
-    assert Estimator(home).cost(running) == cost.of(running)
+    assert Estimator(home).cost(running) == workload.cost(running)
     # A step in 1.5 times the modelled time.
     modelled = training_seconds(running) / 100
     recorded(running, {1: 0.0, 3: 3.0 * modelled})
     estimator = Estimator(home)
     for spec in (running, waiting):
         about = estimator.cost(spec)
-        assert about.least == about.most == pytest.approx(1.5 * cost.of(spec).gpu_seconds)
-        assert about.sampled == cost.of(spec).sampled
-        assert estimator.cost_basis(spec)[-1] == (
+        assert about.least == about.most == pytest.approx(1.5 * workload.cost(spec).gpu_seconds)
+        assert about.sampled == workload.cost(spec).sampled
+        assert about.basis[-1] == (
             f"GPU-hours of {spec.run_id}: 1.50 times the middle of that range, "
             "from the steps that 1 run(s) have done here"
         )
@@ -108,4 +109,4 @@ def test_a_mean_length_changes_what_is_modelled_not_what_was_measured(home: Path
     for length in (None, 2000.0):
         estimator = Estimator(home, length)
         assert estimator.seconds(running) - START_SECONDS == pytest.approx(10_000)
-        assert estimator.cost(other) == cost.of(other, length)
+        assert estimator.cost(other) == workload.cost(other, length)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends import cost
 from mcpo_cli.backends.verl import lora, overrides
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
@@ -82,19 +82,22 @@ def test_memory_and_disk_hold_gradients_and_moments_of_the_matrices_alone() -> N
     layers = [(4096, 4096), (4096, 1024), (4096, 1024), (4096, 4096), (4096, 12288), (4096, 12288), (12288, 4096)]
     matrices = 36 * 16 * sum(inputs + outputs for inputs, outputs in layers)
     full, spec = paper(), paper("model.lora_rank=16")
-    weights = cost.parameters(full)
-    assert cost.trained_parameters(spec) == matrices == 43_646_976
-    assert cost.trained_parameters(full) == weights
-    assert cost.of(spec).checkpoint == 4 * weights + 12 * matrices
-    assert cost.of(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint == 4 * weights + 16 * matrices
-    saved = cost.gpu_bytes(full)["trains"] - cost.gpu_bytes(spec)["trains"]
+    weights = workload.parameters(full)
+    assert workload.trained_parameters(spec) == matrices == 43_646_976
+    assert workload.trained_parameters(full) == weights
+    assert workload.cost(spec).checkpoint == 4 * weights + 12 * matrices
+    assert (
+        workload.cost(paper("model.lora_rank=16", "method.anchor=previous_step")).checkpoint
+        == 4 * weights + 16 * matrices
+    )
+    saved = workload.gpu_bytes(full)["trains"] - workload.gpu_bytes(spec)["trains"]
     assert saved == (12 * weights - 16 * matrices) / 8
     # The rollout engine has the matrices beside the weights.
-    more = cost.gpu_bytes(spec)["samples"] - cost.gpu_bytes(full)["samples"]
+    more = workload.gpu_bytes(spec)["samples"] - workload.gpu_bytes(full)["samples"]
     assert more == pytest.approx(2 * matrices / spec.cluster.tensor_parallel / spec.cluster.gpu_memory)
     # Five forward passes of training become four: most weights need no gradient.
-    assert cost.operations(spec, 0, 100) == 0.8 * cost.operations(full, 0, 100)
-    assert cost.operations(spec, 100, 0) == cost.operations(full, 100, 0)
+    assert workload.operations(spec, 0, 100) == 0.8 * workload.operations(full, 0, 100)
+    assert workload.operations(spec, 100, 0) == workload.operations(full, 100, 0)
 
 
 def test_merged_weights_by_hand() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from mcpo_cli.backends.local import needs
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
-from mcpo_cli.scheduling import estimate
 
 WEIGHTS = 134_479_872
 """Weights of SmolLM2-135M without norms: 49152 x 576 + 30 x (2 x 576 x 576 + 2 x 576 x 192 + 3 x 576 x 1536)."""
@@ -45,9 +45,9 @@ def test_disk_is_checkpoints_and_the_policy() -> None:
 
 
 def test_time_is_proportional_to_steps_and_cores() -> None:
-    one = needs.seconds(spec("eval.every=1000", "probe.every=0", "probe.panel_every=0", "eval.problems=1"))
-    assert estimate.training_seconds(spec()) == needs.seconds(spec()) > one
-    assert needs.seconds(spec("compute.threads=1")) == pytest.approx(2 * needs.seconds(spec()))
+    one = workload.training_seconds(spec("eval.every=1000", "probe.every=0", "probe.panel_every=0", "eval.problems=1"))
+    assert workload.training_seconds(spec()) > one
+    assert workload.training_seconds(spec("compute.threads=1")) == pytest.approx(2 * workload.training_seconds(spec()))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from mcpo_cli import tasks
 from mcpo_cli.config import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from tests.errors import refused
 
 PACKAGE = Path(tasks.__file__).parents[1]

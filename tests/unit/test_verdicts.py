@@ -20,8 +20,9 @@ from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
 from mcpo_cli.config import plan
 from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.config.plan import Plan, from_suite
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics.power import ALPHA
 from tests.fakes import TIERS
 

@@ -31,7 +31,7 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs import attempts, tiers
+from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, dumps, read_json, read_lines, seal, write_json
 from mcpo_cli.tasks.chains import Arithmetic
@@ -149,8 +149,8 @@ def test_in_evaluation_an_answer_without_a_verdict_is_in_no_count(spec: RunSpec,
     records.evaluation(0, [group(0, "correct", LOST, "wrong", LOST), group(1, "wrong", "timeout", "correct", "wrong")])
     found = rows(tmp_path, "eval", 0)
     assert [(row["n"], row["c"], row.get("ungraded")) for row in found] == [(2, 1, 2), (4, 1, None)]
-    assert tiers.evaluated(found) == {"eval/k2-3/pass_at_1": (1 / 2 + 1 / 4) / 2, "eval/k2-3/infra_errors": 2 / 8}
-    assert tiers.evaluated(found[1:]) == {"eval/k2-3/pass_at_1": 1 / 4}
+    assert sanity.evaluated(found) == {"eval/k2-3/pass_at_1": (1 / 2 + 1 / 4) / 2, "eval/k2-3/infra_errors": 2 / 8}
+    assert sanity.evaluated(found[1:]) == {"eval/k2-3/pass_at_1": 1 / 4}
 
 
 def test_a_problem_without_any_verdict_has_no_accuracy(spec: RunSpec, tmp_path: Path) -> None:

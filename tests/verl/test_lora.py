@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from mcpo_cli.backends import cost
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import export
 from mcpo_cli.backends.verl.lora import PREFIX, A, B
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
 from tests.store_runs import free_port
@@ -70,7 +70,7 @@ def test_the_first_matrices_come_from_the_seed_whatever_the_ranks(found: Any) ->
 def test_only_the_matrices_have_moments_and_are_kept_of_the_previous_policy(found: Any) -> None:
     spec = load(["scale=verl-cpu", *SETTINGS])[0]
     counted = sum(drawn.numel() for drawn in found["drawn"].values())
-    assert counted == cost.trained_parameters(spec)
+    assert counted == workload.trained_parameters(spec)
     # Shards of two ranks are halves.
     assert found["moments"] == found["kept"] == counted / RANKS
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from mcpo_cli.backends.verl import overrides, passthrough, pins
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.load import load
-from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.settings import flat
 

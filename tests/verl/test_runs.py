@@ -9,7 +9,7 @@ import pytest
 
 from mcpo_cli.backends.verl import checkpoint, processes
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.runs.tiers import evaluated
+from mcpo_cli.runs.sanity import evaluated
 from tests.verl.conftest import PATIENCE, TOY, Runs, nobody_is_left, phase, status, wait
 
 pytestmark = [pytest.mark.verl, pytest.mark.slow]

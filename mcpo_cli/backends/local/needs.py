@@ -1,6 +1,6 @@
-"""Time, memory and disk that the local engine needs for an existing model, estimated from settings alone.
+"""Memory and disk that the local engine needs for an existing model, estimated from settings alone.
 
-A token costs 2 operations a weight in a forward pass and 6 in an update. Peak memory is the larger of two phases: in an
+Peak memory is the larger of two phases: in an
 update weights, gradients, moments, activations and logits; while sampling weights, moments, keys and values.
 """
 
@@ -10,15 +10,12 @@ from pathlib import Path
 
 import psutil
 
-from mcpo_cli.backends import cost
+from mcpo_cli.config import workload
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
-from mcpo_cli.runs.attempts import eval_problems
 
-OPERATIONS_PER_CORE = 5e10
-"""Operations per second of one core in float32, in products of the sizes at hand (an AMD EPYC with AVX-512: 5 to 6)."""
 OVERHEAD_BYTES = 0.6e9
 """Memory of a process that has loaded torch and transformers."""
 FLOAT = 4
@@ -31,26 +28,15 @@ CACHE_BYTES = 4 * GIB
 """Most memory of the keys and values of the prompts that are sampled at a time."""
 
 
-def seconds(spec: RunSpec, mean_response: float | None = None) -> float:
-    """Seconds of all global steps, probes and evaluations on CPU cores."""
-    train, per_token = spec.train, 2.0 * cost.parameters(spec)
-    prompt, response = cost.lengths(spec, mean_response)
-    batch = train.prompts * (prompt + train.rollouts * response)
-    probed = cost.rerolled(spec) * (prompt + train.rollouts * response)
-    evaluated = cost.evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
-    tokens = train.steps * batch * (cost.rounds(spec) + 3) + probed + evaluated
-    return tokens * per_token / (OPERATIONS_PER_CORE * spec.compute.threads)
-
-
 def memory(spec: RunSpec) -> float:
     """Peak bytes of one run."""
     train, model = spec.train, spec.model
-    weights, trained = FLOAT * cost.parameters(spec), FLOAT * cost.trained_parameters(spec)
+    weights, trained = FLOAT * workload.parameters(spec), FLOAT * workload.trained_parameters(spec)
     state = weights + 2 * trained + (trained if "previous_policy" in spec.method.needs else 0)
     prompt, response = spec.task.expected_tokens(train.max_response)
     group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
     kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
-    query, key = model.heads * model.head_dim, cost.kv_heads(model) * model.head_dim
+    query, key = model.heads * model.head_dim, workload.kv_heads(model) * model.head_dim
     a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
     updating = weights + kept * a_row + LOGITS_BYTES
     a_slot = 2 * FLOAT * model.layers * key
@@ -61,9 +47,9 @@ def memory(spec: RunSpec) -> float:
 
 def disk(spec: RunSpec) -> float:
     """Most bytes that one run has on the disk at a time: its checkpoints, the one being written, and the policy."""
-    trained = FLOAT * cost.trained_parameters(spec)
+    trained = FLOAT * workload.trained_parameters(spec)
     checkpoint = trained * (4 if "previous_policy" in spec.method.needs else 3)
-    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * cost.parameters(spec)
+    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * workload.parameters(spec)
 
 
 @dataclass(frozen=True)

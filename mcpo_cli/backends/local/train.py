@@ -27,6 +27,7 @@ from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
 from mcpo_cli.grading import rewards
@@ -34,7 +35,7 @@ from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, StepRow
 from mcpo_cli.runs import folders
-from mcpo_cli.runs.attempts import Attempt, eval_steps
+from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
 

@@ -27,10 +27,9 @@ from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
-from mcpo_cli.home import home
-from mcpo_cli.runs import bases, folders
+from mcpo_cli.home import home, writing
+from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import read_json, write_json
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
@@ -45,7 +44,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     Raises:
         RunFailed: the target accuracy was not reached, or the disk takes no more. Interrupted: `stop` said so.
     """
-    folder = bases.cached(home(), spec)
+    folder = folders.cached_base(home(), spec)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     # The next run that shares it would train as long, to the same end.
@@ -65,7 +64,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
 
 def _take(spec: RunSpec, folder: Path) -> bool:
     """Copy the base policy that comes with mcpo to `folder`; returns whether there is one, and intact."""
-    source = bases.shipped(spec)
+    source = folders.shipped_base(spec)
     if not source:
         return False
     if damage := folders.damage(source):

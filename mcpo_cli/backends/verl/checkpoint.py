@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
+from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import State
 from mcpo_cli.runs.journal import read_json, sync, write_atomic
@@ -25,7 +25,7 @@ def folder(root: Path, step: int) -> Path:
 
 def save_method_state(root: Path, step: int, state: State) -> None:
     """Write the method's state after `step`; a method without state writes nothing. Call it before `seal`."""
-    from safetensors.torch import save_file  # imports torch, which `mcpo plan` does without
+    from safetensors.torch import save_file  # imports torch, which a dry run does without
 
     if state:
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)

@@ -8,10 +8,10 @@ from dataclasses import replace
 import psutil
 
 from mcpo_cli import architecture, home, machine, pretrained
-from mcpo_cli.backends import cost
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import overrides, pins
+from mcpo_cli.config import workload
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import KEPT_CHECKPOINTS
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
 from mcpo_cli.methods import AdvancedMethod
@@ -82,7 +82,7 @@ def _versions(spec: RunSpec) -> None:
     for package, versions in wanted.items():
         version = pins.installed(package)
         if version is None:
-            slower = f"{cost.sdpa_factor(spec):.1f} times the operations of training"
+            slower = f"{workload.sdpa_factor(spec):.1f} times the operations of training"
             hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
             raise ConfigError(f"backend=verl needs {package} {versions}, which is not installed", fix=fix + hint)
         if not pins.fits(version, versions):
@@ -153,7 +153,7 @@ def _gpus(spec: RunSpec) -> None:
             fix="nvidia-smi  (shows who uses it), or CUDA_VISIBLE_DEVICES=OTHERS",
         )
     smallest = min(gpus, key=lambda gpu: gpu.memory)
-    for doing, needed in cost.gpu_bytes(spec).items():
+    for doing, needed in workload.gpu_bytes(spec).items():
         if needed > smallest.memory:
             share = f" ({cluster.gpu_memory:.0%} of it for sampling)" if doing == "samples" else ""
             fix = {
@@ -182,7 +182,7 @@ def _slots(spec: RunSpec) -> None:
 
 def _memory(spec: RunSpec) -> None:
     """Check that offloaded weights and moments fit into main memory."""
-    needed = cost.of(spec).checkpoint / spec.cluster.nodes
+    needed = workload.cost(spec).checkpoint / spec.cluster.nodes
     total = psutil.virtual_memory().total
     if _here(spec) and spec.cluster.offload and needed > total:
         raise ConfigError(
@@ -193,7 +193,7 @@ def _memory(spec: RunSpec) -> None:
 
 def _disk(spec: RunSpec) -> None:
     """Check disk space for the checkpoints that are kept and the one being written."""
-    folder, needed = home.home(), cost.of(spec).disk
+    folder, needed = home.home(), workload.cost(spec).disk
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise ConfigError(
@@ -207,7 +207,7 @@ def _model(spec: RunSpec) -> None:
     """Check that the model is present or can be fetched, and matches its settings."""
     model, train = spec.model, spec.train
     config = pretrained.configuration(model)
-    pretrained.check_sizes(replace(model, vocabulary=cost.vocabulary(spec)), architecture.stated(config))
+    pretrained.check_sizes(replace(model, vocabulary=workload.vocabulary(spec)), architecture.stated(config))
     window, longest = config.get("max_position_embeddings"), train.max_prompt + train.max_response
     if window is not None and longest > window:
         raise ConfigError(

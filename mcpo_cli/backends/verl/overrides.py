@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import grammar, lora, passthrough
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.runs import bases
+from mcpo_cli.config.workload import KEPT_CHECKPOINTS
+from mcpo_cli.runs import folders
 from mcpo_cli.seeds import Stream, stream
 
 MAIN = "mcpo_cli.backends.verl.main"
@@ -59,7 +59,7 @@ class Paths:
 def planned(spec: RunSpec, home: Path) -> Paths:
     """The paths of the first attempt of `spec` below `home`; does not access the disk."""
     run = home / "runs" / spec.run_id
-    model = pretrained.place(spec.model, home) or str(bases.cached(home, spec))
+    model = pretrained.place(spec.model, home) or str(folders.cached_base(home, spec))
     return Paths(run, run / "attempt_1", model)
 
 

@@ -16,7 +16,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow, StepRow
 from mcpo_cli.runs.journal import JournalWriter, Kind
-from mcpo_cli.runs.tiers import evaluated
+from mcpo_cli.runs.sanity import evaluated
 
 PHASES = {
     "gen": "sample",

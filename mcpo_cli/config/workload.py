@@ -1,19 +1,22 @@
-"""Estimated cost of a run on GPUs, from its settings alone: floating-point operations, GPU-hours, tokens, memory, disk.
+"""The work of a run, from its settings alone: evaluations, tokens, operations, seconds, and on GPUs memory and disk.
 
-Nothing here was measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al., arXiv
-2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an H100's
-peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
+The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
+arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
+H100's peak throughput times the utilisations below. That of sampling is the least certain, so time is a range.
 
 `mean_response` is the mean length of a response in tokens; None means what the task assumes.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
-from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.runs.attempts import eval_problems, eval_steps
+
+KEPT_CHECKPOINTS = 2
+"""Checkpoints that backend=verl keeps: the newest, and the one before it in case the newest is damaged."""
 
 PEAK = 989e12
 """Dense bfloat16 operations per second of one H100 or H200 SXM (NVIDIA's data sheet)."""
@@ -39,6 +42,19 @@ BYTES_PREVIOUS = 4
 """More per trained weight where the method needs the previous policy, too."""
 BYTES_SAMPLED = 2
 """Bytes per weight in the rollout engine, and per number in its key-value cache: bfloat16."""
+SECONDS_PER_TOKEN = 9.7e-6
+SECONDS_PER_TOKEN_AND_PARAMETER = 5.4e-11
+"""Sampling time: a linear fit through toy-s (65k tokens/s) and toy-m (30k), measured with two parallel runs of one
+thread each on an AMD EPYC with two cores."""
+OPERATIONS_PER_CORE = 5e10
+"""Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
+to 6)."""
+WARMUP_STEPS = 450
+"""Typical number of steps until a warm-up reaches its target accuracy."""
+UPDATE = 1
+"""Update cost relative to sampling one batch: half of the sequences have no gradient."""
+WARMUP_PASSES = 3.5
+"""Cost of a supervised training step, which is in double precision, relative to sampling its tokens."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +71,18 @@ class Cost:
     """Tokens trained on."""
     checkpoint: int
     """Bytes of one checkpoint."""
+    basis: tuple[str, ...] = field(compare=False)
+    """How it was estimated, in sentences of which several runs may share one."""
 
     @property
     def gpu_seconds(self) -> float:
         """The middle of the range."""
         return (self.least + self.most) / 2
 
-    def corrected(self, factor: float) -> "Cost":
-        """The cost where training was measured to take `factor` times `gpu_seconds`: no range is left."""
+    def corrected(self, factor: float, how: str) -> "Cost":
+        """The cost where training was measured to take `factor` times `gpu_seconds`. `how` is added to `basis`."""
         measured = factor * self.gpu_seconds
-        return replace(self, least=measured, most=measured)
+        return replace(self, least=measured, most=measured, basis=(*self.basis, how))
 
     @property
     def disk(self) -> int:
@@ -72,7 +90,7 @@ class Cost:
         return (KEPT_CHECKPOINTS + 1) * self.checkpoint
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that `mcpo plan --json` prints."""
+        """The fields that `--dry-run --json` prints."""
         return {
             "gpu_hours": round(self.gpu_seconds / 3600, 1),
             "gpu_hours_low": round(self.least / 3600, 1),
@@ -81,13 +99,14 @@ class Cost:
             "tokens_trained": round(self.trained),
             "checkpoint_bytes": self.checkpoint,
             "disk_bytes": self.disk,
+            "basis": "; ".join(self.basis),
         }
 
 
-def basis(spec: RunSpec, mean_response: float | None = None) -> tuple[str, str]:
+def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
     """How the cost of `spec` was estimated, in words: what most runs share, and how fast its model samples."""
     response = lengths(spec, mean_response)[1]
-    source = "assumed; mcpo plan --mean-length sets it" if mean_response is None else "--mean-length"
+    source = "assumed; --mean-length sets it" if mean_response is None else "--mean-length"
     slow, fast = (share * PEAK / operations(spec, 1, 0, mean_response) for share in (SLOW_SAMPLING, FAST_SAMPLING))
     return (
         f"estimated, not measured: responses of {response:,.0f} tokens on average ({source}); "
@@ -100,7 +119,7 @@ def basis(spec: RunSpec, mean_response: float | None = None) -> tuple[str, str]:
     )
 
 
-def of(spec: RunSpec, mean_response: float | None = None) -> Cost:
+def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
     """The cost of all global steps, rerolls and evaluations of `spec`."""
     train = spec.train
     prompt, response = lengths(spec, mean_response)
@@ -113,7 +132,47 @@ def of(spec: RunSpec, mean_response: float | None = None) -> Cost:
     least, most = (sampling / share + training for share in (FAST_SAMPLING, SLOW_SAMPLING))
     saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
     checkpoint = saved * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
-    return Cost(least, most, sampled, trained, checkpoint)
+    return Cost(least, most, sampled, trained, checkpoint, _basis(spec, mean_response))
+
+
+def on_gpus(spec: RunSpec) -> bool:
+    """Whether `spec` trains on GPUs, which `cost` models."""
+    return spec.backend == "verl" and spec.compute.device != "cpu"
+
+
+def existing_on_local(spec: RunSpec) -> bool:
+    """Whether `spec` trains an existing model on the local engine: `backends.local.needs` models memory and disk."""
+    return bool(spec.model.path) and spec.backend == "local"
+
+
+def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float:
+    """Modelled seconds of all global steps, resampling and evaluations."""
+    if on_gpus(spec):
+        return cost(spec, mean_response).gpu_seconds / (spec.cluster.nodes * spec.cluster.gpus)
+    train = spec.train
+    prompt, response = lengths(spec, mean_response)
+    if not existing_on_local(spec):
+        batch, probed = train.prompts * train.rollouts * response, rerolled(spec) * train.rollouts * response
+        evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples * response
+        return _seconds_per_token(spec) * (train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated)
+    # A prompt is computed once per group, and an update takes 6 operations per weight and token.
+    group = prompt + train.rollouts * response
+    evaluated = evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
+    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + rerolled(spec) * group + evaluated
+    return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+
+
+def warmup_seconds(spec: RunSpec) -> float:
+    """Modelled seconds of training the base policy on prompts and their answers."""
+    if spec.model.path:
+        return 0.0
+    steps = min(WARMUP_STEPS, spec.warmup.max_steps) if spec.warmup.target_accuracy > 0 else 0
+    tokens = spec.warmup.batch * sum(spec.task.expected_tokens(spec.train.max_response))
+    return _seconds_per_token(spec) * steps * tokens * WARMUP_PASSES
+
+
+def _seconds_per_token(spec: RunSpec) -> float:
+    return SECONDS_PER_TOKEN + SECONDS_PER_TOKEN_AND_PARAMETER * parameters(spec)
 
 
 def operations(spec: RunSpec, sampled: float, trained: float, mean_response: float | None = None) -> float:
@@ -131,6 +190,22 @@ def lengths(spec: RunSpec, mean_response: float | None) -> tuple[float, float]:
 def rounds(spec: RunSpec) -> int:
     """Batches that one global step samples."""
     return SAMPLING_ROUNDS if spec.method.dynamic_sampling else 1
+
+
+def eval_problems(spec: RunSpec) -> int:
+    """Number of held-out problems in one evaluation, over all tiers."""
+    return sum(spec.task.tier_sizes(spec.eval.problems).values())
+
+
+def eval_steps(spec: RunSpec, rollouts: Mapping[int, float] = MappingProxyType({})) -> list[int]:
+    """The global steps after which the policy is evaluated: 0 (the base policy), every `eval.every` and the last.
+
+    rollouts: step -> all rollouts sampled up to it (`cost/rollouts`). Among these steps, those that pass a multiple of
+    `eval.every_rollouts` are evaluated too; no other part of a run knows how many rollouts dynamic sampling took.
+    """
+    steps, every = spec.train.steps, spec.eval.every_rollouts
+    passed = {step for step, total in rollouts.items() if every and total // every > rollouts.get(step - 1, 0) // every}
+    return sorted({0, *range(spec.eval.every, steps + 1, spec.eval.every), steps, *passed})
 
 
 def evaluations(spec: RunSpec) -> int:

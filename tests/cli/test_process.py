@@ -1,4 +1,4 @@
-"""The fork server: real processes, of runs that do not exist but for the last test."""
+"""Worker processes of the fork server: real ones, of runs that do not exist but for the last test."""
 
 import os
 import signal
@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.scheduling.forks import ForkedWorker, ForkServer
+from mcpo_cli.scheduling.process import ForkedWorker, ForkServer
 from tests.cli.conftest import MCPO, Cli
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 
 
 def until(done: Callable[[], bool]) -> None:
@@ -36,7 +36,7 @@ def fork_server(parent: int) -> psutil.Process:
 
     def is_there() -> bool:
         children = psutil.Process(parent).children()
-        found[:] = [one for one in children if "mcpo_cli.scheduling.forks" in one.cmdline()]
+        found[:] = [one for one in children if "mcpo_cli.scheduling.process" in one.cmdline()]
         return bool(found)
 
     until(is_there)

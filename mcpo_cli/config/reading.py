@@ -1,20 +1,40 @@
-"""Reads single overrides, in Hydra's grammar; what their keys mean is none of this module's business."""
+"""Reads YAML files of settings, and single overrides in Hydra's grammar; it does not interpret keys."""
 
 import functools
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
 MAX_VALUES = 1000
 """The most runs of one sweep; more are taken for a typing error."""
-MAX_NESTING, MAX_LENGTH = 20, 10_000
-"""The most brackets within brackets in an override (Hydra's parser calls itself for each), and its most characters."""
 MAX_SHOWN = 200
 """The most characters of an override that a message repeats."""
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, safe-loaded.
+
+    Raises:
+        ConfigError: the file cannot be read or is not a YAML mapping with text keys.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
+    except Exception as error:  # PyYAML raises many kinds for a value that does not fit its tag
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: must be a mapping of names to values, not {type(data).__name__}")
+    if wrong := [key for key in data if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: the key {wrong[0]!r} is not text; quote it if it is meant as a name")
+    return data
 
 
 def key_of(override: str) -> str:
@@ -38,10 +58,6 @@ def read(text: str) -> Any:
     """One override that sets a key, parsed by Hydra."""
     refuse_secrets(text)
     with reading(text):
-        if (depth := _nesting(text)) > MAX_NESTING:
-            raise ValueError(f"{depth} brackets within brackets; at most {MAX_NESTING}")
-        if len(text) > MAX_LENGTH:
-            raise ValueError(f"{len(text)} characters; at most {MAX_LENGTH}")
         override = _parsed(text)
     if override.is_delete() or override.is_add() or override.is_force_add() or override.package is not None:
         fix = f"{override.key_or_group}=VALUE"
@@ -79,7 +95,7 @@ def reading(text: str) -> Iterator[None]:
 
     try:
         yield
-    except (HydraException, ValueError, NotImplementedError) as error:
+    except (HydraException, ValueError, NotImplementedError, RecursionError) as error:
         hint = "write key=value, for example method=mcpo seed=0,1,2"
         why = short(first_line(error))
         raise ConfigError(f"cannot read the override '{short(text)}': {why}", fix=hint) from error
@@ -88,9 +104,3 @@ def reading(text: str) -> Iterator[None]:
 def short(text: str) -> str:
     """The text, or its beginning."""
     return f"{text[:MAX_SHOWN]}..." if len(text) > MAX_SHOWN else text
-
-
-def _nesting(text: str) -> int:
-    """Most brackets that are open at once, whether quoted or not."""
-    steps = ((sign in "([{") - (sign in ")]}") for sign in text)
-    return max(itertools.accumulate(steps), default=0)

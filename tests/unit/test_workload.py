@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from mcpo_cli.backends import cost
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import training_seconds
 from mcpo_cli.data.base import Problem
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.scheduling.estimate import Estimator, training_seconds
+from mcpo_cli.scheduling.estimate import Estimator
 
 
 def spec(*overrides: str) -> RunSpec:
@@ -23,55 +24,55 @@ def spec(*overrides: str) -> RunSpec:
     ("model", "billions"), [("qwen3-0.6b", 0.596), ("qwen3-1.7b", 1.72), ("qwen3-8b", 8.19), ("qwen3-14b", 14.77)]
 )
 def test_parameters_are_those_that_are_published(model: str, billions: float) -> None:
-    assert cost.parameters(spec(f"model={model}")) / 1e9 == pytest.approx(billions, rel=2e-3)
+    assert workload.parameters(spec(f"model={model}")) / 1e9 == pytest.approx(billions, rel=2e-3)
 
 
 def test_tokens_and_operations_by_hand() -> None:
     run = spec("model=qwen3-8b", "train.steps=1", "eval.every=1", "task.benchmarks=[aime24]")
-    about = cost.of(run)
+    about = workload.cost(run)
     batch = 128 * 16
     assert about.trained == batch * (200 + 5120)
     # The base policy and the only step are evaluated: 30 problems, 8 samples.
     assert about.sampled == (batch + 2 * 30 * 8) * 5120
-    weights = cost.parameters(run) - 4096 * 151936
+    weights = workload.parameters(run) - 4096 * 151936
     operations = 2 * weights + 4 * 36 * 4096 * (200 + 2560)
     training = about.trained * operations * 5 / (989e12 * 0.35)
     assert about.least == pytest.approx(about.sampled * operations / (989e12 * 0.068) + training)
     assert about.most == pytest.approx(about.sampled * operations / (989e12 * 0.042) + training)
     assert about.gpu_seconds == pytest.approx((about.least + about.most) / 2)
-    assert about.checkpoint == 12 * cost.parameters(run)
+    assert about.checkpoint == 12 * workload.parameters(run)
     assert about.disk == 3 * about.checkpoint
 
 
 def test_the_ends_of_the_range_are_what_a_gpu_samples_of_8b_at_the_papers_lengths() -> None:
     run = spec("model=qwen3-8b")
-    about = cost.of(run)
-    more = cost.of(spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0"))
+    about = workload.cost(run)
+    more = workload.cost(spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0"))
     # Evaluations alone differ in what they sample without being trained on.
-    evaluated = cost.of(
+    evaluated = workload.cost(
         spec("model=qwen3-8b", "train.steps=1", "probe.every=0", "probe.panel_every=0", "eval.samples=16")
     )
     sampled = evaluated.sampled - more.sampled
     assert sampled / (evaluated.least - more.least) == pytest.approx(4000, rel=0.02)
     assert sampled / (evaluated.most - more.most) == pytest.approx(2500, rel=0.02)
-    assert "qwen3-8b then samples 4,012 or 2,478 tokens per second and GPU" in cost.basis(run)[1]
+    assert "qwen3-8b then samples 4,012 or 2,478 tokens per second and GPU" in workload.cost(run).basis[1]
     assert about.least < about.gpu_seconds < about.most
 
 
 def test_the_mean_length_of_responses_can_be_given() -> None:
     run = spec()
-    assert cost.of(run, 5120.0) == cost.of(run)
-    half = cost.of(run, 2560.0)
-    assert half.sampled == cost.of(run).sampled / 2
+    assert workload.cost(run, 5120.0) == workload.cost(run)
+    half = workload.cost(run, 2560.0)
+    assert half.sampled == workload.cost(run).sampled / 2
     assert half.trained == run.train.steps * 128 * 16 * (200 + 2560)
     # Shorter responses also attend to less.
-    assert half.least < cost.of(run).least * (200 + 2560) / (200 + 5120)
-    assert "responses of 2,560 tokens on average (--mean-length)" in cost.basis(run, 2560.0)[0]
-    assert "responses of 5,120 tokens on average (assumed; mcpo plan --mean-length sets it)" in cost.basis(run)[0]
+    assert half.least < workload.cost(run).least * (200 + 2560) / (200 + 5120)
+    assert "responses of 2,560 tokens on average (--mean-length)" in workload.cost(run, 2560.0).basis[0]
+    assert "responses of 5,120 tokens on average (assumed; --mean-length sets it)" in workload.cost(run).basis[0]
 
 
 def test_dynamic_sampling_samples_more_and_trains_the_same() -> None:
-    mcpo, dapo = cost.of(spec("method=mcpo")), cost.of(spec("method=dapo"))
+    mcpo, dapo = workload.cost(spec("method=mcpo")), workload.cost(spec("method=dapo"))
     assert dapo.trained == mcpo.trained
     assert dapo.sampled > 2 * mcpo.sampled
 
@@ -98,11 +99,11 @@ def test_prompts_rolled_again_are_those_that_are_due_while_all_are_mastered(
         due = rerolls.due(step, graded)
         rolled += len(due)
         rerolls.record(step, due, [2] * len(due), [2] * len(due))
-    assert cost.rerolled(run) == rolled
+    assert workload.rerolled(run) == rolled
 
 
 def test_rerolls_are_sampled_and_not_trained() -> None:
-    rare, often = cost.of(spec("train.steps=10")), cost.of(spec("train.steps=10", "probe.every=1"))
+    rare, often = workload.cost(spec("train.steps=10")), workload.cost(spec("train.steps=10", "probe.every=1"))
     assert often.trained == rare.trained
     # Ten cohorts of 16 prompts in place of two, nine of them rolled once more in place of one.
     assert often.sampled - rare.sampled == (19 - 3) * 16 * 16 * 5120
@@ -110,16 +111,18 @@ def test_rerolls_are_sampled_and_not_trained() -> None:
 
 def test_more_gpus_take_less_time_and_as_many_gpu_hours() -> None:
     one, two = spec(), spec("cluster.nodes=2")
-    assert cost.of(one) == cost.of(two)
+    assert workload.cost(one) == workload.cost(two)
     assert training_seconds(one) == pytest.approx(2 * training_seconds(two))
 
 
 def test_memory_shrinks_with_what_is_shared() -> None:
-    one, two, whole = (cost.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"]))
+    one, two, whole = (
+        workload.gpu_bytes(spec(*more)) for more in ([], ["cluster.nodes=2"], ["cluster.tensor_parallel=1"])
+    )
     assert two["trains"] < one["trains"]
     assert two["samples"] == one["samples"]
     assert whole["samples"] == 2 * one["samples"]
-    weights, cache = 2 * cost.parameters(spec()), 4 * 36 * 8 * 128 * 22528
+    weights, cache = 2 * workload.parameters(spec()), 4 * 36 * 8 * 128 * 22528
     assert one["samples"] == pytest.approx((weights + cache) / 2 / 0.7)
 
 
@@ -127,8 +130,8 @@ def test_attention_between_all_tokens_of_a_pass_costs_operations_and_a_mask() ->
     """Qwen3-8B by hand: 24 576 tokens of a pass instead of 200 + 5120 / 2 of a sequence."""
     weights = 36 * (4096 * 128 * (32 + 32 + 8 + 8) + 3 * 4096 * 12288) + 4096 * 151936
     packed, alone = (2 * weights + 4 * 36 * 32 * 128 * context for context in (24576, 200 + 2560))
-    assert cost.sdpa_factor(spec()) == pytest.approx(packed / alone)
-    masked = cost.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - cost.gpu_bytes(spec())["trains"]
+    assert workload.sdpa_factor(spec()) == pytest.approx(packed / alone)
+    masked = workload.gpu_bytes(spec("cluster.attention=sdpa"))["trains"] - workload.gpu_bytes(spec())["trains"]
     assert masked == 24576**2 * 3
 
 

@@ -1,13 +1,21 @@
-"""`mcpo method`: list methods, show one, check that one keeps the contract."""
+"""The verbs that explain: `mcpo method`, `help`, `schema` and `doctor`."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mcpo_cli.commands.options import Debug, Json, complete_methods
+from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings
 
 if TYPE_CHECKING:
+    from mcpo_cli.config.reference import Entry
     from mcpo_cli.methods import Method
+
+SCHEMA_EXAMPLES = """\
+Examples:
+
+mcpo schema suite > suite.schema.json                    then, as the first line of a suite:
+
+# yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
 
 app = typer.Typer(help="List methods, show one, check that one keeps the contract.", no_args_is_help=True)
 
@@ -29,13 +37,14 @@ def list_methods(as_json: Json = False, debug: Debug = False) -> None:
     from mcpo_cli.methods import describe, registry
 
     methods = {name: kind() for name, kind in sorted(registry().items())}
-    abouts = {name: describe.summary(type(method)) for name, method in methods.items()}
-    needs = {name: sorted(method.needs) for name, method in methods.items()}
+    listed: list[dict[str, Any]] = [
+        {"method": name, "about": describe.summary(type(one)), "needs": sorted(one.needs)}
+        for name, one in methods.items()
+    ]
     if as_json:
-        listed = [{"method": name, "about": abouts[name], "needs": needs[name]} for name in methods]
         console.print_json({"methods": listed})
     else:
-        rows = [[name, abouts[name], ", ".join(needs[name])] for name in methods]
+        rows = [[row["method"], row["about"], ", ".join(row["needs"])] for row in listed]
         console.print_table(["method", "what it is", "needs"], rows)
 
 
@@ -108,3 +117,90 @@ def _method(name: str, options: list[str] | None) -> "Method":
 
     # `get` says which names there are.
     return load.settings(type(get(name)), [text.removeprefix("method.") for text in options or []])
+
+
+Key = Annotated[
+    str,
+    typer.Argument(
+        metavar="[SETTING|GROUP]",
+        help="A setting, such as train.lr, or a group of them, such as train.",
+        autocompletion=complete_settings,
+    ),
+]
+
+
+def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
+    """Explain settings: meaning, default, allowed values. Without a name, list them all."""
+    from dataclasses import asdict
+
+    from mcpo_cli.commands import console
+    from mcpo_cli.config import reference
+
+    found = reference.look_up(key) if key else reference.entries()
+    if as_json:
+        console.print_json({"settings": [asdict(entry) for entry in found]})
+    elif len({entry.key for entry in found}) == 1:
+        print("\n\n".join(map(_explained, found)))
+    else:
+        console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
+
+
+def _row(entry: "Entry") -> list[str]:
+    return [entry.key, str(entry.default), entry.meaning]
+
+
+def _explained(entry: "Entry") -> str:
+    kind = {"identity": "changes the result and the run id", "runtime": "changes neither the result nor the run id"}
+    lines = {
+        "default": str(entry.default),
+        "allowed": entry.allowed,
+        "option of": ", ".join(entry.owners),
+        "kind": f"{entry.role}: {kind[entry.role]}",
+    }
+    about = [f"  {name:<9}  {value}" for name, value in lines.items() if value]
+    return "\n".join([f"{entry.key}: {entry.meaning}", *about])
+
+
+Kind = Annotated[
+    Literal["suite", "preset", "model", "claims"],
+    typer.Argument(help="suite; preset (a regime or scale); model (a preset of sizes); claims.", show_default=False),
+]
+
+
+def schema(kind: Kind, debug: Debug = False) -> None:
+    """Print the JSON schema of a suite, a preset or a file of claims, with the methods and plug-ins there are."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.config import reference
+
+    makers = {"suite": reference.suite, "preset": reference.preset, "model": reference.model, "claims": _claims}
+    console.print_schema(makers[kind]())
+
+
+def _claims() -> dict[str, Any]:
+    from mcpo_cli.analysis import claims
+
+    return claims.schema()
+
+
+def doctor(as_json: Json = False, debug: Debug = False) -> None:
+    """Check Python, packages, GPUs, verl, MLflow store, hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
+    from dataclasses import asdict
+
+    from mcpo_cli.commands import console
+    from mcpo_cli.commands.machine_checks import examine
+    from mcpo_cli.errors import Findings
+
+    lines = examine()
+    broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]
+    document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
+    if not as_json:
+        rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
+        console.print_table(["", "for", "state", "found", "fix"], rows)
+        lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
+        where = "backend=verl, the hub or plug-ins"
+        console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
+    elif not broken:
+        console.print_json(document)
+    if broken:
+        names = ", ".join(line.name for line in broken)
+        raise Findings(f"mcpo cannot train here: {names}", fix=broken[0].fix or None, data=document)

@@ -1,4 +1,4 @@
-"""Compare the arms of a suite, or single runs; shared by `mcpo compare` and `mcpo ablate`."""
+"""The runs that the words of a verb name, and the comparison of their arms; for `mcpo compare`, `ablate` and probes."""
 
 import re
 import shlex
@@ -12,12 +12,54 @@ from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.tables import base
-from mcpo_cli.commands import build_artifacts
+from mcpo_cli.commands import build_artifacts, console
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, location
 from mcpo_cli.runs import catalog
+
+
+def plan_of(words: Sequence[str], command: str) -> Plan:
+    """The plan of the runs that `words` name, whether they are done or not. command: the verb that takes the words.
+
+    Raises:
+        ConfigError: see `parted`; or there is no such suite or run.
+    """
+    named, overrides = parted(words, command)
+    if plan.is_suite(named[0]):
+        return plan.from_suite(named[0], overrides, f"mcpo ablate {shlex.quote(named[0])}")
+    return catalog.plan_of(location(), named, command)
+
+
+def all_done(command: str) -> Plan:
+    """The plan of all done runs of MCPO_HOME. command: the verb that asks for them.
+
+    Raises:
+        ConfigError: no run is done.
+    """
+    cells = tuple(run.cell for run in catalog.runs(location(), console.talk) if run.state == "done")
+    if not cells:
+        raise ConfigError(f"no done runs in {location()}", fix="mcpo train scale=smoke")
+    return Plan("runs", command, cells)
+
+
+def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
+    """The suite or runs that `words` begin with, and the overrides after them.
+
+    Raises:
+        ConfigError: nothing is named, or a suite and something else, or runs and overrides.
+    """
+    named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
+    suites = [word for word in named if plan.is_suite(word)]
+    fix = f"{command} table1, or: {command} RUN_ID RUN_ID (mcpo runs list)"
+    if not named:
+        raise ConfigError("name a suite, or runs", fix=fix)
+    if len(suites) > 1 or (suites and len(named) > 1):
+        raise ConfigError(f"name one suite, or several runs, not {', '.join(named)}", fix=fix)
+    if overrides and not suites:
+        raise ConfigError(f"{named[0]} is an existing run: its settings cannot be changed", fix=fix)
+    return named, overrides
 
 
 def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
@@ -94,7 +136,7 @@ def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
 
 
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
-    """The suite's table, or the comparison beside it where another is asked for or the name is another artifact's."""
+    """The suite's table; for another choice, or if an artifact has the suite's name, a comparison of its own."""
     stem = load.stem(name)
     if choice == Choice() and not regime and (stem in base.PLACES or stem not in artifacts.declared()):
         return base.comparison(name)

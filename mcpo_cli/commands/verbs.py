@@ -1,8 +1,8 @@
-"""Arguments and options shared by several commands, with their shell completion."""
+"""What verbs share: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -16,17 +16,14 @@ EXAMPLES = {
   mcpo train scale=smoke                               every stage once, in seconds
   mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
   mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
-  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition""",
+  mcpo train method.delta=0.02 regime=skills-drift     another drift budget and condition
+  mcpo train table1 --dry-run                          the runs of a suite
+  mcpo train table1 scale=paper --dry-run --mean-length 4000
+                                                       on GPUs, for responses of 4000 tokens on average""",
     "ablate": """\
   mcpo ablate                            the ablations of Table 2
   mcpo ablate why-reweight seed=0,1      another suite, with two seeds
   mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
-    "plan": """\
-  mcpo plan table1                       its runs, their states and their time
-  mcpo plan table1 scale=paper           what the same suite costs on GPUs
-  mcpo plan table1 scale=paper --mean-length 4000
-                                         the same, if responses have 4000 tokens on average
-  mcpo plan method=gspo seed=0,1 --json  the runs of a sweep, for a script""",
     "probe": """\
   mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
@@ -54,31 +51,36 @@ def complete_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     # bash splits words at "=": `method=mc` arrives as `method`, `=` and the incomplete `mc`.
     given = [word for word in ctx.params.get("overrides") or [] if word != "="]
     if given and given[-1] in presets:
-        return [value for value in presets[given[-1]] if value.startswith(incomplete)]
+        return starting_with(incomplete, presets[given[-1]])
     named = [f"{key}={value}" for key, values in presets.items() for value in values]
     settings = [f"{key}=" for key in keys()]
-    return [word for word in named + settings if word.startswith(incomplete)]
+    return starting_with(incomplete, named + settings)
+
+
+def starting_with(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The names that begin with `incomplete`."""
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_suites(incomplete: str) -> list[str]:
     """Names of the suites."""
     from mcpo_cli.config import plan
 
-    return [name for name in plan.suites() if name.startswith(incomplete)]
+    return starting_with(incomplete, plan.suites())
 
 
 def complete_artifacts(incomplete: str) -> list[str]:
     """Names of the artifacts that can be reproduced."""
     from mcpo_cli.analysis import artifacts
 
-    return [name for name in (artifacts.ALL, "figures", *artifacts.registry()) if name.startswith(incomplete)]
+    return starting_with(incomplete, (artifacts.ALL, "figures", *artifacts.registry()))
 
 
 def complete_methods(incomplete: str) -> list[str]:
     """Names of the registered methods."""
     from mcpo_cli.config import load
 
-    return [name for name in load.groups()["method"] if name.startswith(incomplete)]
+    return starting_with(incomplete, load.groups()["method"])
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -99,7 +101,7 @@ def complete_settings(incomplete: str) -> list[str]:
     from mcpo_cli.config.load import groups, keys
 
     known = {*keys(), *groups(), *(key.partition(".")[0] for key in keys())}
-    return sorted(name for name in known if name.startswith(incomplete))
+    return sorted(starting_with(incomplete, known))
 
 
 def complete_run_id(incomplete: str) -> list[str]:
@@ -107,7 +109,7 @@ def complete_run_id(incomplete: str) -> list[str]:
     from mcpo_cli import home
     from mcpo_cli.runs import catalog
 
-    return [path.name for path in catalog.folders(home.location()) if path.name.startswith(incomplete)]
+    return starting_with(incomplete, (path.name for path in catalog.folders(home.location())))
 
 
 @dataclass
@@ -125,9 +127,10 @@ def _set_style(ctx: typer.Context, param: typer.CallbackParam, value: bool) -> b
     return value
 
 
-def _only_when_dry(ctx: typer.Context, value: bool) -> bool:
+def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
     if value and not ctx.params["dry_run"]:
-        raise ConfigError("--verbose says more of a dry run; this is none", fix="--dry-run --verbose")
+        option = f"--{str(param.name).replace('_', '-')}"
+        raise ConfigError(f"{option} requires --dry-run", fix=f"--dry-run {option}")
     return value
 
 
@@ -135,7 +138,9 @@ class Verbs(TyperGroup):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`."""
+        """See `TyperGroup`. `plan` is the old word for a dry run of `train`."""
+        if args[:1] == ["plan"]:
+            args = ["train", *args[1:], "--dry-run"]
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
         return super().parse_args(ctx, args)
@@ -147,7 +152,6 @@ Overrides = Annotated[
         metavar="KEY=VALUE",
         help="Presets and settings in Hydra's grammar; commas make a sweep.",
         autocompletion=complete_overrides,
-        show_default=False,
     ),
 ]
 SuiteOverrides = Annotated[
@@ -156,7 +160,6 @@ SuiteOverrides = Annotated[
         metavar="SUITE|KEY=VALUE",
         help="A suite, such as table1, with settings to change in it; or settings only.",
         autocompletion=complete_suite_overrides,
-        show_default=False,
     ),
 ]
 What = Annotated[
@@ -165,7 +168,6 @@ What = Annotated[
         metavar="SUITE|FILE|RUN_ID [KEY=VALUE]",
         help="A suite or its file, with settings to change in it; or several runs.",
         autocompletion=complete_suite_or_runs,
-        show_default=False,
     ),
 ]
 RunId = Annotated[
@@ -177,6 +179,15 @@ Verbose = Annotated[
     typer.Option(
         "--verbose",
         help="With --dry-run: also each setting of the process that a backend such as verl would start.",
+        callback=_only_when_dry,
+    ),
+]
+MeanLength = Annotated[
+    float | None,
+    typer.Option(
+        "--mean-length",
+        metavar="TOKENS",
+        help="With --dry-run: estimate for responses of this mean length; default: what the task assumes.",
         callback=_only_when_dry,
     ),
 ]

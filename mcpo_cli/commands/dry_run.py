@@ -1,0 +1,124 @@
+"""Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the started process."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from mcpo_cli import backends
+from mcpo_cli.backends.local import needs
+from mcpo_cli.commands import console
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
+from mcpo_cli.model_facts import local_folder
+from mcpo_cli.scheduling.estimate import Forecast, forecast
+
+
+def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | None = None) -> None:
+    """Print the runs of `plan`, and of a backend such as verl the processes that it would start.
+
+    Writes nothing, imports no torch.
+
+    Args:
+        verbose: print those processes as text, too, not only in the JSON document.
+        mean_response: the mean length of a response in tokens; None means what each task assumes.
+
+    Raises:
+        ConfigError: `model.path` names a folder that is not there, or a run's longest response is shorter than
+            `mean_response`.
+    """
+    _check_models(plan)
+    home = location()
+    expected = forecast(plan, home, mean_response)
+    previews = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, home) for cell in plan.cells}
+    previews = {run_id: preview for run_id, preview in previews.items() if preview}
+    if as_json:
+        about = {"seconds_left": round(expected.seconds, 1), "parallel": expected.parallel, "basis": expected.basis}
+        runs = [{**run, **_preview(previews.get(run["run_id"]))} for run in expected.runs]
+        head = {"suite": plan.suite, "home": str(home), "command": plan.command}
+        console.print_json({**head, "estimate": about, "runs": runs})
+        return
+    _print_runs(plan, expected)
+    _print_needs(expected)
+    _print_costs(expected)
+    if previews:
+        console.print_text(f"\n{previews_text(previews) if verbose else 'each setting of verl: add --verbose'}")
+
+
+def _check_models(plan: Plan) -> None:
+    """Raise ConfigError if a `model.path` can only be a folder of this machine, which does not exist."""
+    for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells if not cell.spec.model.wheel):
+        try:
+            if path:
+                local_folder(path)
+        except ConfigError as error:
+            raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error
+
+
+def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {"preview": preview} if preview else {}
+
+
+def _print_runs(plan: Plan, expected: Forecast) -> None:
+    columns = ["run_id", "arm", "model", "seed", "state"]
+    rows = [[*(str(run[column]) for column in columns), console.duration(run["seconds_left"])] for run in expected.runs]
+    console.print_table([*columns, "time left"], rows)
+    done = sum(run["state"] == "done" for run in expected.runs)
+    rest = f"about {console.duration(expected.seconds)} left, {expected.parallel} at a time ({expected.basis})"
+    console.print_text(f"\n{done} of {len(rows)} runs done; {rest}\nstart or continue: {plan.command}")
+
+
+def _print_needs(expected: Forecast) -> None:
+    """Print the memory and disk that runs of existing models on the local engine need, and what is free here."""
+    runs = [run for run in expected.runs if "memory_bytes" in run]
+    if not runs:
+        return
+    memory, disk = (max(run[key] for run in runs) / GIB for key in ("memory_bytes", "disk_bytes"))
+    free = needs.free()
+    console.print_text(
+        f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and at most "
+        f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"
+    )
+
+
+def _print_costs(expected: Forecast) -> None:
+    """Print the estimated GPU-hours, tokens and disk space of runs on GPUs, and how they were estimated."""
+    rows = []
+    for run_id, cost in expected.costs.items():
+        least, most = (f"{seconds / 3600:,.0f}" for seconds in (cost.least, cost.most))
+        tokens = [f"{count / 1e9:.2f} G" for count in (cost.sampled, cost.trained)]
+        sizes = [f"{size / GIB:.0f} GiB" for size in (cost.checkpoint, cost.disk)]
+        rows.append([run_id, least if least == most else f"{least} to {most}", *tokens, *sizes])
+    if rows:
+        console.print_text("")
+        console.print_table(
+            ["run_id", "GPU-hours", "tokens sampled", "trained", "per checkpoint", "disk at most"], rows
+        )
+        console.print_text(
+            "\n" + "\n".join(dict.fromkeys(line for cost in expected.costs.values() for line in cost.basis))
+        )
+
+
+def previews_text(previews: Mapping[str, Mapping[str, Any]]) -> str:
+    """Environment and command of each run, as words of the shell: what all runs share once, then what each adds.
+
+    previews: run id -> what `Backend.preview` returns. The command of a single run can be pasted into a shell.
+    """
+    words = {
+        run_id: {
+            "environment": [f"{name}={shlex.quote(value)}" for name, value in preview["environment"].items()],
+            "command": [shlex.quote(word) for word in preview["command"]],
+        }
+        for run_id, preview in previews.items()
+    }
+    first = next(iter(words.values()))
+    all_runs = ", the same in all runs" if len(words) > 1 else ""
+    parts = []
+    for part, separator in (("environment", "\n"), ("command", " \\\n  ")):
+        shared = [word for word in first[part] if all(word in run[part] for run in words.values())]
+        parts.append(f"# {part}{all_runs}\n{separator.join(shared)}")
+        for run_id, run in words.items():
+            if own := [word for word in run[part] if word not in shared]:
+                parts.append(f"# {part} of {run_id}\n{separator.join(own)}")
+    return "\n\n".join(parts)

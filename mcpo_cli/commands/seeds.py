@@ -1,0 +1,160 @@
+"""How many seeds: `mcpo compare SUITE --plan` before training, and `mcpo ablate SUITE --until decided` in stages."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mcpo_cli.analysis.comparison import Choice
+from mcpo_cli.analysis.differences import Difference
+from mcpo_cli.analysis.tables import words
+from mcpo_cli.commands import comparisons, console
+from mcpo_cli.commands.start_runs import run_plan
+from mcpo_cli.config import plan
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs import attempts
+from mcpo_cli.statistics import power, sequential, stats
+from mcpo_cli.statistics.power import ALPHA, POWER
+from mcpo_cli.statistics.stats import Effect
+
+SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
+
+
+def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool) -> None:
+    """Print, for each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
+
+    Where at least `stats.LEAST` seeds of all arms are done, it is in units of the metric, with the 80 % interval that
+    these seeds leave to the standard deviation; else in standard deviations.
+
+    Raises:
+        ConfigError: `suite` is not a suite, or bad overrides.
+    """
+    if not plan.is_suite(suite):
+        raise ConfigError(
+            f"--plan shows what the seeds of a suite can find; {suite} is not a suite", fix="mcpo compare table1 --plan"
+        )
+    comparisons.refuse_design(suite)
+    about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
+    choice = replace(comparisons.chosen(suite, choice), at=choice.at or ("steps",))
+    found = [
+        {"regime": regime, "at": one.at, "model": one.model, "arm": one.arm} | _reach(one.effect, about.smallest_effect)
+        for regime, one in comparisons.headline(_done(whole), choice)
+        if one.effect.n >= stats.LEAST and one.effect.sd > stats.ROUNDING
+    ]
+    relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
+    document = {
+        "suite": whole.suite,
+        "power": POWER,
+        "alpha": ALPHA,
+        "smallest_effect": about.smallest_effect,
+        "in_standard_deviations": relative,
+        "differences": found,
+    }
+    if as_json:
+        console.print_json(document)
+        return
+    header = ["difference found by", *(f"{seeds} seeds" for seeds in SEEDS)]
+    rows = [["in standard deviations", *(f"{value:.2f}" for value in relative.values())]]
+    for seen in found:
+        for end, label in (("sd", "sd"), ("sd_low", "80% low"), ("sd_high", "80% high")):
+            name = f"{_place(seen)}: {label} {seen[end]:.3f}"
+            rows.append([name, *(f"{seen[end] * value:.3f}" for value in relative.values())])
+    console.print_table(header, rows)
+    for seen in found:
+        low, high = (words.count(seen[end]) for end in ("fewest", "most"))
+        console.print_text(f"{_place(seen)}: a difference of {about.smallest_effect:g} takes {low} to {high} seeds")
+    stages = ", ".join(map(str, sequential.STAGES))
+    console.talk(
+        f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
+        f"is that of arm minus baseline over seeds{'' if found else f'; fewer than {stats.LEAST} seeds are done'}. "
+        f"Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
+    )
+
+
+def _place(seen: Mapping[str, Any]) -> str:
+    return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
+
+
+def _reach(effect: Effect, smallest: float) -> dict[str, Any]:
+    """The deviation with its interval, and the seeds that the smallest effect of interest takes at both ends."""
+    low, high = power.sd_bounds(effect.sd, effect.n)
+    fewest, most = power.seeds_range(smallest, effect.sd, effect.n)
+    return {"sd": effect.sd, "sd_low": low, "sd_high": high, "seeds": effect.n, "fewest": fewest, "most": most}
+
+
+def _done(whole: Plan) -> Plan:
+    """The runs of every regime, model, base policy and seed for which all arms are done."""
+
+    def place(cell: Cell) -> tuple[str, str, int, int]:
+        return cell.spec.regime, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
+
+    lacking = {place(cell) for cell in whole.cells if attempts.state(run_dir(cell.spec.run_id), cell.spec) != "done"}
+    return replace(whole, cells=tuple(cell for cell in whole.cells if place(cell) not in lacking))
+
+
+def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str, Any], list[str]]:
+    """Train the stages of `sequential`, and print each stage's outcome on stderr.
+
+    The differences tested are those of the suite's headline at equal steps, of all its models, arms and regimes: one
+    family. All arms train on every seed of a stage, so that the final comparison stays paired.
+
+    Returns:
+        The document for `--json`: the last stage's runs, the decisions, what was spent. And the overrides of all seeds.
+
+    Raises:
+        ConfigError: the overrides set the seeds, which the stages do, or the suite has a design.
+        RunFailed: a run failed.
+    """
+    if "seed" in {key_of(word) for word in overrides}:
+        raise ConfigError("--until decided chooses the seeds itself", fix="leave seed=... out, or --until")
+    comparisons.refuse_design(suite)
+    decided: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for stage, seeds in enumerate(sequential.STAGES):
+        given = [*overrides, f"seed={','.join(map(str, range(seeds)))}"]
+        whole = plan.from_suite(suite, given, command)
+        document = run_plan(whole)
+        tested = comparisons.headline(whole, comparisons.chosen(suite, Choice(at=("steps",))))
+        adjusted = stats.holm([one.effect.p for _, one in tested])
+        for (regime, one), p_holm in zip(tested, adjusted, strict=True):
+            key = (regime, one.model, one.arm)
+            if decided.get(key, {"verdict": "open"})["verdict"] == "open":
+                decided[key] = _decision(one, float(p_holm), regime, seeds, sequential.LEVELS[stage])
+        left = sum(one["verdict"] == "open" for one in decided.values())
+        console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
+        if not left:
+            break
+    console.talk(f"spent: {len(document['runs'])} runs of {seeds} seeds; at most {sequential.STAGES[-1]} seeds")
+    return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
+
+
+def _decision(one: Difference, p_holm: float, regime: str, seeds: int, level: float) -> dict[str, Any]:
+    """A difference of the headline at the stage that decided it, or at the last one.
+
+    Args:
+        p_holm: p adjusted over all differences of that stage.
+        seeds: number of seeds after that stage.
+        level: the largest adjusted p that decides at that stage.
+    """
+    verdict = "open" if not p_holm <= level else "above" if one.effect.mean > 0 else "below"
+    place = {"regime": regime, "model": one.model, "arm": one.arm, "metric": one.metric, "at": one.at}
+    numbers = {"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high}
+    return place | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
+
+
+def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
+    """Print the decisions."""
+    header = ["regime", "model", "arm", "seeds", "difference", "p Holm", "decides at", "verdict"]
+    rows = [
+        [
+            *(str(one[name]) for name in ("regime", "model", "arm", "seeds")),
+            f"{one['difference']:+.3f}",
+            words.p_value(one["p_holm"]),
+            f"{one['level']:g}",
+            one["verdict"],
+        ]
+        for one in decisions
+    ]
+    console.print_text("\nBy stages, which keep the level .05 together; the tables above test these seeds once:")
+    console.print_table(header, rows)

@@ -1,0 +1,214 @@
+"""The verbs that train: `mcpo train`, `ablate`, `branch` and `probe`."""
+
+import shlex
+from typing import Annotated, Literal
+
+import typer
+
+from mcpo_cli.commands.verbs import (
+    Debug,
+    DryRun,
+    Json,
+    MeanLength,
+    Overrides,
+    SuiteOverrides,
+    Verbose,
+    complete_run_id,
+    complete_suite_overrides,
+    starting_with,
+)
+
+BRANCH_EXAMPLES = """\
+Examples:
+
+mcpo branch toy                       eight arms, three states of six runs, at toy scale
+
+mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
+
+mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
+
+
+def train(
+    overrides: SuiteOverrides = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+    mean_length: MeanLength = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train one run, a sweep, or all runs of a suite. Completed runs are skipped, unfinished ones continue."""
+    from mcpo_cli.commands.start_runs import execute
+    from mcpo_cli.config import plan
+
+    suite, rest = plan.split_suite(overrides or [])
+    chosen = plan.from_suite(suite, rest, f"mcpo train {shlex.quote(suite)}") if suite else plan.from_overrides(rest)
+    execute(chosen, dry=dry_run, verbose=verbose, as_json=as_json, mean_response=mean_length)
+
+
+Until = Annotated[
+    Literal["decided"] | None,
+    typer.Option(
+        help="decided: 3, 6, then 12 seeds, stopping once every arm's difference to the baseline has a verdict."
+    ),
+]
+
+
+def ablate(
+    overrides: SuiteOverrides = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train all arms of a suite and compare them. Default: table2 (MCPO, its two components left out, DAPO)."""
+    from mcpo_cli.config import plan
+
+    named, rest = plan.split_suite(overrides or [])
+    suite, command = named or "table2", f"mcpo ablate {named}".strip()
+    if dry_run:
+        from mcpo_cli.commands import dry_run as shown
+
+        shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
+        return
+    from mcpo_cli.analysis.comparison import Choice
+    from mcpo_cli.commands import comparisons, console, seeds
+    from mcpo_cli.commands.start_runs import print_runs, run_plan
+
+    if until:
+        document, rest = seeds.train_in_stages(suite, rest, command)
+    else:
+        document = run_plan(plan.from_suite(suite, rest, command))
+    built = comparisons.suite(suite, rest, Choice())
+    if as_json:
+        console.print_json({**document, "comparisons": [one.to_json() for one in built]})
+        return
+    print_runs(document)
+    comparisons.show(built)
+    if until:
+        seeds.show_decisions(document["decisions"])
+
+
+def _complete_studies(incomplete: str) -> list[str]:
+    from mcpo_cli.config import branching
+
+    return starting_with(incomplete, branching.studies())
+
+
+Study = Annotated[
+    str,
+    typer.Argument(metavar="STUDY|FILE", help="A branch study, or its YAML file.", autocompletion=_complete_studies),
+]
+
+
+def branch(
+    study: Study, overrides: Overrides = None, dry_run: DryRun = False, as_json: Json = False, debug: Debug = False
+) -> None:
+    """Compare what one global step of each arm does to mastered and held-out prompts, from the same saved states."""
+    from mcpo_cli.config import branching
+
+    words = overrides or []
+    content, command = branching.read(study), shlex.join(["mcpo", "branch", study, *words])
+    trunks = branching.trunks(content, words)
+    if dry_run:
+        from mcpo_cli.commands import dry_run as shown
+
+        shown.show(branching.plan(study, trunks, command), as_json=as_json, verbose=False)
+        return
+    from mcpo_cli.commands import build_artifacts, console
+
+    for trunk in trunks:
+        build_artifacts.measure_branches(study, trunk, command)
+    built = build_artifacts.build_branches(study, content, trunks, words, command)
+    if as_json:
+        console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
+    else:
+        build_artifacts.show(built, whole=True)
+
+
+def _complete_probes(incomplete: str) -> list[str]:
+    from mcpo_cli import probes
+
+    return starting_with(incomplete, probes.registry())
+
+
+def _complete_targets(ctx: typer.Context, incomplete: str) -> list[str]:
+    runs = [] if ctx.params.get("overrides") else complete_run_id(incomplete)
+    return runs + complete_suite_overrides(ctx, incomplete)
+
+
+ProbeName = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROBE",
+        help="The question to ask; `mcpo probe list` explains them all.",
+        autocompletion=_complete_probes,
+    ),
+]
+Target = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
+        help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
+        autocompletion=_complete_targets,
+    ),
+]
+Prompts = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Number of training problems to sample per checkpoint (default: all of a pool, else 1024)."
+    ),
+]
+
+
+def probe(
+    name: ProbeName,
+    overrides: Target = None,
+    prompts: Prompts = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
+    from mcpo_cli import probes
+    from mcpo_cli.commands import console, publish_findings
+    from mcpo_cli.commands import dry_run as shown
+    from mcpo_cli.commands.start_runs import run_plan
+    from mcpo_cli.errors import ConfigError
+    from mcpo_cli.home import run_dir
+    from mcpo_cli.probes import study
+    from mcpo_cli.runs.journal import Journal
+
+    if name == "list":
+        known = probes.registry().values()
+        listed = [{"probe": one.name, "question": one.question, "shows": one.shows} for one in known]
+        console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
+        return
+    chosen, words = probes.get(name), overrides or []
+    if target := study.target(words):
+        if dry_run:
+            raise ConfigError("--dry-run applies to runs that a probe starts; this one exists", fix="omit --dry-run")
+        measured = [study.existing(chosen, target, prompts)]
+    else:
+        if prompts:
+            fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
+            raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
+        plan = study.runs(chosen, words)
+        if dry_run:
+            shown.show(plan, as_json=as_json, verbose=verbose)
+            return
+        run_plan(plan)
+        measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+    document = study.document(chosen, measured)
+    publish_findings.publish(chosen, measured, document)
+    if as_json:
+        console.print_json(document)
+        return
+    columns = ["regime", "model", "arm", "seeds"]
+    rows = [[*(str(row[column]) for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
+    console.print_table([*columns, *chosen.shows], rows)
+    console.talk(
+        f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "
+        "Full output: --json"
+    )

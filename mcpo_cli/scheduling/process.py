@@ -1,0 +1,273 @@
+"""Worker processes on this machine: plain ones, those that a fork server starts, and the limits that end them.
+
+Loading torch and transformers takes seconds of CPU time, as much as a short run. A fork server loads them once:
+`python -m mcpo_cli.scheduling.process MODULE FD` imports MODULE and then forks a worker for each request. It has one
+thread and computes nothing, so forking is safe. It exits when the scheduler is gone, even by SIGKILL, and its workers,
+whose parent it is, then stop. Python's own fork server does not fit: its start waits until MODULE is loaded, every
+worker imports the caller's `__main__` (a script without a guard would start its runs again), and all servers of a
+process have one environment.
+
+Scheduler to server: `Request`. Server to scheduler: `(run id, pid, None)` when a worker was forked,
+`(run id, pid, exit code)` when it has ended; the code is negative for a signal.
+"""
+
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import psutil
+
+from mcpo_cli.config.schema import Compute, RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs.provenance import parent_command
+from mcpo_cli.scheduling.progress import Progress
+from mcpo_cli.scheduling.worker import work
+
+POLL_SECONDS = 0.05
+"""Time between two looks of the fork server at its workers."""
+MEMORY_SECONDS = 1.0
+"""Least time between two memory checks, which read the process table."""
+
+
+class Worker(Protocol):
+    """A process that trains one run, on any machine."""
+
+    pid: int
+    """Its process id, known at the latest when it has ended; 0 until then."""
+
+    def poll(self) -> int | None:
+        """Its exit code; None while it runs."""
+        ...
+
+    def stop(self) -> None:
+        """Ask it to write a checkpoint and exit."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it, and on this machine all processes that it started."""
+        ...
+
+
+class LocalWorker:
+    """A process on this machine, in its own session."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._process = begin(command, environment, log)
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        """See `Worker`."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """See `Worker`."""
+        self._process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """See `Worker`."""
+        os.killpg(self.pid, signal.SIGKILL)
+
+
+def begin(command: Sequence[str], environment: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
+    """Start `command` with `environment` added to this process's own; append its output to `log`."""
+    with log.open("ab") as file:
+        return subprocess.Popen(
+            [*command],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment},
+            # In its own session, it gets Ctrl-C only through the scheduler, once.
+            start_new_session=True,
+        )
+
+
+class Request(NamedTuple):
+    """What the scheduler sends to a fork server: start a worker of this run."""
+
+    run_id: str
+    log: str
+
+
+class ForkServer:
+    """The scheduler's end of a fork server, which takes requests while it still loads `module`."""
+
+    def __init__(self, module: str, environment: Mapping[str, str]) -> None:
+        self._connection, theirs = multiprocessing.Pipe()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, module, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self._workers: dict[str, ForkedWorker] = {}
+
+    def start(self, run_id: str, log: Path) -> "ForkedWorker":
+        """A worker of that run, its output appended to `log`; it is forked once the server has loaded its module."""
+        worker = self._workers[run_id] = ForkedWorker(self)
+        # `follow` notices that a server is gone.
+        with suppress(OSError):
+            self._connection.send(Request(run_id, str(log)))
+        return worker
+
+    def follow(self) -> None:
+        """Bring `pid` and `code` of the workers up to date."""
+        gone = self._process.poll()
+        with suppress(EOFError, OSError):
+            while self._connection.poll():
+                run_id, pid, code = self._connection.recv()
+                self._workers[run_id].update(pid, code)
+        if gone is not None:
+            for worker in self._workers.values():
+                worker.code = (gone or 1) if worker.code is None else worker.code
+
+    def close(self) -> None:
+        """End the server; workers that still run stop, too."""
+        self._connection.close()
+        self._process.wait()
+
+
+@dataclass
+class ForkedWorker:
+    """See `Worker`."""
+
+    server: ForkServer
+    pid: int = 0
+    code: int | None = None
+    asked: int = 0
+    """The signal that it gets as soon as it is forked."""
+
+    def update(self, pid: int, code: int | None) -> None:
+        """The server has forked the process, or it has ended with `code`."""
+        self.pid, self.code = pid, code
+        if self.asked:
+            self._signal(self.asked)
+
+    def poll(self) -> int | None:
+        """See `Worker`."""
+        if self.code is None:
+            self.server.follow()
+        return self.code
+
+    def stop(self) -> None:
+        """See `Worker`."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """See `Worker`."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        if not self.pid:
+            self.asked = number
+        elif self.code is None:
+            # It may have ended, with its code on the way.
+            with suppress(ProcessLookupError):
+                (os.killpg if number == signal.SIGKILL else os.kill)(self.pid, number)
+
+
+def serve(module: str, scheduler: Connection) -> int:
+    """Fork a worker for each request until the scheduler is gone; a worker returns its exit code from here."""
+    command = parent_command()
+    # The worker reports a module that cannot be loaded: it loads it again.
+    with suppress(Exception):
+        importlib.import_module(module)
+    # The garbage collector leaves alone what is loaded, so that its pages stay shared.
+    gc.freeze()
+    try:
+        request = _supervise(scheduler)
+    except (EOFError, BrokenPipeError, ConnectionResetError):  # the scheduler is gone
+        return 0
+    scheduler.close()
+    _become(request.log)
+    return work(request.run_id, command)
+
+
+def _supervise(scheduler: Connection) -> "Request":
+    """Fork workers and report their ends; returns only in a worker, with its request."""
+    running: dict[int, str] = {}
+    while True:
+        if scheduler.poll(POLL_SECONDS):
+            request: Request = scheduler.recv()
+            pid = os.fork()
+            if pid == 0:
+                return request
+            running[pid] = request.run_id
+            scheduler.send((request.run_id, pid, None))
+        while running and (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            pid, status = ended
+            scheduler.send((running.pop(pid), pid, os.waitstatus_to_exitcode(status)))
+
+
+def _become(log: str) -> None:
+    """Turn a fresh child into a process with its own session and output."""
+    os.setsid()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for target in (1, 2):
+        os.dup2(output, target)
+
+
+def check_limits(spec: RunSpec) -> None:
+    """Raises ConfigError if a limit is set for a run that trains in a SLURM job."""
+    for name in ("time_limit", "stall_limit", "memory_limit"):
+        if spec.cluster.launcher == "slurm" and (limit := getattr(spec.compute, name)):
+            wrong = f"compute.{name}={limit:g} applies to workers on this machine only; SLURM limits its own jobs"
+            raise ConfigError(wrong, fix=f"compute.{name}=0, and cluster.hours=N")
+
+
+class Watch:
+    """Checks the limits of `compute` for one worker from now on: it cannot do so itself if it hangs."""
+
+    def __init__(self, compute: Compute, worker: Worker) -> None:
+        self._compute, self._worker = compute, worker
+        self._began = self._changed = self._looked = time.monotonic()
+        self._last: tuple[int, str] | None = None
+
+    def exceeded(self, progress: Progress) -> str | None:
+        """Which limit the worker exceeds, and how to raise it; None if it exceeds none. progress: current."""
+        now, compute = time.monotonic(), self._compute
+        if (step_and_phase := (progress.step, progress.phase)) != self._last:
+            self._last, self._changed = step_and_phase, now
+        if 0 < compute.time_limit < (now - self._began) / 60:
+            return _exceeds("time_limit", f"it took longer than compute.time_limit={compute.time_limit:g} minutes")
+        if 0 < compute.stall_limit < (now - self._changed) / 60:
+            limit = f"compute.stall_limit={compute.stall_limit:g} minutes"
+            return _exceeds("stall_limit", f"no progress for {limit} in phase: {progress.phase}")
+        if compute.memory_limit and self._worker.pid and now - self._looked >= MEMORY_SECONDS:
+            self._looked = now
+            if (used := memory_gib(self._worker.pid)) > compute.memory_limit:
+                limit = f"compute.memory_limit={compute.memory_limit:g}"
+                return _exceeds("memory_limit", f"it used {used:.2f} GiB of memory, more than {limit}")
+        return None
+
+
+def _exceeds(setting: str, what: str) -> str:
+    return f"{what}, and was killed\n  fix: raise compute.{setting} (0: none); it continues from its last checkpoint"
+
+
+def memory_gib(pid: int) -> float:
+    """Resident memory of a process and its descendants in GiB; shared pages count for each process."""
+    total = 0
+    with suppress(psutil.NoSuchProcess):
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            with suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+    return total / 2**30
+
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1], Connection(int(sys.argv[2]))))

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from mcpo_cli.backends.local import checkpoint as local
-from mcpo_cli.backends.verl import checkpoint, checks, export, overrides
+from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
@@ -90,13 +90,21 @@ def test_a_pickle_among_the_shards_of_a_checkpoint_does_not_run(trap: Path, tmp_
     checkpoint.seal(root, 2)
     (spec,) = load(["scale=verl-cpu"])
     with pytest.raises(ConfigError, match=r"model_world_size_1_rank_0\.pt.* other than weights"):
-        export.policy(root, 2, tmp_path / "policy", spec)
+        checkpoint.export(root, 2, tmp_path / "policy", spec)
     assert not trap.exists()
     assert not (tmp_path / "policy").exists()
     faults("a pickle that would run code, in place of weights")
 
 
-LOADING = "import sys, torch, mcpo_cli.backends.verl.pickles; print(torch.load(sys.argv[1], weights_only=False))"
+LOADING = """
+import sys, torch
+from types import SimpleNamespace
+# verl itself is not needed: `patches` only replaces one of its functions.
+utils = SimpleNamespace(distributed=SimpleNamespace(initialize_global_process_group_ray=print))
+sys.modules |= {"verl": SimpleNamespace(utils=utils), "verl.utils": utils}
+import mcpo_cli.backends.verl.patches
+print(torch.load(sys.argv[1], weights_only=False))
+"""
 
 
 @pytest.mark.slow
@@ -104,7 +112,7 @@ def test_what_verl_loads_by_itself_does_not_run_either(trap: Path, tmp_path: Pat
     """verl says weights_only=False; the environment that it is started with overrules that, but for what it needs."""
     (spec,) = load(["scale=verl-cpu"])
     environment = {**os.environ, **overrides.environment(spec)}
-    assert "mcpo_cli.backends.verl.pickles" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
+    assert "mcpo_cli.backends.verl.patches" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
 
     def loaded(content: object) -> "subprocess.CompletedProcess[str]":
         torch.save(content, tmp_path / "extra.pt")

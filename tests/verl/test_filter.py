@@ -14,7 +14,7 @@ pytestmark = pytest.mark.verl
 def test_groups_of_equal_verdicts(name: str, dropped: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-    from mcpo_cli.backends.verl.sampler import Sampler
+    from mcpo_cli.backends.verl.queue import Sampler
 
     accuracy = {"wrong": 0.0, "right": 1.0, "mixed": None}
     monkeypatch.setattr(ReplayBuffer, "_dapo_filtered_keys", lambda *_: ({"wrong", "right"}, Counter([0.0, 1.0])))
@@ -29,7 +29,7 @@ def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypat
     """Whatever their random ids, and however many were submitted."""
     from verl.trainer.ppo.v1 import replay_buffer
 
-    from mcpo_cli.backends.verl.sampler import Sampler
+    from mcpo_cli.backends.verl.queue import Sampler
 
     monkeypatch.setattr(replay_buffer.tq, "kv_clear", lambda **_: None)
     monkeypatch.setattr(Sampler, "_sync_metadata_from_transfer_queue", lambda _: None)

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli.backends import cost
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.verl import export
+from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.backends.verl.lora import PREFIX, A, B
 from mcpo_cli.config.load import load
 from mcpo_cli.runs.journal import Journal, read_json, read_lines
@@ -82,7 +82,7 @@ def test_the_previous_policy_is_that_before_the_step(found: Any) -> None:
 
 def test_what_is_exported_is_the_policy_that_was_trained(folder: Path, found: Any, rollouts: Rollouts) -> None:
     spec = load(["scale=verl-cpu", *SETTINGS])[0]
-    export.policy(folder, 1, folder / "exported", spec)
+    checkpoint.export(folder, 1, folder / "exported", spec)
     after = torch.cat(log_probs(folder / "exported", rollouts)[::RANKS])
     assert (after - found["after"].values()).abs().max() < 1e-5
     before = torch.cat(log_probs(folder / "model", rollouts)[::RANKS])

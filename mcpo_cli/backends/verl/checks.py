@@ -1,9 +1,14 @@
 """Checks before a verl run starts; each error names what is missing and the command that fixes it."""
 
+import difflib
 import importlib.util
+import re
 import shutil
 import socket
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -12,18 +17,22 @@ from mcpo_cli.backends import cost
 from mcpo_cli.backends.base import KEPT_CHECKPOINTS
 from mcpo_cli.backends.verl import overrides, pins
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.config.yaml_files import read_yaml
+from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.machine import GIB
 
 CONNECT_SECONDS = 5.0
 BUNDLE_CPUS = 3
 """CPU slots that verl reserves in Ray per GPU."""
+OVERRIDE = re.compile(r"(?P<add>\+?)(?P<key>[A-Za-z_]\w*(?:\.\w+)+)=(?P<value>.+)", re.DOTALL)
+REFERENCE = Path("trainer", "config", "_generated_ppo_trainer.yaml")
+"""All keys of verl's configuration in one file of its package, which verl generates for reference."""
 
 
 def check(spec: RunSpec) -> None:
     """Raise ConfigError for the first thing missing; imports neither verl nor torch, starts no process."""
     _task(spec)
-    overrides.overrides(spec, overrides.planned(spec, home.home()))
+    own_settings(spec)
     _method(spec)
     _versions(spec)
     _device(spec)
@@ -34,6 +43,66 @@ def check(spec: RunSpec) -> None:
     if spec.model.path:
         _model(spec)
     spec.task.check()
+
+
+def own_settings(spec: RunSpec) -> None:
+    """Check verl's own settings (`cluster.verl`), which are passed on as they are.
+
+    Raises:
+        ConfigError: one has another form, is given twice, sets what mcpo sets, or names a key that verl does not have.
+    """
+    table = overrides.table(spec, overrides.planned(spec, home.home()))
+    ours, seen = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
+    for text in spec.cluster.verl:
+        match = OVERRIDE.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"cluster.verl: '{text}' is not KEY=VALUE in Hydra's grammar",
+                fix="""cluster.verl='["actor_rollout_ref.model.enable_activation_offload=true"]'""",
+            )
+        key = match["key"]
+        if key in seen:
+            raise ConfigError(f"cluster.verl: {key} is given twice", fix="give it once")
+        seen.add(key)
+        for name, value in ours.items():
+            if _within(name, key) or _within(key, name):
+                raise ConfigError(
+                    f"cluster.verl: mcpo itself sets {name} (to {value}), from its own settings or for all runs",
+                    fix=f"leave {key} out of cluster.verl",
+                )
+        if not match["add"]:
+            _known(key, match["value"])
+
+
+def _known(key: str, value: str) -> None:
+    """Refuse a key that verl does not have, where verl is installed; elsewhere verl itself will."""
+    package = importlib.util.find_spec("verl")
+    if package is None or package.origin is None:
+        return
+    keys = list(_keys(read_yaml(Path(package.origin).parent / REFERENCE)))
+    if key in keys:
+        return
+    last = {name: name.rpartition(".")[2] for name in keys}
+    similar = difflib.get_close_matches(key.rpartition(".")[2], {*last.values()}, n=1, cutoff=SIMILAR)
+    nearest = difflib.get_close_matches(key, [name for name in keys if last[name] in similar], n=1, cutoff=0.0)
+    fix = f"{nearest[0]}={value}" if nearest else f"+{key}={value}"
+    raise ConfigError(
+        f"cluster.verl: verl has no key {key}" + (f": did you mean '{nearest[0]}'?" if nearest else ""),
+        fix=f"cluster.verl='[\"{fix}\"]'" + ("" if nearest else "  (`+` adds a key that verl's files lack)"),
+    )
+
+
+def _within(key: str, group: str) -> bool:
+    """Whether `key` is `group`, or is in it."""
+    return f"{key}.".startswith(f"{group}.")
+
+
+def _keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every key of a configuration, groups included."""
+    for name, value in tree.items():
+        yield f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            yield from _keys(value, f"{prefix}{name}.")
 
 
 def _task(spec: RunSpec) -> None:

@@ -1,27 +1,83 @@
-"""Starts verl for one attempt, follows it, and cleans up all its processes and temporary files."""
+"""Starts verl for one attempt, follows it, explains its end, and cleans up all its processes and temporary files.
+
+Worker process and trainer exchange small files in the attempt's folder (`Channel`), because the trainer is a Ray actor
+and may run on another machine that shares the disk.
+"""
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.verl import checkpoint, data, diagnosis, export, processes
-from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import read_json, write_atomic
 
 TICK_SECONDS = 0.25
 LOG = "verl.log"
+MARK = "MCPO_VERL_RUN"
+"""Environment variable that names the run; all its processes, Ray's and vLLM's included, inherit it."""
+GRACE_SECONDS = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
+LAST_SECONDS = 30.0
+"""Seconds after which to give up on processes that survive SIGKILL, because they hang in the kernel."""
+PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
+"""Colours and process name that Ray puts before a line written by another process."""
+ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
+SAID = 3
+"""Most lines quoted in an error message."""
+
+
+class Channel:
+    """The files of one attempt; each has one writer."""
+
+    def __init__(self, attempt_dir: Path) -> None:
+        self._progress = attempt_dir / "verl" / "progress.json"
+        self._ending = attempt_dir / "verl" / "ending.json"
+        self._stop = attempt_dir / "verl" / "stop"
+
+    def tell(self, phase: str, durable_step: int | None) -> None:
+        """Called by the trainer: report the phase and the last step that a checkpoint of this attempt covers."""
+        write_atomic(self._progress, json.dumps({"phase": phase, "durable_step": durable_step}))
+
+    def progress(self) -> dict[str, Any]:
+        """Called by the worker: what the trainer reported last."""
+        return read_json(self._progress) if self._progress.exists() else {"phase": "starting", "durable_step": None}
+
+    def ask_to_stop(self) -> None:
+        """Called by the worker: ask the trainer to write a checkpoint after this step and end."""
+        self._stop.parent.mkdir(exist_ok=True)
+        self._stop.touch()
+
+    def asked_to_stop(self) -> bool:
+        """Called by the trainer: whether it was asked to end."""
+        return self._stop.exists()
+
+    def ended(self, error: McpoError) -> None:
+        """Called by the training process: record the McpoError that ends it."""
+        kind = "interrupted" if isinstance(error, Interrupted) else "failed"
+        write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
+
+    def ending(self) -> dict[str, Any] | None:
+        """Called by the worker: what `ended` recorded, None if nothing."""
+        return read_json(self._ending) if self._ending.exists() else None
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -36,7 +92,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     attempt.phase("writing the final policy")
     step = spec.train.steps
     with folders.whole(attempt.folder / "policy", {"step": step}) as part:
-        export.policy(attempt.folder.parent / "checkpoints", step, part, spec)
+        checkpoint.export(attempt.folder.parent / "checkpoints", step, part, spec)
 
 
 def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -45,7 +101,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
     data.write(spec, data.fits(spec, folder), paths)
-    checkpoint.choose(paths.checkpoints, start)
+    checkpoint.choose(paths.checkpoints, start, spec.cluster.nodes * spec.cluster.gpus)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)
     if code:
@@ -101,14 +157,14 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
     name = str(paths.run)
     # Short, because a socket's path has at most 107 characters. All attempts share it.
     folder = Path(tempfile.gettempdir()) / f"mcpo-ray-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    processes.end(name)
+    end(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         # To join a cluster, Ray must use its default folder.
-        yield {processes.MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
+        yield {MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
     finally:
-        processes.end(name)
+        end(name)
         for number, logs in enumerate(sorted(folder.glob("ray/session_*_*/logs"))):
             shutil.copytree(logs, paths.attempt / "ray" / str(number), ignore_dangling_symlinks=True)
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,8 +181,113 @@ def fail(channel: Channel, log: Path, code: int) -> None:
         raise Interrupted(ending["message"])
     text = log.read_text(encoding="utf-8", errors="replace")
     message, fix = (ending["message"], ending["fix"]) if ending else (f"verl ended with exit code {code}", None)
-    lines, known = [message], diagnosis.cause(f"{text}\n{message}")
+    lines, known = [message], known_cause(f"{text}\n{message}")
     if known and not fix:
         lines, fix = [known.name, message], known.fix
-    lines += [line for line in diagnosis.last_errors(text) if line not in message]
+    lines += [line for line in last_errors(text) if line not in message]
     raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)
+
+
+def marked(name: str) -> list[psutil.Process]:
+    """All processes of the run `name` except this one."""
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == name:
+                processes.append(process)
+        except psutil.Error:
+            continue  # it ended, or belongs to another user
+    return processes
+
+
+def end(name: str) -> None:
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until none is left: a dying one may start another."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    for process in marked(name):
+        with suppress(psutil.Error):
+            process.terminate()
+    while (left := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
+        if time.monotonic() > deadline:
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+        time.sleep(0.1)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A known fault."""
+
+    text: re.Pattern[str]
+    """Matches the text that the fault prints."""
+    name: str
+    fix: str
+    """Settings that avoid it."""
+
+
+CAUSES = (
+    Cause(
+        re.compile("No available memory for the cache blocks|larger than the available KV cache memory"),
+        "out of GPU memory: the weights leave vLLM no room for its key-value cache",
+        "raise cluster.gpu_memory or cluster.tensor_parallel",
+    ),
+    Cause(
+        re.compile("is less than desired GPU memory utilization"),
+        "out of GPU memory: less is free than cluster.gpu_memory lets vLLM take",
+        "lower cluster.gpu_memory, or cluster.offload=true",
+    ),
+    Cause(
+        re.compile("OutOfMemoryError: (?:CUDA|HIP)|(?:CUDA|HIP) out of memory|CUDA error: out of memory"),
+        "out of GPU memory",
+        "lower cluster.max_tokens_per_gpu (raise cluster.sequence_parallel where it must hold longer sequences) or "
+        "cluster.gpu_memory, cluster.offload=true, or raise cluster.gpus",
+    ),
+    Cause(
+        re.compile("node running low on memory|due to memory pressure"),
+        "out of memory: Ray ended a process because the machine ran low",
+        "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
+    ),
+    Cause(
+        re.compile(r"\bMemoryError\b|DefaultCPUAllocator: |std::bad_alloc|Cannot allocate memory"),
+        "out of memory: the machine, or a process limit (ulimit -v), refused an allocation",
+        "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
+    ),
+    Cause(
+        # The second line holds torch's messages for it.
+        re.compile(
+            "No space left on device|Disk quota exceeded|File too large"
+            "|PytorchStreamWriter failed writing|iostream error|inline_container.cc.*unexpected pos"
+        ),
+        "a file could not be written: the disk is full, or a quota or limit was reached",
+        "make room on that disk",
+    ),
+    Cause(
+        re.compile("InvalidAuthToken|AuthenticationError: "),
+        "the Ray cluster asks for a token",
+        "RAY_AUTH_MODE=token in the environment, and the cluster's token in ~/.ray/auth_token or RAY_AUTH_TOKEN",
+    ),
+    # Ray prints the first, and our watch the second, for any process that dies silently. A guess, so it comes last.
+    Cause(
+        re.compile("killed by the OOM killer|a process of verl died: "),
+        "a process died without a message; the kernel may have killed it for lack of memory (see dmesg)",
+        "if it was memory: lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false",
+    ),
+)
+"""In order of priority: the consequences of a fault come after it."""
+
+
+def known_cause(text: str) -> Cause | None:
+    """The first known fault whose pattern occurs in `text`."""
+    return next((known for known in CAUSES if known.text.search(text)), None)
+
+
+def last_errors(text: str) -> list[str]:
+    """The last few distinct error lines of a log, without Ray's prefixes."""
+    errors: dict[str, None] = {}
+    for raw in reversed(text.splitlines()):
+        line = PREFIX.sub("", raw).strip()
+        if ERROR.match(line) and "RayTaskError" not in line:
+            errors.setdefault(line[:300])
+        if len(errors) == SAID:
+            break
+    return list(reversed(errors))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.backends.verl.grammar import Value
 from mcpo_cli.config.schema import Model, RunSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+Value = str | int | float | bool | None | list[Any]
+"""A value of verl's settings."""
 A, B, WEIGHT = ".lora_A.default.weight", ".lora_B.default.weight", ".base_layer.weight"
 """How the names of a layer's matrices and of its weights end in peft's models."""
 PREFIX = "base_model.model."

@@ -99,8 +99,9 @@ def test_a_pickle_among_the_shards_of_a_checkpoint_does_not_run(trap: Path, tmp_
 LOADING = """
 import sys, torch
 from types import SimpleNamespace
-# verl itself is not needed: `patches` only replaces one of its functions.
-utils = SimpleNamespace(distributed=SimpleNamespace(initialize_global_process_group_ray=print))
+# verl itself is not needed: `patches` only replaces some of its functions.
+distributed = SimpleNamespace(initialize_global_process_group_ray=print)
+utils = SimpleNamespace(distributed=distributed, torch_functional=SimpleNamespace(logprobs_from_logits_v2=print))
 sys.modules |= {"verl": SimpleNamespace(utils=utils), "verl.utils": utils}
 import mcpo_cli.backends.verl.patches
 print(torch.load(sys.argv[1], weights_only=False))

@@ -108,8 +108,8 @@ def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs
     method = ("method=mcpo", "method.anchor=previous_step", "method.delta=0", "train.lr_warmup_steps=0")
     rarely = ("compute.checkpoint_every=1", "probe.every=0", "probe.panel_every=0", "eval.every=2")
     settings = (*TOY, *SETTINGS, *method, *rarely, "train.lr=0.01", "train.steps=2")
-    # The second checkpoint cannot be written.
-    assert runs("train", *settings, "cluster.plugin=tests.verl.faults.disk").returncode == 1
+    # The second checkpoint cannot be completed.
+    assert runs("train", *settings, "cluster.plugin=tests.verl.faults.seal").returncode == 1
     folder = runs.folder("mcpo")
     assert status(folder)["durable_step"] == 1
     result = runs("train", *settings)

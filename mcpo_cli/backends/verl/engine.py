@@ -110,11 +110,7 @@ def _uses_v2_runner(server: Any) -> object:
 
 
 def check_alive(trainer: Any) -> None:
-    """Check every actor that the trainer waits for; verl itself would wait forever for a dead one.
-
-    Raises:
-        RunFailed: one has died.
-    """
+    """Raise RunFailed if an actor that the trainer waits for has died; verl itself would wait forever."""
     from ray._private.state import actors
 
     for role, actor in _actors(trainer):

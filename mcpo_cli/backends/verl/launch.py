@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from mcpo_cli.backends.base import Stop
 from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
@@ -46,7 +46,7 @@ SAID = 3
 
 
 class Channel:
-    """The files of one attempt; each has one writer."""
+    """The files of one attempt; each has one writer: worker, trainer or training process."""
 
     def __init__(self, attempt_dir: Path) -> None:
         self._progress = attempt_dir / "verl" / "progress.json"
@@ -54,29 +54,29 @@ class Channel:
         self._stop = attempt_dir / "verl" / "stop"
 
     def tell(self, phase: str, durable_step: int | None) -> None:
-        """Called by the trainer: report the phase and the last step that a checkpoint of this attempt covers."""
+        """Trainer: report the phase and the last step that a checkpoint of this attempt covers."""
         write_atomic(self._progress, json.dumps({"phase": phase, "durable_step": durable_step}))
 
     def progress(self) -> dict[str, Any]:
-        """Called by the worker: what the trainer reported last."""
+        """Worker: the trainer's last report."""
         return read_json(self._progress) if self._progress.exists() else {"phase": "starting", "durable_step": None}
 
     def ask_to_stop(self) -> None:
-        """Called by the worker: ask the trainer to write a checkpoint after this step and end."""
+        """Worker: ask the trainer to write a checkpoint after this step and end."""
         self._stop.parent.mkdir(exist_ok=True)
         self._stop.touch()
 
     def asked_to_stop(self) -> bool:
-        """Called by the trainer: whether it was asked to end."""
+        """Trainer: whether it was asked to end."""
         return self._stop.exists()
 
     def ended(self, error: McpoError) -> None:
-        """Called by the training process: record the McpoError that ends it."""
+        """Training process: record the McpoError that ends it."""
         kind = "interrupted" if isinstance(error, Interrupted) else "failed"
         write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
 
     def ending(self) -> dict[str, Any] | None:
-        """Called by the worker: what `ended` recorded, None if nothing."""
+        """Worker: what `ended` recorded, None if nothing."""
         return read_json(self._ending) if self._ending.exists() else None
 
 
@@ -181,9 +181,9 @@ def fail(channel: Channel, log: Path, code: int) -> None:
         raise Interrupted(ending["message"])
     text = log.read_text(encoding="utf-8", errors="replace")
     message, fix = (ending["message"], ending["fix"]) if ending else (f"verl ended with exit code {code}", None)
-    lines, known = [message], known_cause(f"{text}\n{message}")
+    lines, known = [message], known_failure(f"{text}\n{message}")
     if known and not fix:
-        lines, fix = [known.name, message], known.fix
+        lines, fix = [known[0], message], known[1]
     lines += [line for line in last_errors(text) if line not in message]
     raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)
 
@@ -214,71 +214,10 @@ def end(name: str) -> None:
         time.sleep(0.1)
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A known fault."""
-
-    text: re.Pattern[str]
-    """Matches the text that the fault prints."""
-    name: str
-    fix: str
-    """Settings that avoid it."""
-
-
-CAUSES = (
-    Cause(
-        re.compile("No available memory for the cache blocks|larger than the available KV cache memory"),
-        "out of GPU memory: the weights leave vLLM no room for its key-value cache",
-        "raise cluster.gpu_memory or cluster.tensor_parallel",
-    ),
-    Cause(
-        re.compile("is less than desired GPU memory utilization"),
-        "out of GPU memory: less is free than cluster.gpu_memory lets vLLM take",
-        "lower cluster.gpu_memory, or cluster.offload=true",
-    ),
-    Cause(
-        re.compile("OutOfMemoryError: (?:CUDA|HIP)|(?:CUDA|HIP) out of memory|CUDA error: out of memory"),
-        "out of GPU memory",
-        "lower cluster.max_tokens_per_gpu (raise cluster.sequence_parallel where it must hold longer sequences) or "
-        "cluster.gpu_memory, cluster.offload=true, or raise cluster.gpus",
-    ),
-    Cause(
-        re.compile("node running low on memory|due to memory pressure"),
-        "out of memory: Ray ended a process because the machine ran low",
-        "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
-    ),
-    Cause(
-        re.compile(r"\bMemoryError\b|DefaultCPUAllocator: |std::bad_alloc|Cannot allocate memory"),
-        "out of memory: the machine, or a process limit (ulimit -v), refused an allocation",
-        "lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false, or a machine with more memory",
-    ),
-    Cause(
-        # The second line holds torch's messages for it.
-        re.compile(
-            "No space left on device|Disk quota exceeded|File too large"
-            "|PytorchStreamWriter failed writing|iostream error|inline_container.cc.*unexpected pos"
-        ),
-        "a file could not be written: the disk is full, or a quota or limit was reached",
-        "make room on that disk",
-    ),
-    Cause(
-        re.compile("InvalidAuthToken|AuthenticationError: "),
-        "the Ray cluster asks for a token",
-        "RAY_AUTH_MODE=token in the environment, and the cluster's token in ~/.ray/auth_token or RAY_AUTH_TOKEN",
-    ),
-    # Ray prints the first, and our watch the second, for any process that dies silently. A guess, so it comes last.
-    Cause(
-        re.compile("killed by the OOM killer|a process of verl died: "),
-        "a process died without a message; the kernel may have killed it for lack of memory (see dmesg)",
-        "if it was memory: lower cluster.max_tokens_per_gpu or cluster.gpus, cluster.offload=false",
-    ),
-)
-"""In order of priority: the consequences of a fault come after it."""
-
-
-def known_cause(text: str) -> Cause | None:
-    """The first known fault whose pattern occurs in `text`."""
-    return next((known for known in CAUSES if known.text.search(text)), None)
+def known_failure(text: str) -> tuple[str, str] | None:
+    """Name and fix of the first failure of `failures.yaml` whose pattern occurs in `text`."""
+    known = read_yaml(Path(__file__).with_name("failures.yaml"))["failures"]
+    return next(((entry["name"], entry["fix"]) for entry in known if re.search(entry["pattern"], text)), None)
 
 
 def last_errors(text: str) -> list[str]:

@@ -71,11 +71,7 @@ def _runner() -> type:
 
 
 def wait_until_alone() -> None:
-    """Wait until no other run is in the Ray cluster.
-
-    Raises:
-        RunFailed: another run is still there after LEAVING_SECONDS.
-    """
+    """Wait until no other run is in the Ray cluster; RunFailed if one still is after LEAVING_SECONDS."""
     deadline = time.monotonic() + LEAVING_SECONDS
     while any(actor["name"] == QUEUE for actor in ray.util.list_named_actors(all_namespaces=True)):
         if time.monotonic() > deadline:
@@ -87,12 +83,9 @@ def wait_until_alone() -> None:
 
 
 def wait_for_gpus(gpus: int, tell: Callable[[str], None]) -> None:
-    """Wait until `gpus` GPUs have joined the Ray cluster; verl itself raises at once if one has not.
+    """Wait until `gpus` GPUs have joined the Ray cluster, calling `tell`; RunFailed after JOINING_SECONDS.
 
-    tell: called with the progress.
-
-    Raises:
-        RunFailed: some are still missing after JOINING_SECONDS.
+    verl itself raises at once if one has not.
     """
     deadline = time.monotonic() + JOINING_SECONDS
     while (joined := int(ray.cluster_resources().get("GPU", 0))) < gpus:

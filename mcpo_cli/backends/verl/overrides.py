@@ -22,11 +22,6 @@ from mcpo_cli.seeds import Stream, stream
 from mcpo_cli.settings import flat
 
 MAIN = "mcpo_cli.backends.verl.main"
-REWARD = "pkg://mcpo_cli.backends.verl.reward"
-TRAINER = "mcpo"
-"""The name under which our trainer registers with verl."""
-AGENT, AGENT_MODULE = "mcpo", "mcpo_cli.backends.verl.agent"
-"""Our agent loop (`agent.py`) and its module; verl's own needs a tokenizer with a chat template."""
 PATCHES = "mcpo_cli.backends.verl.patches"
 """The module that every process of verl imports first."""
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
@@ -163,10 +158,6 @@ def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
         loggers=["console", *spec.cluster.loggers],
         run_id=spec.run_id,
         hydra=paths.attempt / "hydra",
-        trainer=TRAINER,
-        agent=AGENT,
-        agent_module=AGENT_MODULE,
-        reward=REWARD,
     )
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -27,28 +27,31 @@ from mcpo_cli.methods import Method, Step
 POLL_SECONDS = 0.1
 """verl's default of 2 s would be most of a small model's step."""
 WATCH_SECONDS = 10.0
-"""Seconds between two calls of `watch`."""
+"""Seconds between two looks at the actors."""
 
 
 class Sampler(ReplayBuffer):
-    """verl's replay buffer; under dynamic sampling it filters as the method says, and reports discarded groups.
+    """verl's replay buffer for our trainer; under dynamic sampling it filters as the method says.
 
-    keeps: whether a group of this accuracy stays under dynamic sampling. discard: called with the ids of finished
-    groups that are about to be discarded. order: the index of a prompt, by its id, among those of the step.
-    watch: called every WATCH_SECONDS while waiting; raises if an actor has died.
+    The trainer gets the ids of finished groups that are discarded (`discard`), and is asked whether all actors live
+    (`check_alive`) every WATCH_SECONDS.
     """
 
-    def __init__(
-        self,
-        keeps: Callable[[float], bool],
-        discard: Callable[[set[str]], None],
-        order: Callable[[str], int],
-        watch: Callable[[], None],
-        **options: Any,
-    ) -> None:
-        super().__init__(poll_interval=POLL_SECONDS, **options)
-        self._keeps, self._discard, self._order = keeps, discard, order
-        self._watch, self._watched = watch, time.monotonic()
+    def __init__(self, trainer: Any) -> None:
+        spec, dynamic = trainer.spec, trainer.spec.method.dynamic_sampling
+        super().__init__(
+            poll_interval=POLL_SECONDS,
+            trainer_mode="sync",
+            trainer_config={},
+            max_off_policy_threshold=None,
+            max_off_policy_strategy="drop",
+            sampler_kwargs={},
+            refill_fn=trainer._add_prompts_to_generate,
+            filter_groups_metric="acc" if dynamic else None,
+            train_batch_size=spec.train.prompts,
+            gen_batch_size=1 if dynamic else spec.train.prompts,
+        )
+        self._trainer, self._watched = trainer, time.monotonic()
 
     def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
         # verl would silently continue with the rest of the group.
@@ -60,7 +63,7 @@ class Sampler(ReplayBuffer):
         # verl drops all groups of equal verdicts.
         equal, _ = super()._dapo_filtered_keys(partition_id)
         accuracy = self._dapo_classification_cache[partition_id]
-        dropped = {uid: accuracy[uid] for uid in equal if not self._keeps(accuracy[uid])}
+        dropped = {uid: accuracy[uid] for uid in equal if not self._trainer.spec.method.keeps(accuracy[uid])}
         return set(dropped), Counter(dropped.values())
 
     def _select_prompt_uids(
@@ -70,17 +73,17 @@ class Sampler(ReplayBuffer):
         # first ones of the stream that qualify are the same.
         chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
         if partition_id == "train":
-            chosen = sorted(chosen, key=self._order)
+            chosen = sorted(chosen, key=lambda uid: self._trainer.prompts[uid].order)
         return chosen[:batch_size], partition, steps
 
     def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
         if partition_id == "train" and uids:
-            self._discard(uids)
+            self._trainer.discard(uids)
         super()._clear_groups(partition_id, uids)
 
     def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
         if time.monotonic() - self._watched > WATCH_SECONDS:
-            self._watch()
+            self._trainer.check_alive()
             self._watched = time.monotonic()
         return super()._wait_for_next_poll(partition_id, last_debug_time)
 

@@ -19,7 +19,7 @@ from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow
-from mcpo_cli.runs.journal import JournalWriter, Kind
+from mcpo_cli.runs.journal import JournalWriter
 from mcpo_cli.runs.tiers import evaluated
 
 PHASES = {
@@ -37,10 +37,10 @@ LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR"
 
 @dataclass(frozen=True)
 class Trained:
-    """The batch of a global step after its update.
+    """A global step after its update.
 
-    kept: its groups. discarded: those that dynamic sampling dropped. advantage_PG: of the kept groups. updates, probed:
-    metrics of the gradient steps and of probes. verl: verl's own metrics. seconds: by phase, see `seconds`.
+    kept: groups in its batch, with `advantage_PG`. discarded: those that dynamic sampling dropped. updates, probed,
+    verl: metrics of gradient steps, of probes, and verl's own. seconds: by phase, see `seconds`.
     """
 
     kept: Sequence[Group]
@@ -57,25 +57,21 @@ class Records:
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
-        self._journal = JournalWriter(attempt_dir)
+        self.journal = JournalWriter(attempt_dir)
         self._tracking = _tracking(spec, attempt_dir)
-        self._channel = Channel(attempt_dir)
+        self.channel = Channel(attempt_dir)
         self._durable: int | None = None
         self._phase = "starting"
 
     def phase(self, text: str) -> None:
         """Report the current phase."""
         self._phase = text
-        self._channel.tell(text, self._durable)
+        self.channel.tell(text, self._durable)
 
     def durable(self, step: int) -> None:
         """Report that a checkpoint covers everything up to `step`."""
         self._durable = step
-        self._channel.tell(self._phase, step)
-
-    def asked_to_stop(self) -> bool:
-        """Whether the run was asked to stop."""
-        return self._channel.asked_to_stop()
+        self.channel.tell(self._phase, step)
 
     def step(self, step: int, trained: Trained, spent: Spent, tokenizer: Any) -> None:
         """Write all rows of one global step; spent: with this step.
@@ -87,11 +83,11 @@ class Records:
         graded = batch.graded(everything, ends, spec.train.temperature)
         orders = {group.prompt.order for group in trained.kept}
         in_batch = [i for i, group in enumerate(everything) if group.prompt.order in orders]
-        self._journal.rows("groups", step, measure.group_rows(step, graded, {*in_batch}))
+        self.journal.rows("groups", step, measure.group_rows(step, graded, {*in_batch}))
         if spent.evaluation_due:
             shown = everything[: spec.compute.sample_groups]
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
-            self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
+            self.journal.rows("samples", step, measure.sample_rows(step, graded, texts))
         ungraded = sum(group.ungraded for group in everything) / graded.correct_PG.numel()
         row = measure.global_step(
             step,
@@ -106,31 +102,18 @@ class Records:
             seconds=trained.seconds,
             own={"grading/infra_errors": ungraded, **{f"verl/{name}": value for name, value in _flat(trained.verl)}},
         )
-        self._journal.step(row)
+        self.journal.step(row)
         self._log(step, row["metrics"])
 
     def evaluation(self, step: int, answered: Sequence[Group]) -> None:
-        """Write one row per held-out problem.
-
-        Raises:
-            RunFailed: no answer to a problem could be graded.
-        """
+        """Write one row per held-out problem; RunFailed if no answer to one could be graded."""
         rows = [_eval_row(step, group) for group in answered]
-        self._journal.rows("eval", step, rows)
+        self.journal.rows("eval", step, rows)
         self._log(step, evaluated(rows))
-
-    def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write optional rows of a step; call it before `step`, which completes the step."""
-        if rows:
-            self._journal.rows(kind, step, rows)
-
-    def sync(self) -> None:
-        """Write all rows through to the disk; a checkpoint comes after them."""
-        self._journal.sync()
 
     def close(self) -> None:
         """Flush the journal to the disk and close it, and the loggers."""
-        self._journal.close()
+        self.journal.close()
         if self._tracking:
             self._tracking.finish()
 

@@ -31,7 +31,6 @@ from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
 from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
-from mcpo_cli.backends.verl.overrides import TRAINER
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -40,14 +39,13 @@ from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
 
 
-@register_trainer(TRAINER)
+@register_trainer("mcpo")  # `trainer_mode` in settings.yaml
 class Trainer(PPOTrainerSync):
     """The trainer of one run.
 
-    root: of the checkpoints. sealed: the step of the newest complete one. engine_metrics: the same in every step.
-    State of the current step: prompts: all submitted for sampling. kept, discarded: groups in the batch, and groups
-    dropped by dynamic sampling. output: the method's. passes: keys of the sequences that go through each pass for old
-    log-probabilities. updates, probed, mini_batches: metrics of gradient steps and probes, and rows of gradient steps.
+    root: of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all submitted.
+    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's. passes: keys of the
+    sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows of gradient steps.
     trained_tokens: of the sequences that went through an update, prompts included.
     """
 
@@ -74,22 +72,11 @@ class Trainer(PPOTrainerSync):
         self.curr_step_profile = False
 
     def _build_replay_buffer(self) -> queue.Sampler:
-        dynamic = self.spec.method.dynamic_sampling
-        return queue.Sampler(
-            keeps=self.spec.method.keeps,
-            discard=self._discard,
-            order=lambda uid: self.prompts[uid].order,
-            watch=lambda: engine.check_alive(self),
-            trainer_mode="sync",
-            trainer_config={},
-            max_off_policy_threshold=None,
-            max_off_policy_strategy="drop",
-            sampler_kwargs={},
-            refill_fn=self._add_prompts_to_generate,
-            filter_groups_metric="acc" if dynamic else None,
-            train_batch_size=self.spec.train.prompts,
-            gen_batch_size=1 if dynamic else self.spec.train.prompts,
-        )
+        return queue.Sampler(self)
+
+    def check_alive(self) -> None:
+        """Raise RunFailed if one of the actors has died."""
+        engine.check_alive(self)
 
     def _setup(self) -> None:
         self.records.phase("loading the model")
@@ -115,11 +102,7 @@ class Trainer(PPOTrainerSync):
         engine.on_each_rank(self.actor_rollout_wg, call)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """Train from the checkpoint's step to the last one, as `mcpo_cli.backends.local.train` does.
-
-        Raises:
-            Interrupted: the run was asked to stop; a checkpoint was written. RunFailed: the run cannot continue.
-        """
+        """Train from the checkpoint's step to the last one, as `backends.local.train` does; see `Backend.run`."""
         self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
         SkipManager.init(self.config)
         if self.spec.cluster.rollout == "vllm":
@@ -128,7 +111,7 @@ class Trainer(PPOTrainerSync):
             if self.global_steps == 0:
                 self.evaluate()
             while self.global_steps < steps:
-                if self.records.asked_to_stop():
+                if self.records.channel.asked_to_stop():
                     if self.sealed < self.global_steps:
                         self.write_checkpoint()
                         self.seal_checkpoint()
@@ -161,7 +144,7 @@ class Trainer(PPOTrainerSync):
         self.updates["sanity/logp_difference"] = queue.logp_difference(batch.keys)
         self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
-        self.records.rows("mini_batches", self.global_steps, self.mini_batches)
+        self.records.journal.rows("mini_batches", self.global_steps, self.mini_batches)
         length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
         phases = seconds(self.timing_raw)
         self.spent.add(
@@ -176,21 +159,13 @@ class Trainer(PPOTrainerSync):
         self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
 
     def evaluate(self) -> None:
-        """Evaluate the current policy on all held-out problems.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
-        """
+        """Evaluate the current policy on all held-out problems; raises as `roll` does."""
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
         self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
 
     def probe(self) -> dict[str, float]:
-        """Roll again the prompts due at this step, under the policy that sampled its batch; returns metrics.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error.
-        """
+        """Resample the prompts due at this step, under the policy that sampled its batch; returns metrics."""
         graded = self._graded(batches.in_order([*self.kept, *self.discarded]))
         rolls, rerolled = self.rerolls.due(self.global_steps, graded), list[Group]()
         if rolls:
@@ -200,7 +175,8 @@ class Trainer(PPOTrainerSync):
             rerolled = self.roll(batches.columns(rows), "reroll", **as_in_training)
         n_P, c_P = [group.answers for group in rerolled], [sum(group.correct) for group in rerolled]
         again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
-        self.records.rows("rerolls", self.global_steps, again)
+        if again:
+            self.records.journal.rows("rerolls", self.global_steps, again)
         return metrics
 
     def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
@@ -232,11 +208,7 @@ class Trainer(PPOTrainerSync):
         tu.assign_non_tensor(batch, seed=seeds)
 
     def write_checkpoint(self) -> None:
-        """Write the files of a checkpoint of the current step.
-
-        Raises:
-            RunFailed: they could not be written.
-        """
+        """Write the files of a checkpoint of the current step; RunFailed if that is impossible."""
         step = self.global_steps
         self.records.phase(f"checkpoint of step {step}")
         try:
@@ -249,12 +221,8 @@ class Trainer(PPOTrainerSync):
             raise checkpoint.failed(self.root, step, error) from error
 
     def seal_checkpoint(self) -> None:
-        """Complete the checkpoint of the current step, which makes its records final.
-
-        Raises:
-            RunFailed: it could not be written.
-        """
-        self.records.sync()
+        """Complete the checkpoint of the current step, which makes its records final; RunFailed if impossible."""
+        self.records.journal.sync()
         try:
             checkpoint.seal(self.root, self.global_steps)
         except OSError as error:
@@ -278,7 +246,8 @@ class Trainer(PPOTrainerSync):
             self.probed = self.probe()
         super().on_sample_end()
 
-    def _discard(self, uids: set[str]) -> None:
+    def discard(self, uids: set[str]) -> None:
+        """Record groups that dynamic sampling is about to drop."""
         keys = [key for key in self.replay_buffer.partitions["train"] if batches.uid_of(key) in uids]
         self.discarded += self._read(keys)
 
@@ -304,10 +273,7 @@ class Trainer(PPOTrainerSync):
         return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
 
     def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
-        """Of each mini-batch, the keys of the sequences that go through its update, and the others; rank after rank.
-
-        All do if the method has not been applied to the batch yet.
-        """
+        """Of each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
         tokens, ranks = [tag["seq_len"] for tag in batch.tags], self._ranks
         has_gradient = [True] * len(batch)
         if self.output:
@@ -364,7 +330,7 @@ class Trainer(PPOTrainerSync):
         if self._signals_need_logp:
             self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:
-            metrics.update(queue.put_weights(batch.keys, cap))
+            metrics |= queue.put_weights(batch.keys, cap)
         fields = queue.fields(self.spec.method, self._output, self._indices(batch.keys))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 

@@ -6,7 +6,6 @@ verl writes the files into `global_step_<n>` one by one; we then write a seal th
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,8 +25,6 @@ SEAL = "sealed.json"
 METHOD = "method.safetensors"
 POINTER = "latest_checkpointed_iteration.txt"
 """File that tells verl which step to resume from."""
-SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
-"""The weights of one rank."""
 
 
 def folder(root: Path, step: int) -> Path:
@@ -90,8 +87,7 @@ def newest(root: Path) -> int:
 def choose(root: Path, step: int, ranks: int) -> None:
     """Make verl resume from the complete checkpoint of `step`, 0 to start anew; remove incomplete and later ones.
 
-    Raises:
-        ConfigError: another number of ranks than `ranks` wrote it.
+    Raises ConfigError if another number of ranks than `ranks` wrote it.
     """
     written = len(_shards(folder(root, step) / "actor"))
     if step and written not in (0, ranks):
@@ -163,8 +159,7 @@ def _weights(actor: Path) -> dict[str, torch.Tensor]:
 
 def _shards(actor: Path) -> list[Path]:
     """The weights of all ranks, in their order."""
-    found = [(int(match[2]), path) for path in actor.glob("*.pt") if (match := SHARD.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    return sorted(actor.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
 
 
 def _shard(path: Path) -> dict[str, Any]:

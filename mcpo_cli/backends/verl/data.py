@@ -68,7 +68,6 @@ def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
 
 def fits(spec: RunSpec, folder: Path) -> Fits:
     """A test whether a prompt, formatted for the model in `folder`, has at most `train.max_prompt` tokens."""
-
     from transformers import AutoTokenizer
 
     reader = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)

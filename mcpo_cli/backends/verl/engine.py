@@ -102,11 +102,7 @@ def uses_v2_runner(trainer: Any) -> bool:
     vLLM's line about it is below the level that verl lets it log.
     """
     server = trainer.llm_server_manager.get_replicas()[0].servers[0]
-    return bool(ray.get(server.__ray_call__.remote(_uses_v2_runner)))
-
-
-def _uses_v2_runner(server: Any) -> object:
-    return server.engine.vllm_config.use_v2_model_runner
+    return bool(ray.get(server.__ray_call__.remote(lambda own: own.engine.vllm_config.use_v2_model_runner)))
 
 
 def check_alive(trainer: Any) -> None:

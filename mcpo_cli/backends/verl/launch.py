@@ -81,11 +81,7 @@ class Channel:
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from the checkpoint that the attempt starts after, and write the final policy.
-
-    Raises:
-        Interrupted: `stop` returned true; a checkpoint was written if a step was done. RunFailed: verl failed.
-    """
+    """Train `spec` from the checkpoint that the attempt starts after, and write its final policy: `Backend.run`."""
     # If an attempt was killed after its last checkpoint, only the final policy remains to be written.
     if attempt.status["start_step"] < spec.train.steps:
         _train(spec, attempt, stop)
@@ -171,11 +167,7 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
 
 
 def fail(channel: Channel, log: Path, code: int) -> None:
-    """Turn the end of the training process, with exit code `code`, into a McpoError.
-
-    Raises:
-        Interrupted: it was asked to stop. RunFailed: otherwise; quotes the log's last errors.
-    """
+    """Raise Interrupted if the training process was asked to stop, else RunFailed with the log's last errors."""
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
         raise Interrupted(ending["message"])

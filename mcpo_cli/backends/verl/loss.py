@@ -36,10 +36,7 @@ def column_field(name: str) -> str:
 
 
 def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch) -> list[float]:
-    """One row of the field FACTS: the sequence's prompt, its mini-batch's totals, its columns and their sums.
-
-    index: the sequence's, (prompt, rollout).
-    """
+    """The row of FACTS for sequence `index` (prompt, rollout): prompt, mini-batch totals, columns and their sums."""
     totals = (total.sequences, total.tokens, total.prompts, total.limit)
     values = [float(signals.columns[name][index]) for name in method.columns]
     return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.verl import lora
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.runs import bases
@@ -27,7 +26,8 @@ PATCHES = "mcpo_cli.backends.verl.patches"
 BARE = re.compile(r"(?=.*[A-Za-z])(?!(?i:true|false|null|nan|inf)$)[A-Za-z0-9_./:@+-]+")
 """Strings that Hydra's grammar accepts without quotes."""
 
-Table = dict[str, lora.Value]
+Value = str | int | float | bool | None | list[Any]
+Table = dict[str, Value]
 
 
 @dataclass(frozen=True)
@@ -72,14 +72,11 @@ def command(spec: RunSpec, paths: Paths) -> list[str]:
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
     """What the first start would run, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
+    own = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
     settings: dict[str, Any] = {}
-    own = (text.partition("=") for text in spec.cluster.verl)
-    for key, value in {**table(spec, paths), **{key: value for key, _, value in own}}.items():
+    for key, value in {**table(spec, paths), **own}.items():
         *groups, name = key.lstrip("+").split(".")
-        inner = settings
-        for group in groups:
-            inner = inner.setdefault(group, {})
-        inner[name] = value
+        functools.reduce(lambda tree, group: tree.setdefault(group, {}), groups, settings)[name] = value
     return {"command": command(spec, paths), "environment": environment(spec), "config": settings}
 
 
@@ -96,7 +93,7 @@ def overrides(spec: RunSpec, paths: Paths) -> list[str]:
     return [*(f"{key}={written(value)}" for key, value in table(spec, paths).items()), *spec.cluster.verl]
 
 
-def written(value: lora.Value) -> str:
+def written(value: Value) -> str:
     """`value` in Hydra's grammar, https://hydra.cc/docs/advanced/override_grammar/basic."""
     if value is None:
         return "null"
@@ -115,7 +112,7 @@ def table(spec: RunSpec, paths: Paths) -> Table:
     names = {field.name: getattr(spec, field.name) for field in dataclasses.fields(spec)}
     filled = _filled(_template(), SimpleNamespace(**names, paths=paths, values=values(spec, paths)))
     rows = {f"+{key.replace('+', '')}" if "+" in key else key: value for key, value in flat(filled).items()}
-    return rows | lora.settings(spec) | _ray(spec)
+    return rows | _ray(spec)
 
 
 @functools.cache

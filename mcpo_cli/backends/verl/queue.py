@@ -24,10 +24,8 @@ from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
 from mcpo_cli.methods import Method, Step
 
-POLL_SECONDS = 0.1
-"""verl's default of 2 s would be most of a small model's step."""
-WATCH_SECONDS = 10.0
-"""Seconds between two looks at the actors."""
+POLL_SECONDS = 0.1  # verl's default of 2 s would be most of a small model's step
+WATCH_SECONDS = 10.0  # between two looks at the actors
 
 
 class Sampler(ReplayBuffer):

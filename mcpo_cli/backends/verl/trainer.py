@@ -29,7 +29,7 @@ from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
-from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt
+from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
 from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
@@ -44,9 +44,9 @@ class Trainer(PPOTrainerSync):
     """The trainer of one run.
 
     root: of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all submitted.
-    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's. passes: keys of the
-    sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows of gradient steps.
-    trained_tokens: of the sequences that went through an update, prompts included.
+    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's, a `MethodOutput`.
+    passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows
+    of gradient steps. trained_tokens: of the sequences that went through an update, prompts included.
     """
 
     def __init__(self, config: Any) -> None:
@@ -60,7 +60,7 @@ class Trainer(PPOTrainerSync):
         self.kept: list[Group] = []
         self.discarded: list[Group] = []
         self.passes: list[list[str]] = []
-        self.output: MethodOutput | None = None
+        self.output: Any = None
         self.updates: dict[str, float] = {}
         self.probed: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
@@ -154,7 +154,7 @@ class Trainer(PPOTrainerSync):
             gradient_steps=len(self.mini_batches),
             seconds=phases["sample"] + phases["update"],
         )
-        advantage_PG = self._output.signals.advantage_PG
+        advantage_PG = self.output.signals.advantage_PG
         trained = Trained(self.kept, self.discarded, advantage_PG, self.updates, self.probed, metrics, phases)
         self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
 
@@ -182,10 +182,8 @@ class Trainer(PPOTrainerSync):
     def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
         """Sample one group per row outside of training, with random numbers from the stream `name`.
 
-        settings: sampling settings for all rows that replace verl's evaluation settings.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
+        settings: replace verl's evaluation settings. Raises RunFailed if a rollout or its grading raised an error, or
+        if too many answers could not be graded.
         """
         rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
         known = batches.prompts(rows, 0)
@@ -202,9 +200,9 @@ class Trainer(PPOTrainerSync):
         return sampled
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
-        """Give each prompt of `batch` the seed that `agent.py` reads; `start`: position of the first in the step."""
-        places = range(start, start + len(batch))
-        seeds = [stream(self.spec.seed, name, self.global_steps, place) for place in places]
+        """Give each prompt of `batch` the seed that `agent.py` reads; `start`: index of the first in the step."""
+        indices = range(start, start + len(batch))
+        seeds = [stream(self.spec.seed, name, self.global_steps, index) for index in indices]
         tu.assign_non_tensor(batch, seed=seeds)
 
     def write_checkpoint(self) -> None:
@@ -297,11 +295,6 @@ class Trainer(PPOTrainerSync):
         return super()._compute_old_log_prob(batch, metrics)
 
     @property
-    def _output(self) -> MethodOutput:
-        assert self.output
-        return self.output
-
-    @property
     def _signals_need_logp(self) -> bool:
         """Whether the method's output for a batch depends on the trainer's log-probabilities or entropies."""
         return bool(self.spec.method.needs & {"logp", "entropy"}) or self.spec.method.prepares
@@ -331,7 +324,7 @@ class Trainer(PPOTrainerSync):
             self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:
             metrics |= queue.put_weights(batch.keys, cap)
-        fields = queue.fields(self.spec.method, self._output, self._indices(batch.keys))
+        fields = queue.fields(self.spec.method, self.output, self._indices(batch.keys))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
     def _indices(self, keys: Sequence[str]) -> list[tuple[int, int]]:
@@ -357,7 +350,7 @@ class Trainer(PPOTrainerSync):
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
         reports = output.pop(METRIC)
         self.mini_batches, measured = gradient_steps(
-            self.global_steps, reports, output["grad_norm"], train.mini_batch, self._output.report
+            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.output.report
         )
         self.method_state = self.spec.method.learn(self.method_state, measured)
         floor = {"sanity/noise_floor": noise_floor(reports, train.mini_batch)}

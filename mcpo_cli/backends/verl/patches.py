@@ -45,7 +45,8 @@ _by_row = torch_functional.logprobs_from_logits_v2
 def _by_piece(logits: Tensor, labels: Tensor) -> Tensor:
     """verl's function; of packed logits (tokens x vocabulary) ROWS at a time."""
     if logits.ndim != 2:
-        return _by_row(logits, labels)
+        rows: Tensor = _by_row(logits, labels)
+        return rows
     pieces = zip(logits.split(ROWS), labels.split(ROWS), strict=True)
     return torch.cat([checkpoint(_of_piece, *piece, use_reentrant=False, preserve_rng_state=False) for piece in pieces])
 

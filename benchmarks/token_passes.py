@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from mcpo_cli.backends.local import encoding, tokenizer
-from mcpo_cli.backends.verl import at_rest, batches
+from mcpo_cli.backends.verl.batch import apply_method, select_trained
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -56,15 +56,10 @@ def passes(spec: RunSpec, step: Step, tokens: Sequence[int]) -> int:
     """Token-passes of one batch on one rank."""
     G = spec.train.rollouts
     unmoved_PGT = torch.zeros(*step.length_PG.shape, int(step.length_PG.max()))
-    said, _ = at_rest.ask(spec, step, {}, lambda: unmoved_PGT, 0)
-    bears, right = said.has_gradient_PG.flatten().tolist(), step.correct_PG.flatten().tolist()
-    kinds = [(i // G, right[i], bears[i]) for i in range(len(tokens))]
-    measured = batches.measured(bears, kinds)
-    total = 0
+    output, _ = apply_method(spec, step, {}, lambda: unmoved_PGT, 0)
+    has_gradient, total = output.has_gradient_PG.flatten().tolist(), sum(tokens)
     for part in torch.arange(len(tokens)).split(spec.train.mini_batch * G):
-        packs = batches.packs(part.tolist(), bears, measured, tokens, 1)
-        total += sum(tokens[i] for pack in packs for i in pack)
-        total += UPDATE * sum(tokens[i] for i in batches.passing(part.tolist(), bears, tokens, 1))
+        total += UPDATE * sum(tokens[i] for i in select_trained(part.tolist(), has_gradient, tokens, 1))
     return total
 
 

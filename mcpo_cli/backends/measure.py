@@ -6,6 +6,7 @@ Names are `group/name`. Shapes: P prompt groups of G rollouts; tokens of a `Toke
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from mcpo_cli.data.base import Problem
-from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, SampleRow
+from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, SampleRow, StepRow
 from mcpo_cli.statistics import directions
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from mcpo_cli.config.schema import RunSpec
     from mcpo_cli.methods import Report, TokenBatch, TokenLoss
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
@@ -146,6 +148,48 @@ def answer_classes(answers: Sequence[Sequence[str | None]]) -> list[list[int]]:
         numbers = {text: number for number, text in enumerate(dict.fromkeys(filter(None, answers_G)))}
         groups.append([numbers.get(text, -1) if text else -1 for text in answers_G])
     return groups
+
+
+def global_step(
+    step: int,
+    spec: RunSpec,
+    graded: Graded,
+    in_batch: Sequence[int],
+    advantage_PG: Tensor,
+    *,
+    entropy: float,
+    updates: Mapping[str, float],
+    probed: Mapping[str, float],
+    spent: Mapping[str, float],
+    seconds: Mapping[str, float],
+    own: Mapping[str, float],
+) -> StepRow:
+    """The row of a global step.
+
+    Args:
+        graded: all sampled groups.
+        in_batch: the indices of those that were trained on, in order; `advantage_PG` is theirs.
+        entropy: mean over tokens, in nats.
+        updates: metrics of the gradient steps.
+        probed: metrics of probes.
+        spent: totals, this step included.
+        seconds: by phase.
+        own: metrics that only this backend has.
+    """
+    correct_PG = graded.correct_PG[list(in_batch)]
+    metrics = {
+        **sampled(graded, entropy),
+        **updates,
+        **sanity(graded, reasons=spec.task.reasons),
+        **weights(correct_PG, advantage_PG),
+        **probed,
+        **signs(correct_PG, advantage_PG),
+        **sampling(len(graded.problems), len(in_batch), spec.train.prompts),
+        **spent,
+        **speed(seconds, float(graded.length_PG.sum())),
+        **own,
+    }
+    return StepRow(step=step, time=time.time(), metrics=metrics)
 
 
 def sampled(graded: Graded, entropy: float) -> dict[str, float]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from mcpo_cli import backends, paths
 from mcpo_cli.config import plan
-from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location
 from mcpo_cli.probes.base import Finding, Probe

@@ -11,7 +11,7 @@ from mcpo_cli.results import verdicts
 from mcpo_cli.results.log import Scores, Side
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Sources
-from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.statistics.power import ALPHA, noncentrality
 from mcpo_cli.statistics.stats import Floats
 
 ALL = "all benchmarks"
@@ -193,7 +193,7 @@ def _row(pair: Pair, k: int, found: Estimate, question: Question) -> dict[str, o
     return {
         **_tested(pair.benchmark, pair.arm, k, found, question),
         "paired_by_seed": pair.same_seeds,
-        "detectable": found.test.error * crossed.noncentrality(found.test.df),
+        "detectable": found.test.error * noncentrality(found.test.df),
         **{f"needed_{name}": value for name, value in needed.items()},
     }
 
@@ -264,4 +264,4 @@ def _flips(pair: Pair) -> pd.DataFrame:
     )
     changed = found[(mine - theirs != 0)]
     order = (changed["score"] - changed["baseline_score"]).abs().sort_values(ascending=False, kind="stable").index
-    return changed.loc[order]
+    return changed.reindex(order)

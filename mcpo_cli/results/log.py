@@ -73,8 +73,8 @@ class Scores:
         """The same of some problems, in the order given."""
         place = {problem: at for at, problem in enumerate(self.problems)}
         at_P = [place[problem] for problem in problems]
-        tables = (table[:, at_P] for table in (self.samples_SP, self.sum_SP, self.square_SP))
-        return Scores(self.seeds, tuple(problems), *tables)
+        samples_SP, sum_SP, square_SP = self.samples_SP[:, at_P], self.sum_SP[:, at_P], self.square_SP[:, at_P]
+        return Scores(self.seeds, tuple(problems), samples_SP, sum_SP, square_SP)
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class Side:
         correct_N = own["correct"].to_numpy(np.float64)
         sums = [np.bincount(place_N, weights, shape[0] * shape[1]) for weights in (None, correct_N, correct_N**2)]
         count_SP, sum_SP, square_SP = (one.reshape(shape) for one in sums)
-        names = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
-        return Scores(*names, count_SP.astype(np.int64), sum_SP, square_SP)
+        seeds, problems = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
+        return Scores(seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP)
 
     def facts(self, benchmark: str) -> dict[str, str]:
         """How the samples of a benchmark were made; values that differ from log to log stand side by side."""

@@ -17,6 +17,7 @@ the design can find is printed beside it.
 """
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,7 +83,7 @@ def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
     return found.assign(verdict=[_word(row, level) for row in found.to_dict("records")])
 
 
-def _word(row: "dict[str, float]", level: float) -> Word:
+def _word(row: Mapping[Hashable, float], level: float) -> Word:
     if np.isnan(row["p"]):
         return "not testable"
     if row["p_equivalent_adjusted"] <= level:

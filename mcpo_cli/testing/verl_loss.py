@@ -19,15 +19,18 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
     """
     from tensordict import TensorDict
 
+    from mcpo_cli.backends.measure import Sums
     from mcpo_cli.backends.verl import queue
+    from mcpo_cli.backends.verl.batch import MethodOutput
     from mcpo_cli.backends.verl.loss import loss
 
     length_PG = step().length_PG
     P, G = length_PG.shape
-    places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
+    indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     prepared = {name: column.unflatten(0, (P, G)) for name, column in batch.columns.items()}
     signals = Signals(signals.advantage, signals.has_gradient_PG, signals.counts_PG, {**signals.columns, **prepared})
-    sent = queue.fields(method, signals, length_PG, [batch.total], places)
+    output = MethodOutput(signals, length_PG, [batch.total], signals.has_gradient_PG, Sums())
+    sent = queue.fields(method, output, indices)
     lengths = length_PG.flatten().tolist()
 
     def ragged(value_BT: Tensor) -> Tensor:
@@ -50,10 +53,10 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
         rows = zip(value_BT, lengths, strict=True)
         return _ragged([torch.cat([row[:length], row[:1] * 0]) for row, length in rows])
 
-    output = {"log_probs": of_model(leaf)}
+    returned = {"log_probs": of_model(leaf)}
     if batch.entropy_BT is not None:
-        output["entropy"] = of_model(batch.entropy_BT)
-    value, _ = loss(method, output, data)
+        returned["entropy"] = of_model(batch.entropy_BT)
+    value, _ = loss(method, returned, data)
     (gradient,) = torch.autograd.grad(value, leaf)
     expected = reduce(method.token_loss(batch), batch.mask_BT)
     (expected_gradient,) = torch.autograd.grad(expected, batch.logp_BT)

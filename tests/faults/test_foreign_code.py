@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from mcpo_cli.backends.local import checkpoint as local
-from mcpo_cli.backends.verl import checkpoint, checks, export, overrides
+from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.model_facts import resolve
@@ -52,7 +52,7 @@ def test_a_pickle_among_the_shards_of_a_checkpoint(trap: Path, tmp_path: Path) -
     checkpoint.seal(root, 2)
     (spec,) = load(["scale=verl-cpu"])
     with refused("bad_input", "model_world_size_1_rank_0.pt"):
-        export.policy(root, 2, tmp_path / "policy", spec)
+        checkpoint.export(root, 2, tmp_path / "policy", spec)
     assert not trap.exists()
     assert not (tmp_path / "policy").exists()
 
@@ -78,7 +78,16 @@ def test_a_model_of_pickles(trap: Path, tmp_path: Path) -> None:
     assert not trap.exists()
 
 
-LOADING = "import sys, torch, mcpo_cli.backends.verl.pickles; print(torch.load(sys.argv[1], weights_only=False))"
+LOADING = """
+import sys, torch
+from types import SimpleNamespace
+# verl itself is not needed: `patches` only replaces some of its functions.
+distributed = SimpleNamespace(initialize_global_process_group_ray=print)
+utils = SimpleNamespace(distributed=distributed, torch_functional=SimpleNamespace(logprobs_from_logits_v2=print))
+sys.modules |= {"verl": SimpleNamespace(utils=utils), "verl.utils": utils}
+import mcpo_cli.backends.verl.patches
+print(torch.load(sys.argv[1], weights_only=False))
+"""
 
 
 @pytest.mark.slow
@@ -86,7 +95,7 @@ def test_what_verl_loads_by_itself(trap: Path, tmp_path: Path) -> None:
     """verl passes weights_only=False; the environment that it is started with allows only what it needs."""
     (spec,) = load(["scale=verl-cpu"])
     environment = {**os.environ, **overrides.environment(spec)}
-    assert "mcpo_cli.backends.verl.pickles" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
+    assert "mcpo_cli.backends.verl.patches" in environment["VERL_USE_EXTERNAL_MODULES"].split(",")
 
     def loaded(content: object) -> "subprocess.CompletedProcess[str]":
         torch.save(content, tmp_path / "extra.pt")

@@ -13,8 +13,8 @@ from mcpo_cli import data, methods, plugins
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import Cell, Plan
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
 from mcpo_cli.evaluation import gradings, regrade
 from mcpo_cli.home import is_plain, run_dir

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from mcpo_cli.backends.verl.groups import Group, Prompt
+from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError

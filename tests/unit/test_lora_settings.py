@@ -42,20 +42,6 @@ def test_refused(words: str, said: str, fix: str) -> None:
     assert caught.value.fix == fix
 
 
-@pytest.mark.parametrize(
-    ("own", "said"),
-    [
-        (f"{MODEL}.lora_rank=8", "decided by model.lora_rank"),
-        (f"{MODEL}.lora_alpha=8", "decided by model.lora_alpha"),
-        (f"{MODEL}.lora.merge=true", "mcpo itself sets"),
-    ],
-)
-def test_verls_own_keys_are_refused_with_what_sets_them(own: str, said: str) -> None:
-    spec = paper("model.lora_rank=16", f'cluster.verl=["{own}"]')
-    with pytest.raises(ConfigError, match=said):
-        overrides.overrides(spec, overrides.planned(spec, Path("/home")))
-
-
 def test_runs_without_it_keep_their_ids_and_all_runs_share_the_base_policy() -> None:
     plain, toy = paper(), load(["scale=verl-cpu"])[0]
     assert "lora_rank" not in plain.identity()["model"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from mcpo_cli.backends import method_calls
-from mcpo_cli.backends.verl import at_rest
+from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Clipped, Normalized, Signals, State, Step, Term, TokenBatch, TokenLoss, get, registry
@@ -59,7 +59,7 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     with pytest.raises(RunFailed) as local:
         method_calls.signals(spec.method, of, {})
     with pytest.raises(RunFailed) as verl:
-        at_rest.ask(spec, of, {}, lambda: torch.zeros(6, 4, 7), seed=0)
+        verl_batch.apply_method(spec, of, {}, lambda: torch.zeros(6, 4, 7), seed=0)
     assert local.value.message == verl.value.message
     assert local.value.message.startswith("method=slips: signals returned ")
     assert said in local.value.message

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,10 +19,10 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import checkpoint, diagnosis, groups, launch
-from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.backends.verl.groups import Group, Prompt
-from mcpo_cli.backends.verl.records import Records
+from mcpo_cli.backends.verl import batch, checkpoint, launch
+from mcpo_cli.backends.verl.batch import Group, Prompt
+from mcpo_cli.backends.verl.launch import Channel
+from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.config.schema import RunSpec
@@ -64,32 +64,38 @@ def spent(spec: RunSpec, folder: Path) -> Spent:
     return total
 
 
+def trained(kept: list[Group], discarded: Sequence[Group] = (), **measured: Any) -> Trained:
+    """A batch after its update."""
+    advantage_PG = torch.zeros(len(kept), len(kept[0].tokens)).double()
+    nothing: dict[str, Any] = {"updates": {}, "probed": {}, "verl": {}, "seconds": {"sample": 1.0}}
+    return Trained(kept, discarded, advantage_PG, **(nothing | measured))
+
+
 def rows(folder: Path, kind: str, step: int) -> list[dict[str, object]]:
     return list(read_lines(folder / kind / f"step_{step:06d}.jsonl"))
 
 
 def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run() -> None:
-    groups.check([group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
+    batch.check([group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
     with pytest.raises(RunFailed, match=r"4 of 6 answers could not be graded.*infra_error 0\.1"):
-        groups.check([group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
+        batch.check([group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
 
 
 def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: RunSpec, tmp_path: Path) -> None:
     thrown = dataclasses.replace(group(1, "correct", "correct"), entropy=[math.nan, math.nan])
     timing = {"gen": 5.0, "probe": 2.0, "update_actor": 1.0, "step": 7.0}
-    Records(spec, tmp_path).step(
-        1,
+    done = trained(
         [group(0, "wrong", "correct")],
         [thrown],
-        {"probe/rollouts": 8.0, "own/name": 3.0},
-        spent(spec, tmp_path),
-        {"a": {"b": 4}},
-        timing,
-        TOKENIZER,
+        probed={"probe/rollouts": 8.0},
+        updates={"own/name": 3.0},
+        verl={"a": {"b": 4}},
+        seconds=seconds(timing),
     )
+    Records(spec, tmp_path).step(1, done, spent(spec, tmp_path), TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
-    seconds = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}
-    assert seconds == {"sample": 3.0, "probe": 2.0, "update": 1.0, "record": 1.0}
+    phases = {phase: row["metrics"][f"perf/seconds_{phase}"] for phase in ("sample", "probe", "update", "record")}
+    assert phases == {"sample": 3.0, "probe": 2.0, "update": 1.0, "record": 1.0}
     assert row["metrics"]["train/entropy"] == 0.5
     names = ("probe/rollouts", "own/name", "verl/a/b", "cost/rollouts")
     assert [row["metrics"][name] for name in names] == [8.0, 3.0, 4.0, 6.0]
@@ -124,7 +130,7 @@ def test_loggers_get_what_the_journal_gets(tmp_path: Path, monkeypatch: pytest.M
     assert told == ["mcpo", spec.run_id, ["wandb", "tensorboard"], str(tmp_path / "tensorboard"), str(tmp_path)]
     del told[:]
     records.evaluation(0, [group(0, "correct", "wrong")])
-    records.step(1, [group(0, "wrong", "correct")], [], {}, spent(spec, tmp_path), {}, {"step": 1.0}, TOKENIZER)
+    records.step(1, trained([group(0, "wrong", "correct")]), spent(spec, tmp_path), TOKENIZER)
     records.close()
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     assert told == [(0, {"eval/k2-3/pass_at_1": 0.5}), (1, row["metrics"]), "finished"]
@@ -133,7 +139,7 @@ def test_loggers_get_what_the_journal_gets(tmp_path: Path, monkeypatch: pytest.M
 def test_in_training_an_answer_without_a_verdict_is_no_success_and_is_counted(spec: RunSpec, tmp_path: Path) -> None:
     records = Records(spec, tmp_path)
     kept, thrown = [group(0, "correct", LOST), group(2, "wrong", "correct")], [group(1, LOST, LOST)]
-    records.step(1, kept, thrown, {}, spent(spec, tmp_path), {}, {"step": 1.0}, TOKENIZER)
+    records.step(1, trained(kept, thrown), spent(spec, tmp_path), TOKENIZER)
     (row,) = read_lines(tmp_path / "metrics.jsonl")
     assert row["metrics"]["grading/infra_errors"] == 3 / 6
     assert row["metrics"]["train/accuracy"] == pytest.approx(2 / 6)
@@ -254,7 +260,7 @@ def test_a_known_fault_is_named_with_what_avoids_it(line: str, names: str, lower
 
 
 def test_a_fault_that_nobody_knows_has_no_fix() -> None:
-    assert diagnosis.cause("ValueError: shapes do not match\nmemory: 3 GiB used, OutOfMemory: 0") is None
+    assert launch.known_failure("ValueError: shapes do not match\nmemory: 3 GiB used, OutOfMemory: 0") is None
 
 
 def test_an_error_of_ours_says_itself_what_mends_it(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, diagnosis, pins, processes, reward
-from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.backends.verl.groups import Group, Prompt, end_tokens, graded
+from mcpo_cli.backends.verl import checkpoint, checks, launch, pins, reward
+from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
+from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
@@ -66,12 +66,20 @@ def test_verl_is_pointed_at_the_checkpoint_that_the_attempt_starts_after_or_at_n
     pointer = tmp_path / "latest_checkpointed_iteration.txt"
     sealed(tmp_path, 4, 6)
     pointer.write_text("6")  # verl wrote it; rows up to that step were lost
-    checkpoint.choose(tmp_path, 4)
+    checkpoint.choose(tmp_path, 4, ranks=1)
     assert pointer.read_text() == "4"
     assert checkpoint.whole(tmp_path) == [4]
-    checkpoint.choose(tmp_path, 0)
+    checkpoint.choose(tmp_path, 0, ranks=1)
     assert not pointer.exists()
     assert not checkpoint.folder(tmp_path, 4).exists()
+
+
+def test_a_checkpoint_of_another_number_of_gpus_is_refused(tmp_path: Path) -> None:
+    sealed(tmp_path, 4)
+    with pytest.raises(ConfigError) as error:
+        checkpoint.choose(tmp_path, 4, ranks=2)
+    assert error.value.fix == "cluster.nodes and cluster.gpus with the product 1"
+    assert checkpoint.whole(tmp_path) == [4]
 
 
 def test_a_checkpoint_of_another_run_is_passed_over(tmp_path: Path) -> None:
@@ -93,14 +101,14 @@ mcpo_cli.errors.RunFailed: sampling or grading raised an error
 
 
 def test_the_last_errors_of_a_log_are_said_once_and_bare() -> None:
-    assert diagnosis.last_errors(LOG) == [
+    assert launch.last_errors(LOG) == [
         "ZeroDivisionError: the grader is broken",
         "mcpo_cli.errors.RunFailed: sampling or grading raised an error",
     ]
 
 
 def test_a_log_without_an_error_has_nothing_to_say() -> None:
-    assert diagnosis.last_errors("Training Progress: 10%\nErrors: none\n") == []
+    assert launch.last_errors("Training Progress: 10%\nErrors: none\n") == []
 
 
 def test_worker_and_trainer_hear_each_other(tmp_path: Path) -> None:
@@ -120,7 +128,7 @@ def sleeper(mark: str) -> "subprocess.Popen[bytes]":
     """A process that ignores a polite request, as a hanging worker of Ray's does."""
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, processes.MARK: mark}, stdout=subprocess.PIPE
+        [sys.executable, "-c", code], env={**os.environ, launch.MARK: mark}, stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     process.stdout.readline()
@@ -128,11 +136,11 @@ def sleeper(mark: str) -> "subprocess.Popen[bytes]":
 
 
 def test_all_processes_of_a_run_end_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(launch, "GRACE_SECONDS", 0.2)
     mine, other = sleeper("/runs/a"), sleeper("/runs/b")
     try:
-        assert [process.pid for process in processes.marked("/runs/a")] == [mine.pid]
-        processes.end("/runs/a")
+        assert [process.pid for process in launch.marked("/runs/a")] == [mine.pid]
+        launch.end("/runs/a")
         assert mine.wait(5) < 0
         assert other.poll() is None
     finally:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from verl.utils.distributed import initialize_global_process_group_ray
 
-from mcpo_cli.backends.verl import batches, previous
+from mcpo_cli.backends.verl import batch as batches
+from mcpo_cli.backends.verl import engine as engines
 from mcpo_cli.backends.verl.loss import PREVIOUS, merged
 from mcpo_cli.config.load import load
 from tests.verl import AS_ON_GPUS, fsdp
@@ -41,9 +42,9 @@ def measure(
     """Loss, gradient by name, and what the loss reports, with the sequences `chosen` on this rank."""
     data = fsdp.rows(batch, chosen)
     if "previous_policy" in method.needs:
-        previous.swap(built)
+        engines.swap(built)
         data[PREVIOUS] = fsdp.log_probs(built, batch, split, chosen)
-        previous.swap(built)
+        engines.swap(built)
     with built.train_mode():
         output = fsdp.backward(built, data, method, split, len(batch["responses"]))
         gradient = fsdp.gradients(built)
@@ -77,18 +78,18 @@ def main(folder: Path, sharing: int) -> None:
     shared = shares(sharing) if sharing > 1 else ()
     built, groups = engine(folder, *shared), ranks // sharing
     earlier = engine(folder, f"actor_rollout_ref.model.path={folder / 'previous'}", *shared)
-    previous.remember(earlier)
-    previous.save(folder, earlier)
-    previous.load(folder, built)
+    engines.remember(earlier)
+    engines.save_previous(folder, earlier)
+    engines.load_previous(folder, built)
     everything, group = list(range(len(batch["responses"]))), rank // sharing
     tokens = [len(response) for response in batch["responses"]]
     found: dict[Any, Any] = {"sharing": sharing}
     for label, method, recorded in batch["methods"]:
         for name, split in batch["splits"].items():
             found[label, name] = measure(built, batch | recorded, method, split, everything[group::groups], sharing)
-        passing = batches.passing(everything, recorded["bears"], tokens, groups)
+        passing = batches.select_trained(everything, recorded["bears"], tokens, groups)
         size = len(passing) // groups
-        mine = batches.shared([passing], tokens, groups)[group * size :][:size]
+        mine = batches.balance_ranks(passing, tokens, groups)[group * size :][:size]
         found[label, "bearing"] = measure(built, batch | recorded, method, batch["splits"]["dynamic"], mine, sharing)
     (recorded,) = (each for each in batch["methods"] if each[0] == "mcpo")
     mine = everything[group::groups]

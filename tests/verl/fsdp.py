@@ -16,7 +16,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.workers.engine import EngineRegistry
 from verl.workers.utils.padding import response_from_nested
 
-from mcpo_cli.backends.verl import passes
+from mcpo_cli.backends.verl.engine import log_prob_pass, update_pass
 from mcpo_cli.backends.verl.loss import FACTS, loss
 from mcpo_cli.backends.verl.overrides import Paths, overrides
 from mcpo_cli.config.schema import RunSpec
@@ -64,7 +64,7 @@ def tell(built: Any, data: TensorDict, split: dict[str, Any], passing: dict[str,
 def log_probs(built: Any, batch: dict[str, Any], split: dict[str, Any], chosen: list[int]) -> torch.Tensor:
     """Those of the response tokens, ragged, by a pass without gradients; in main memory, as verl hands them on."""
     data = rows(batch, chosen)
-    tell(built, data, split, passes.log_probs(entropy=True))
+    tell(built, data, split, log_prob_pass(entropy=True))
     with built.eval_mode():
         output = built.infer_batch(data)["model_output"]
     return response_from_nested(output["log_probs"].cpu(), data["response_mask"])
@@ -77,7 +77,7 @@ def backward(
 
     Call it in `built.train_mode()`, which ends with the gradients being forgotten.
     """
-    tell(built, data, split, passes.update(method, sequences))
+    tell(built, data, split, update_pass(method, sequences))
     built.optimizer_zero_grad()
     return built.forward_backward_batch(data, loss_function or partial(loss, method))
 

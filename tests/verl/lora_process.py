@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from verl.utils.distributed import initialize_global_process_group_ray
 
-from mcpo_cli.backends.verl import checkpoint, lora, previous
+from mcpo_cli.backends.verl import checkpoint, engine, lora
 from mcpo_cli.config.load import load
 from tests.verl import fsdp
 
@@ -46,15 +46,15 @@ def main(folder: Path) -> None:
     lora.draw(SEED, built)
     trained = [(name, p) for name, p in built.module.named_parameters() if p.requires_grad]
     found: dict[str, Any] = {"drawn": {name: p.detach().full_tensor().clone() for name, p in trained}}
-    previous.remember(built)
+    engine.remember(built)
     found["kept"] = sum(share.numel() for share in built.mcpo_previous.values())
     found["before"] = fsdp.log_probs(built, batch, split, mine)
     found |= {"full": step(full, batch, method, mine), "lora": step(built, batch, method, mine)}
     found["after"] = fsdp.log_probs(built, batch, split, mine)
     found["moments"] = sum(state["exp_avg"].to_local().numel() for state in built.optimizer.state.values())
-    previous.swap(built)
+    engine.swap(built)
     found["swapped"] = fsdp.log_probs(built, batch, split, mine)
-    previous.swap(built)
+    engine.swap(built)
     built.save_checkpoint(local_path=str(checkpoint.folder(folder, 1) / "actor"), global_step=1)
     if rank == 0:
         torch.save(found, folder / "found.pt")

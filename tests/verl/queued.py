@@ -7,6 +7,7 @@ import torch
 
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch
+from mcpo_cli.backends.measure import Sums
 from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.methods import Method, Step
 
@@ -41,11 +42,13 @@ def sequences(rollouts: Rollouts) -> dict[str, list[torch.Tensor]]:
 def through_the_queue(batch: GradedBatch, method: Method, limit: int) -> dict[str, Any]:
     """What verl's trainer puts into its queue for the loss, and which sequences bear a gradient."""
     from mcpo_cli.backends.verl import queue
+    from mcpo_cli.backends.verl.batch import MethodOutput
 
     (P, G), length_PG = batch.correct_PG.shape, batch.rollouts.length_PG.cpu()
     signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(limit)
-    places = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
-    fields = queue.fields(method, signals, length_PG, [total], places)
+    indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
+    output = MethodOutput(signals, length_PG, [total], signals.has_gradient_PG, Sums())
+    fields = queue.fields(method, output, indices)
     facts = fields.pop(FACTS)
     named = {name: list(value.unbind()) for name, value in fields.items()}
     return {"facts": facts, "signals": named, "bears": signals.has_gradient_PG.flatten().tolist()}

@@ -21,7 +21,7 @@ from mcpo_cli.backends.local.encoding import encode
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.backends.verl import at_rest
+from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
 from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
@@ -249,7 +249,7 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), limit=LIMIT)
     longest = int(rollouts.length_PG.max())
     logp_PGT = rollouts.logp_PGT[..., :longest]
-    found = at_rest.prepared(method, step, batch.signals, logp_PGT, batch.total(LIMIT), seed)
+    found = verl_batch.prepare(method, step, batch.signals, logp_PGT, batch.total(LIMIT), seed)
     assert found.columns.keys() == expected.columns.keys() == set(method.token_columns)
     for name, column in found.columns.items():
         assert torch.equal(column, expected.columns[name][..., :longest])

@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.verl import export
+from mcpo_cli.backends.verl import checkpoint
 from mcpo_cli.backends.verl.lora import PREFIX, A, B
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
@@ -82,7 +82,7 @@ def test_the_previous_policy_is_that_before_the_step(found: Any) -> None:
 
 def test_what_is_exported_is_the_policy_that_was_trained(folder: Path, found: Any, rollouts: Rollouts) -> None:
     spec = load(["scale=verl-cpu", *SETTINGS])[0]
-    export.policy(folder, 1, folder / "exported", spec)
+    checkpoint.export(folder, 1, folder / "exported", spec)
     after = torch.cat(log_probs(folder / "exported", rollouts)[::RANKS])
     assert (after - found["after"].values()).abs().max() < 1e-5
     before = torch.cat(log_probs(folder / "model", rollouts)[::RANKS])
@@ -108,8 +108,8 @@ def test_a_run_that_broke_off_goes_on_with_the_same_numbers_and_is_exported(runs
     method = ("method=mcpo", "method.anchor=previous_step", "method.delta=0", "train.lr_warmup_steps=0")
     rarely = ("compute.checkpoint_every=1", "probe.every=0", "probe.panel_every=0", "eval.every=2")
     settings = (*TOY, *SETTINGS, *method, *rarely, "train.lr=0.01", "train.steps=2")
-    # The second checkpoint cannot be written.
-    assert runs("train", *settings, "cluster.plugin=tests.verl.faults.disk").returncode == 1
+    # The second checkpoint cannot be completed.
+    assert runs("train", *settings, "cluster.plugin=tests.verl.faults.seal").returncode == 1
     folder = runs.folder("mcpo")
     assert status(folder)["durable_step"] == 1
     result = runs("train", *settings)

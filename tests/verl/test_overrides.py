@@ -10,7 +10,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
-from mcpo_cli.backends.verl import overrides, passthrough, pins
+from mcpo_cli.backends.verl import checks, overrides, pins
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
@@ -74,14 +74,14 @@ def test_verl_takes_settings_of_its_own_and_we_know_its_keys() -> None:
     assert (rollout.max_num_seqs, rollout.engine_kwargs.vllm.max_logprobs) == (512, 3)
     (typo,) = load(["scale=paper", "cluster.verl=['actor_rollout_ref.rollout.max_nun_seqs=512']"])
     with pytest.raises(ConfigError, match=r"did you mean 'actor_rollout_ref\.rollout\.max_num_seqs'"):
-        overrides.overrides(typo, overrides.planned(typo, HOME))
+        checks.own_settings(typo)
 
 
 def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
     package = find_spec("verl")
     assert package
     assert package.origin
-    listed = read_yaml(Path(package.origin).parent / passthrough.REFERENCE)
+    listed = read_yaml(Path(package.origin).parent / checks.REFERENCE)
     there: Any = OmegaConf.to_container(composed([]))
     # The choice of an engine, which is no key of a group.
     assert set(flat(there)) - set(flat(listed)) == {"model_engine"}

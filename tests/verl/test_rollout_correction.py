@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.verl import correction
-from mcpo_cli.backends.verl.loss import FACTS, facts, loss
+from mcpo_cli.backends.verl.loss import FACTS, WEIGHTS, corrected, facts, importance_weights, loss
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import MiniBatch, Signals, Term, TokenLoss, get
 from mcpo_cli.runs.journal import Journal
@@ -34,7 +33,7 @@ def ragged(rows: list[list[float]]) -> Tensor:
 
 def weights() -> tuple[Tensor, dict[str, float]]:
     trainer_BT, engine_BT = (torch.tensor([[*row, 1.0][:2] for row in rows]).log() for rows in (TRAINER, ENGINE))
-    return correction.weights(trainer_BT, engine_BT, torch.tensor([[1, 1], [1, 0], [1, 0]]), CAP)
+    return importance_weights(trainer_BT, engine_BT, torch.tensor([[1, 1], [1, 0], [1, 0]]), CAP)
 
 
 def test_weights_are_ratios_up_to_the_cap() -> None:
@@ -63,7 +62,7 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
         "advantages": ragged([[1.0, 1.0], [-1.0], [0.0]]),
         FACTS: torch.tensor([facts(METHOD, signals, (place, 0), total) for place in range(3)]).double(),
     }
-    fields |= {correction.WEIGHTS: ragged(WEIGHT)} if corrects else {}
+    fields |= {WEIGHTS: ragged(WEIGHT)} if corrects else {}
     data = TensorDict({**fields, "dp_size": torch.ones(3)}, batch_size=3)
     # As the engine has them: a token early, and one for the last token that means nothing.
     rows = [[*row.tolist(), 0.0] for row in old.unbind()]
@@ -76,7 +75,7 @@ def test_the_policy_loss_of_each_token_is_weighted_and_the_hinge_is_not(corrects
 
 def test_a_loss_without_the_weighted_term_is_refused() -> None:
     with pytest.raises(RunFailed, match="this method has none"):
-        correction.corrected(TokenLoss((Term("mine", torch.ones(1, 1), torch.ones(1)),)), torch.ones(1, 1))
+        corrected(TokenLoss((Term("mine", torch.ones(1, 1), torch.ones(1)),)), torch.ones(1, 1))
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mcpo_cli.backends.verl import checkpoint, processes
+from mcpo_cli.backends.verl import checkpoint, launch
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.runs.sanity import evaluated
 from tests.verl.conftest import PATIENCE, TOY, Runs, nobody_is_left, phase, status, wait
@@ -35,7 +35,7 @@ def test_a_stop_is_followed_by_a_checkpoint_and_a_dead_process_is_noticed(runs: 
 
     second = runs.start("train", *settings)
     wait(lambda: f"step {stopped['durable_step'] + 1} of" in phase(folder), second)
-    (sampler,) = [p for p in processes.marked(str(folder)) if _title(p).startswith("ray::Server")]
+    (sampler,) = [p for p in launch.marked(str(folder)) if _title(p).startswith("ray::Server")]
     sampler.kill()
     said, _ = second.communicate(timeout=PATIENCE)
     assert second.returncode == 1
@@ -61,7 +61,7 @@ def tensorboard_has(journal: Journal, folder: Path) -> None:
 def listening(folder: Path) -> set[str]:
     """The addresses that the run's processes listen on, without the ranks: torch's own rendezvous knows no address."""
     found = set()
-    for process in processes.marked(str(folder)):
+    for process in launch.marked(str(folder)):
         with suppress(psutil.Error):
             if "WorkerDict" not in process.name():
                 connections = process.net_connections("tcp")

@@ -33,7 +33,7 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.grading import rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
-from mcpo_cli.records import SOURCES, StepRow
+from mcpo_cli.records import SOURCES
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -168,17 +168,23 @@ class Trainer:
             seconds=clock.seconds["sample"] + clock.seconds["update"],
         )
         with clock.phase("record"):
-            entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
-            metrics = {**measure.sampled(sampled.graded, float(entropy)), **updates}
-            metrics |= measure.sanity(sampled.graded, reasons=self.spec.task.reasons)
-            metrics |= measure.weights(batch.correct_PG, batch.signals.advantage_PG) | probed
-            metrics |= measure.signs(batch.correct_PG, batch.signals.advantage_PG)
-            metrics |= measure.sampling(len(sampled.problems), len(sampled.batch_index), self.spec.train.prompts)
             self.record(sampled, with_samples=self.spent.evaluation_due)
             self.attempt.journal.rows("mini_batches", self.step, mini_batches)
-        metrics |= self.spent.totals | measure.speed(clock.seconds, float(sampled.rollouts.length_PG.sum()))
-        metrics |= measure.process(time.process_time() - clock.cpu_before, metrics["perf/seconds"])
-        self.attempt.journal.step(StepRow(step=self.step, time=time.time(), metrics=metrics))
+        entropy = sampled.rollouts.entropy_PGT.sum() / sampled.rollouts.length_PG.sum()
+        row = measure.global_step(
+            self.step,
+            self.spec,
+            sampled.graded,
+            sampled.batch_index.tolist(),
+            batch.signals.advantage_PG,
+            entropy=float(entropy),
+            updates=updates,
+            probed=probed,
+            spent=self.spent.totals,
+            seconds=clock.seconds,
+            own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
+        )
+        self.attempt.journal.step(row)
 
     def look(self) -> None:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""

@@ -22,6 +22,7 @@ class Verl:
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
         """The command, the environment and verl's settings."""
+        checks.own_settings(spec)
         return overrides.preview(spec, home)
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -35,10 +36,8 @@ class Verl:
         return checkpoint.whole(run_dir / "checkpoints")
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
-        """Assemble the policy from the ranks' shards; see `export.policy`."""
-        from mcpo_cli.backends.verl import export
-
-        export.policy(run_dir / "checkpoints", step, target, spec)
+        """Assemble the policy from the ranks' shards; see `checkpoint.export`."""
+        checkpoint.export(run_dir / "checkpoints", step, target, spec)
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """Not supported: verl's probes run during training."""

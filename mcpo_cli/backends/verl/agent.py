@@ -11,12 +11,11 @@ from uuid import uuid4
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 
 from mcpo_cli.backends.verl.data import stops
-from mcpo_cli.backends.verl.overrides import AGENT
 from mcpo_cli.seeds import stream
 from mcpo_cli.tokenization import prompt_ids, stop_ids
 
 
-@register(AGENT)
+@register("mcpo")  # `default_agent_loop` in settings.yaml
 class OneTurn(AgentLoopBase):
     """See `AgentLoopBase`; verl calls `run` once per rollout."""
 

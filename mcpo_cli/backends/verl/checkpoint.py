@@ -1,16 +1,25 @@
-"""verl's checkpoints below `<run>/checkpoints`: which are complete, and which one verl resumes from.
+"""verl's checkpoints below `<run>/checkpoints`: which are complete, which one verl resumes from, and their policies.
 
 verl writes the files into `global_step_<n>` one by one; we then write a seal that lists them with their sizes.
 """
 
+from __future__ import annotations
+
 import json
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any
 
+from mcpo_cli.backends.verl import lora
+from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import KEPT_CHECKPOINTS
-from mcpo_cli.errors import RunFailed
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.methods import State
 from mcpo_cli.runs.journal import read_json, sync, write_atomic
+
+if TYPE_CHECKING:
+    import torch
 
 SEAL = "sealed.json"
 METHOD = "method.safetensors"
@@ -25,7 +34,7 @@ def folder(root: Path, step: int) -> Path:
 
 def save_method_state(root: Path, step: int, state: State) -> None:
     """Write the method's state after `step`; a method without state writes nothing. Call it before `seal`."""
-    from safetensors.torch import save_file  # imports torch, which a dry run does without
+    from safetensors.torch import save_file  # imports torch, which `mcpo plan` does without
 
     if state:
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, folder(root, step) / METHOD)
@@ -75,8 +84,17 @@ def newest(root: Path) -> int:
     return max(whole(root), default=0)
 
 
-def choose(root: Path, step: int) -> None:
-    """Make verl resume from the complete checkpoint of `step`, 0 to start anew; remove incomplete and later ones."""
+def choose(root: Path, step: int, ranks: int) -> None:
+    """Make verl resume from the complete checkpoint of `step`, 0 to start anew; remove incomplete and later ones.
+
+    Raises ConfigError if another number of ranks than `ranks` wrote it.
+    """
+    written = len(_shards(folder(root, step) / "actor"))
+    if step and written not in (0, ranks):
+        raise ConfigError(
+            f"the checkpoint of step {step} is of {written} GPUs; verl cannot resume it on {ranks}",
+            fix=f"cluster.nodes and cluster.gpus with the product {written}",
+        )
     kept = {folder(root, earlier) for earlier in whole(root) if earlier <= step}
     for path in root.glob("global_step_*"):
         if path not in kept:
@@ -98,3 +116,58 @@ def _is_whole(checkpoint: Path) -> bool:
 
 def _files(checkpoint: Path) -> list[Path]:
     return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path.name != SEAL)
+
+
+def export(root: Path, step: int, target: Path, spec: RunSpec) -> None:
+    """Write the policy of the complete checkpoint of `step` below `root` to `target`, as a Hugging Face folder.
+
+    verl's own merger rounds every weight to bfloat16; this writes the dtype that the policy was sampled in, and with
+    LoRA float32: bfloat16 would round most of a small update away.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    actor = folder(root, step) / "actor"
+    in_float32 = spec.compute.device == "cpu" or spec.model.lora_rank
+    dtype = torch.float32 if in_float32 else torch.bfloat16
+    config = AutoConfig.from_pretrained(actor / "huggingface", trust_remote_code=False)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    weights = lora.merged(_weights(actor), spec.model)
+    model.load_state_dict({name: value.to(dtype) for name, value in weights.items()}, assign=True)
+    model.tie_weights()
+    model.save_pretrained(target)
+    AutoTokenizer.from_pretrained(actor / "huggingface", trust_remote_code=False).save_pretrained(target)
+
+
+def _weights(actor: Path) -> dict[str, torch.Tensor]:
+    """All weights, assembled from the ranks' shards."""
+    import torch
+    from torch.distributed.tensor import DTensor, Shard
+
+    shards = [_shard(path) for path in _shards(actor)]
+    weights = {}
+    for name, first in shards[0].items():
+        if not isinstance(first, DTensor):
+            weights[name] = first
+            continue
+        local = [shard[name]._local_tensor for shard in shards]
+        (placement,) = first.placements
+        weights[name] = torch.cat(local, placement.dim) if isinstance(placement, Shard) else local[0]
+    return weights
+
+
+def _shards(actor: Path) -> list[Path]:
+    """The weights of all ranks, in their order."""
+    return sorted(actor.glob("model_world_size_*_rank_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
+
+
+def _shard(path: Path) -> dict[str, Any]:
+    """One rank's weights. verl's only format is pickle, so loading is restricted to tensors."""
+    import torch
+
+    try:
+        shard: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ConfigError(f"{path} holds something other than weights and is not loaded") from error
+    return shard

@@ -7,7 +7,6 @@ the task's stop strings, if there are any.
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.tasks.base import Fits, Messages
+from mcpo_cli.tasks.base import Fits
 from mcpo_cli.tokenization import prompt_ids
 
 ROWS = 8192
@@ -51,10 +50,7 @@ def stream_length(spec: RunSpec) -> int:
 def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
     """Write both files and the record of their sources, unless an earlier attempt did.
 
-    fits: whether a prompt is short enough to be trained on.
-
-    Raises:
-        ConfigError: the data cannot be read.
+    fits: whether a prompt is short enough to be trained on. Raises ConfigError if the data cannot be read.
     """
     if paths.train.exists() and paths.held_out.exists():
         return
@@ -66,24 +62,16 @@ def write(spec: RunSpec, fits: Fits, paths: Paths) -> None:
     )
     if sources := problems.sources():
         write_atomic(paths.run / SOURCES, json.dumps(sources, indent=2))
-    stop = bool(spec.task.stops)
-    _write(paths.train, _rows(spec, "train", {spec.task.source: stream}), stop=stop)
-    _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)), stop=stop)
+    _write(paths.train, _rows(spec, "train", {spec.task.source: stream}))
+    _write(paths.held_out, _rows(spec, "held_out", problems.tiers(spec.eval.problems)))
 
 
 def fits(spec: RunSpec, folder: Path) -> Fits:
     """A test whether a prompt, formatted for the model in `folder`, has at most `train.max_prompt` tokens."""
+    from transformers import AutoTokenizer
 
-    @cache
-    def reader() -> Any:
-        from transformers import AutoTokenizer
-
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-    def answer(messages: Messages) -> bool:
-        return len(prompt_ids(reader(), messages)) <= spec.train.max_prompt
-
-    return answer
+    reader = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return lambda messages: len(prompt_ids(reader, messages)) <= spec.train.max_prompt
 
 
 def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -92,27 +80,14 @@ def _rows(spec: RunSpec, split: str, sources: Mapping[str, Any]) -> Iterator[dic
             yield row(spec, source, split, index, problem)
 
 
-def _write(target: Path, rows: Iterator[dict[str, Any]], *, stop: bool) -> None:
-    """Write rows; stop: whether they have stop strings."""
+def _write(target: Path, rows: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    text = pa.string()
-    own = {"split": text, "index": pa.int64(), "problem": text, "grader": text}
-    if stop:
-        own["stops"] = pa.list_(text)
-    schema = pa.schema(
-        {
-            "data_source": text,
-            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
-            "ability": text,
-            "reward_model": pa.struct({"style": text, "ground_truth": text}),
-            "extra_info": pa.struct(own),
-        }
-    )
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
-    with pq.ParquetWriter(part, schema, compression="zstd") as file:
+    part, first = target.with_suffix(".part"), pa.Table.from_pylist(list(islice(rows, ROWS)))
+    with pq.ParquetWriter(part, first.schema, compression="zstd") as file:
+        file.write_table(first)
         while batch := list(islice(rows, ROWS)):
-            file.write_table(pa.Table.from_pylist(batch, schema=schema))
+            file.write_table(pa.Table.from_pylist(batch, schema=first.schema))
     part.rename(target)

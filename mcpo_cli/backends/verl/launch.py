@@ -1,42 +1,94 @@
-"""Starts verl for one attempt, follows it, and cleans up all its processes and temporary files."""
+"""Starts verl for one attempt, follows it, explains its end, and cleans up all its processes and temporary files.
+
+Worker process and trainer exchange small files in the attempt's folder (`Channel`), because the trainer is a Ray actor
+and may run on another machine that shares the disk.
+"""
 
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import psutil
 
 from mcpo_cli import pretrained
 from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.verl import checkpoint, data, diagnosis, export, processes
-from mcpo_cli.backends.verl.channel import Channel
+from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
+from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import Interrupted, RunFailed
+from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import read_json, write_atomic
 
 TICK_SECONDS = 0.25
 LOG = "verl.log"
+MARK = "MCPO_VERL_RUN"
+"""Environment variable that names the run; all its processes, Ray's and vLLM's included, inherit it."""
+GRACE_SECONDS = 3.0
+"""Seconds between SIGTERM and SIGKILL."""
+LAST_SECONDS = 30.0
+"""Seconds after which to give up on processes that survive SIGKILL, because they hang in the kernel."""
+PREFIX = re.compile(r"\x1b\[[0-9;]*m|\([\w.]+ pid=[^)]*\)")
+"""Colours and process name that Ray puts before a line written by another process."""
+ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Interrupt|Exit|Died|Failed)(?:\(\w+\))?: \S")
+SAID = 3
+"""Most lines quoted in an error message."""
+
+
+class Channel:
+    """The files of one attempt; each has one writer: worker, trainer or training process."""
+
+    def __init__(self, attempt_dir: Path) -> None:
+        self._progress = attempt_dir / "verl" / "progress.json"
+        self._ending = attempt_dir / "verl" / "ending.json"
+        self._stop = attempt_dir / "verl" / "stop"
+
+    def tell(self, phase: str, durable_step: int | None) -> None:
+        """Trainer: report the phase and the last step that a checkpoint of this attempt covers."""
+        write_atomic(self._progress, json.dumps({"phase": phase, "durable_step": durable_step}))
+
+    def progress(self) -> dict[str, Any]:
+        """Worker: the trainer's last report."""
+        return read_json(self._progress) if self._progress.exists() else {"phase": "starting", "durable_step": None}
+
+    def ask_to_stop(self) -> None:
+        """Worker: ask the trainer to write a checkpoint after this step and end."""
+        self._stop.parent.mkdir(exist_ok=True)
+        self._stop.touch()
+
+    def asked_to_stop(self) -> bool:
+        """Trainer: whether it was asked to end."""
+        return self._stop.exists()
+
+    def ended(self, error: McpoError) -> None:
+        """Training process: record the McpoError that ends it."""
+        kind = "interrupted" if isinstance(error, Interrupted) else "failed"
+        write_atomic(self._ending, json.dumps({"kind": kind, "message": error.message, "fix": error.fix}))
+
+    def ending(self) -> dict[str, Any] | None:
+        """Worker: what `ended` recorded, None if nothing."""
+        return read_json(self._ending) if self._ending.exists() else None
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
-    """Train `spec` from the checkpoint that the attempt starts after, and write the final policy.
-
-    Raises:
-        Interrupted: `stop` returned true; a checkpoint was written if a step was done. RunFailed: verl failed.
-    """
+    """Train `spec` from the checkpoint that the attempt starts after, and write its final policy: `Backend.run`."""
     # If an attempt was killed after its last checkpoint, only the final policy remains to be written.
     if attempt.status["start_step"] < spec.train.steps:
         _train(spec, attempt, stop)
     attempt.phase("writing the final policy")
     step = spec.train.steps
     with folders.whole(attempt.folder / "policy", {"step": step}) as part:
-        export.policy(attempt.folder.parent / "checkpoints", step, part, spec)
+        checkpoint.export(attempt.folder.parent / "checkpoints", step, part, spec)
 
 
 def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -45,7 +97,7 @@ def _train(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     paths = Paths(attempt.folder.parent, attempt.folder, str(folder), evaluate_first=start == 0)
     attempt.phase("writing the problems")
     data.write(spec, data.fits(spec, folder), paths)
-    checkpoint.choose(paths.checkpoints, start)
+    checkpoint.choose(paths.checkpoints, start, spec.cluster.nodes * spec.cluster.gpus)
     with _ray(spec, paths) as variables:
         code = _follow(spec, paths, attempt, stop, variables)
     if code:
@@ -101,32 +153,72 @@ def _ray(spec: RunSpec, paths: Paths) -> Iterator[dict[str, str]]:
     name = str(paths.run)
     # Short, because a socket's path has at most 107 characters. All attempts share it.
     folder = Path(tempfile.gettempdir()) / f"mcpo-ray-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    processes.end(name)
+    end(name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
         # To join a cluster, Ray must use its default folder.
-        yield {processes.MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
+        yield {MARK: name} | ({} if spec.cluster.ray_address else {"RAY_TMPDIR": str(folder)})
     finally:
-        processes.end(name)
+        end(name)
         for number, logs in enumerate(sorted(folder.glob("ray/session_*_*/logs"))):
             shutil.copytree(logs, paths.attempt / "ray" / str(number), ignore_dangling_symlinks=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def fail(channel: Channel, log: Path, code: int) -> None:
-    """Turn the end of the training process, with exit code `code`, into a McpoError.
-
-    Raises:
-        Interrupted: it was asked to stop. RunFailed: otherwise; quotes the log's last errors.
-    """
+    """Raise Interrupted if the training process was asked to stop, else RunFailed with the log's last errors."""
     ending = channel.ending()
     if ending and ending["kind"] == "interrupted":
         raise Interrupted(ending["message"])
     text = log.read_text(encoding="utf-8", errors="replace")
     message, fix = (ending["message"], ending["fix"]) if ending else (f"verl ended with exit code {code}", None)
-    lines, known = [message], diagnosis.cause(f"{text}\n{message}")
+    lines, known = [message], known_failure(f"{text}\n{message}")
     if known and not fix:
-        lines, fix = [known.name, message], known.fix
-    lines += [line for line in diagnosis.last_errors(text) if line not in message]
+        lines, fix = [known[0], message], known[1]
+    lines += [line for line in last_errors(text) if line not in message]
     raise RunFailed("\n".join([*lines, f"full log: {log}"]), fix=fix)
+
+
+def marked(name: str) -> list[psutil.Process]:
+    """All processes of the run `name` except this one."""
+    processes = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == name:
+                processes.append(process)
+        except psutil.Error:
+            continue  # it ended, or belongs to another user
+    return processes
+
+
+def end(name: str) -> None:
+    """End all processes of the run `name`: SIGTERM, then SIGKILL until none is left: a dying one may start another."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    for process in marked(name):
+        with suppress(psutil.Error):
+            process.terminate()
+    while (left := marked(name)) and time.monotonic() < deadline + LAST_SECONDS:
+        if time.monotonic() > deadline:
+            for process in left:
+                with suppress(psutil.Error):
+                    process.kill()
+        time.sleep(0.1)
+
+
+def known_failure(text: str) -> tuple[str, str] | None:
+    """Name and fix of the first failure of `failures.yaml` whose pattern occurs in `text`."""
+    known = read_yaml(Path(__file__).with_name("failures.yaml"))["failures"]
+    return next(((entry["name"], entry["fix"]) for entry in known if re.search(entry["pattern"], text)), None)
+
+
+def last_errors(text: str) -> list[str]:
+    """The last few distinct error lines of a log, without Ray's prefixes."""
+    errors: dict[str, None] = {}
+    for raw in reversed(text.splitlines()):
+        line = PREFIX.sub("", raw).strip()
+        if ERROR.match(line) and "RayTaskError" not in line:
+            errors.setdefault(line[:300])
+        if len(errors) == SAID:
+            break
+    return list(reversed(errors))

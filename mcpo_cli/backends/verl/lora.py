@@ -1,4 +1,4 @@
-"""LoRA (`model.lora_rank`, Hu et al., arXiv 2106.09685): verl's settings, the matrices it starts from, merged weights.
+"""LoRA (`model.lora_rank`, Hu et al., arXiv 2106.09685): the matrices it starts from, and merged weights.
 
 Beside each linear layer with weights W (O x I) stand the matrices A (R x I) and B (O x R), of rank R = `lora_rank`. The
 layer computes with W + `lora_alpha` / R * B A; only A and B are trained. B starts as zeros, so training starts from W.
@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.backends.verl.grammar import Value
-from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.config.schema import Model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,30 +19,6 @@ A, B, WEIGHT = ".lora_A.default.weight", ".lora_B.default.weight", ".base_layer.
 """How the names of a layer's matrices and of its weights end in peft's models."""
 PREFIX = "base_model.model."
 """How all names of peft's models begin."""
-
-
-def settings(spec: RunSpec) -> dict[str, Value]:
-    """verl's settings of its LoRA.
-
-    The rollout engine keeps the matrices apart from the weights, as the trainer does: in bfloat16 their sum would be
-    rounded to W while they are small.
-    """
-    model = spec.model
-    if not model.lora_rank:
-        return {"actor_rollout_ref.model.lora_rank": 0}
-    return {
-        "actor_rollout_ref.model.lora_rank": model.lora_rank,
-        "actor_rollout_ref.model.lora_alpha": model.lora_alpha,
-        # Those of attention and feed-forward blocks; peft leaves out the output layer.
-        "actor_rollout_ref.model.target_modules": "all-linear",
-        "actor_rollout_ref.model.exclude_modules": None,
-        "actor_rollout_ref.model.lora_adapter_path": None,
-        "actor_rollout_ref.model.lora.rank": 0,
-        "actor_rollout_ref.model.lora.merge": False,
-        "actor_rollout_ref.rollout.layered_summon": False,
-        # A checkpoint needs no other file: what the hub calls the base model by then may be another one.
-        "+actor_rollout_ref.actor.checkpoint.save_lora_only": False,
-    }
 
 
 def draw(seed: int, engine: Any) -> None:

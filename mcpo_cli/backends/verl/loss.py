@@ -5,6 +5,7 @@ number of ranks. Gradients therefore do not depend on micro-batches, dynamic bat
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,14 +13,18 @@ from torch import Tensor
 
 from mcpo_cli.backends import finite, measure, method_calls
 from mcpo_cli.backends.measure import Sums
-from mcpo_cli.backends.verl.correction import WEIGHTS, corrected
-from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
 from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
 """The queue field with what the loss needs to know of each sequence's mini-batch: a row of `facts`."""
 PREVIOUS = "previous_log_probs"
 """The queue field with each token's log-probability under the policy before the last gradient step."""
+WEIGHTS = "rollout_is_weights"
+"""The queue field with each token's importance weight."""
+CORRECTED = "policy"
+"""The loss term that importance weights apply to; others, as the hinge, are not expectations over sampled tokens."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, the pairs and prompts of `Sums`, and the
 largest drift of a token."""
@@ -30,14 +35,11 @@ def column_field(name: str) -> str:
     return f"mcpo_{name}"
 
 
-def facts(method: Method, signals: Signals, place: tuple[int, int], total: MiniBatch) -> list[float]:
-    """One row of the field FACTS: the sequence's prompt, its mini-batch's totals, its columns and their sums.
-
-    place: index of the sequence in the signals, (prompt, rollout).
-    """
+def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniBatch) -> list[float]:
+    """The row of FACTS for sequence `index` (prompt, rollout): prompt, mini-batch totals, columns and their sums."""
     totals = (total.sequences, total.tokens, total.prompts, total.limit)
-    values = [float(signals.columns[name][place]) for name in method.columns]
-    return [float(place[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
+    values = [float(signals.columns[name][index]) for name in method.columns]
+    return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
 
 
 def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> tuple[Tensor, dict[str, Any]]:
@@ -109,11 +111,11 @@ def merged(reports: list[dict[str, Any]], prompts: int) -> list[Sums]:
 
 
 def gradient_steps(
-    step: int, reports: list[dict[str, Any]], norms: Sequence[float], prompts: int, at_rest: Sums
+    step: int, reports: list[dict[str, Any]], norms: Sequence[float], prompts: int, excluded: Sums
 ) -> tuple[list[MiniBatchRow], dict[str, float]]:
     """One row per gradient step of the global step `step`, and the metrics over all of them.
 
-    norms: of the gradients. prompts: of a mini-batch. at_rest: what the first one adds for sequences that stayed out.
+    norms: of the gradients. prompts: of a mini-batch. excluded: the report on sequences that the first one leaves out.
 
     Raises:
         NotFinite: a loss or a norm is NaN or infinite; verl's engine has left that gradient step out.
@@ -121,9 +123,40 @@ def gradient_steps(
     found, total = list[MiniBatchRow](), Sums()
     for number, (own, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
         if number == 1:
-            own.merge(at_rest)
+            own.merge(excluded)
         own.add("train/grad_norm", norm, 1)
         finite.check_mini_batch(step, number, own)
         found.append(measure.mini_batch_row(step, number, own))
         total.merge(own)
     return found, total.means()
+
+
+def importance_weights(
+    trainer_BT: Tensor, engine_BT: Tensor, mask_BT: Tensor, cap: float
+) -> tuple[Tensor, dict[str, float]]:
+    """weight_BT = min(pi_trainer / pi_engine, cap), 0 on padding, and verl's metrics of it (`rollout_corr/...`).
+
+    The rollout engine rounds differently, so the policy that sampled is not quite the one that is trained. This is
+    truncated importance sampling (Yao et al., 2025, https://fengyao.notion.site/off-policy-rl).
+    trainer_BT, engine_BT: log-probabilities by the trainer before its update, and by the rollout engine, nats.
+    """
+    from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
+
+    weight_BT, metrics = compute_rollout_correction_weights(
+        log_ratio=trainer_BT - engine_BT, response_mask=mask_BT, rollout_is="token", rollout_is_threshold=cap
+    )
+    return weight_BT, {f"rollout_corr/{name}": value for name, value in metrics.items()}
+
+
+def corrected(loss: TokenLoss, weight_BT: Tensor) -> TokenLoss:
+    """`loss` with the term CORRECTED weighted; RunFailed if it has none."""
+    if all(term.name != CORRECTED for term in loss.terms):
+        raise RunFailed(
+            f"cluster.rollout_correction weights the term `{CORRECTED}` of a loss; this method has none",
+            fix="cluster.rollout_correction=null",
+        )
+    return TokenLoss(
+        tuple(
+            replace(term, value_BT=term.value_BT * weight_BT) if term.name == CORRECTED else term for term in loss.terms
+        )
+    )

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,16 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import validate_config
 from verl.utils.device import auto_set_device
 
-from mcpo_cli.backends.verl import processes, watch
-from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.errors import McpoError
+from mcpo_cli.backends.verl import launch
+from mcpo_cli.backends.verl.launch import Channel
+from mcpo_cli.errors import McpoError, RunFailed
+
+QUEUE = "TransferQueueController"
+"""TransferQueue's actor. Its name is the same for every run, so two runs in one cluster would mix their rollouts."""
+LEAVING_SECONDS = 30.0
+"""Seconds to wait for a finished run's actors to exit."""
+JOINING_SECONDS = 1800.0
+"""Seconds to wait for the machines of a Ray cluster: SLURM may start them minutes apart."""
 
 
 def main() -> None:
@@ -53,19 +61,48 @@ def _runner() -> type:
 
     def run(self: Any, config: Any) -> None:
         importlib.import_module("mcpo_cli.backends.verl.trainer")  # registers it
-        watch.alone()
+        wait_until_alone()
         if config.trainer.nnodes > 1:
             gpus = config.trainer.nnodes * config.trainer.n_gpus_per_node
-            watch.gathered(gpus, lambda text: Channel(Path(config.mcpo.attempt)).tell(text, None))
+            wait_for_gpus(gpus, lambda text: Channel(Path(config.mcpo.attempt)).tell(text, None))
         base.run(self, config)
 
     return type("Runner", (base,), {"run": run})
 
 
+def wait_until_alone() -> None:
+    """Wait until no other run is in the Ray cluster; RunFailed if one still is after LEAVING_SECONDS."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while any(actor["name"] == QUEUE for actor in ray.util.list_named_actors(all_namespaces=True)):
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                "another verl run uses this Ray cluster, and TransferQueue supports one at a time",
+                fix="wait until it ends, or cluster.ray_address=HOST:PORT of another cluster",
+            )
+        time.sleep(1)
+
+
+def wait_for_gpus(gpus: int, tell: Callable[[str], None]) -> None:
+    """Wait until `gpus` GPUs have joined the Ray cluster, calling `tell`; RunFailed after JOINING_SECONDS.
+
+    verl itself raises at once if one has not.
+    """
+    deadline = time.monotonic() + JOINING_SECONDS
+    while (joined := int(ray.cluster_resources().get("GPU", 0))) < gpus:
+        if time.monotonic() > deadline:
+            raise RunFailed(
+                f"{joined} of {gpus} GPUs (cluster.nodes x cluster.gpus) have joined the Ray cluster after "
+                f"{JOINING_SECONDS / 60:.0f} minutes",
+                fix="ray status  (lists the machines that did), or a lower cluster.nodes",
+            )
+        tell(f"waiting for machines: {joined} of {gpus} GPUs have joined the Ray cluster")
+        time.sleep(1)
+
+
 def _die_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
-    processes.end(os.environ[processes.MARK])
+    launch.end(os.environ[launch.MARK])
     os._exit(1)
 
 

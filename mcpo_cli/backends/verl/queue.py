@@ -1,30 +1,94 @@
-"""Reads trajectories from verl's queue (TransferQueue) and builds the fields that the loss reads."""
+"""verl's queue (TransferQueue): its buffer of trajectories, reading them, and the fields that the loss reads."""
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from torch import Tensor
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.workers.utils.padding import response_from_nested, response_to_nested
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.verl import correction
-from mcpo_cli.backends.verl.correction import WEIGHTS
-from mcpo_cli.backends.verl.groups import Group, Prompt, place_of, uid_of
-from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, column_field, facts
+from mcpo_cli.backends.verl.batch import Group, MethodOutput, Prompt, index_of, uid_of
+from mcpo_cli.backends.verl.loss import FACTS, PREVIOUS, WEIGHTS, column_field, facts, importance_weights
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.grading import Verdict
-from mcpo_cli.methods import Method, MiniBatch, Signals, Step
+from mcpo_cli.methods import Method, Step
+
+POLL_SECONDS = 0.1  # verl's default of 2 s would be most of a small model's step
+WATCH_SECONDS = 10.0  # between two looks at the actors
+
+
+class Sampler(ReplayBuffer):
+    """verl's replay buffer for our trainer; under dynamic sampling it filters as the method says.
+
+    The trainer gets the ids of finished groups that are discarded (`discard`), and is asked whether all actors live
+    (`check_alive`) every WATCH_SECONDS.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        spec, dynamic = trainer.spec, trainer.spec.method.dynamic_sampling
+        super().__init__(
+            poll_interval=POLL_SECONDS,
+            trainer_mode="sync",
+            trainer_config={},
+            max_off_policy_threshold=None,
+            max_off_policy_strategy="drop",
+            sampler_kwargs={},
+            refill_fn=trainer._add_prompts_to_generate,
+            filter_groups_metric="acc" if dynamic else None,
+            train_batch_size=spec.train.prompts,
+            gen_batch_size=1 if dynamic else spec.train.prompts,
+        )
+        self._trainer, self._watched = trainer, time.monotonic()
+
+    def _terminal_eviction_reasons(self, global_steps: int, partition_id: str) -> Any:
+        # verl would silently continue with the rest of the group.
+        if failed := self.failure_keys[partition_id]:
+            raise RunFailed(f"step {global_steps}: sampling or grading raised an error for {len(failed)} prompts")
+        return super()._terminal_eviction_reasons(global_steps, partition_id)
+
+    def _dapo_filtered_keys(self, partition_id: str) -> tuple[set[str], Counter[float]]:
+        # verl drops all groups of equal verdicts.
+        equal, _ = super()._dapo_filtered_keys(partition_id)
+        accuracy = self._dapo_classification_cache[partition_id]
+        dropped = {uid: accuracy[uid] for uid in equal if not self._trainer.spec.method.keeps(accuracy[uid])}
+        return set(dropped), Counter(dropped.values())
+
+    def _select_prompt_uids(
+        self, partition_id: str, sampleable_keys: set[str], batch_size: int
+    ) -> tuple[Any, Any, Any]:
+        # verl takes any that are left over by chance: a set of random ids. Whichever prompts it happened to submit, the
+        # first ones of the stream that qualify are the same.
+        chosen, partition, steps = super()._select_prompt_uids(partition_id, sampleable_keys, len(sampleable_keys))
+        if partition_id == "train":
+            chosen = sorted(chosen, key=lambda uid: self._trainer.prompts[uid].order)
+        return chosen[:batch_size], partition, steps
+
+    def _clear_groups(self, partition_id: str, uids: set[str]) -> None:
+        if partition_id == "train" and uids:
+            self._trainer.discard(uids)
+        super()._clear_groups(partition_id, uids)
+
+    def _wait_for_next_poll(self, partition_id: str, last_debug_time: float) -> float:
+        if time.monotonic() - self._watched > WATCH_SECONDS:
+            self._trainer.check_alive()
+            self._watched = time.monotonic()
+        return super()._wait_for_next_poll(partition_id, last_debug_time)
 
 
 def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> list[Group]:
     """The groups of the trajectories `keys`, in the order of their prompts."""
-    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    ordered = sorted(keys, key=lambda key: index_of(key, known))
     fields = ["responses", "rm_scores", "rollout_log_probs", "extra_fields"]
     data = tq.kv_batch_get(keys=ordered, partition_id=partition, select_fields=fields)
     columns = (*(data[field].unbind() for field in fields[:3]), list(data["extra_fields"]))
@@ -41,45 +105,17 @@ def read(keys: Iterable[str], partition: str, known: Mapping[str, Prompt]) -> li
     return list(groups.values())
 
 
-def stand_in(keys: Sequence[str]) -> None:
-    """Fill the old log-probabilities of trajectories that did not pass through the trainer.
-
-    The rollout engine's stand in: the weights are the same, the rounding is not. Entropies are NaN.
-    """
-    if keys:
-        data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["rollout_log_probs"])
-        logp = data["rollout_log_probs"]
-        fields = {"old_log_probs": logp, "entropy": torch.full_like(logp, math.nan)}
-        tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(fields, batch_size=len(keys)))
-
-
-def with_entropy(
-    groups: Sequence[Group], kinds: Mapping[str, tuple[Hashable, bool]], known: Mapping[str, Prompt]
-) -> list[Group]:
-    """`groups` with the entropies computed by the trainer.
-
-    kinds: of each of their trajectories, its kind, and whether its entropy is measured. Others have the mean over all
-    tokens of those of their kind that are.
-    """
-    ordered = sorted(kinds, key=lambda key: place_of(key, known))
+def with_entropy(groups: Sequence[Group], keys: Sequence[str], known: Mapping[str, Prompt]) -> list[Group]:
+    """`groups`, whose trajectories are `keys`, with the entropies that the trainer has computed."""
+    ordered = sorted(keys, key=lambda key: index_of(key, known))
     data = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=["entropy"])
-    entropies = [values.double() for values in data["entropy"].unbind()]
-    measured = defaultdict[Hashable, list[Tensor]](list)
-    for key, values in zip(ordered, entropies, strict=True):
-        kind, counts = kinds[key]
-        if counts:
-            measured[kind].append(values)
-    mean = {kind: float(torch.cat(values).mean()) for kind, values in measured.items()}
-    means = iter(
-        float(values.mean()) if counts else mean[kind]
-        for values, (kind, counts) in zip(entropies, (kinds[key] for key in ordered), strict=True)
-    )
+    means = iter(float(entropy_T.double().mean()) for entropy_T in data["entropy"].unbind())
     return [replace(group, entropy=list(islice(means, len(group.tokens)))) for group in groups]
 
 
 def padded(field: str, keys: Sequence[str], known: Mapping[str, Prompt], length_PG: Tensor) -> Tensor:
     """A field with one number per token, padded to PGT; `keys` are all trajectories of some groups."""
-    ordered = sorted(keys, key=lambda key: place_of(key, known))
+    ordered = sorted(keys, key=lambda key: index_of(key, known))
     rows = tq.kv_batch_get(keys=ordered, partition_id="train", select_fields=[field])[field].unbind()
     padded_BT = torch.nn.utils.rnn.pad_sequence(list(rows), batch_first=True)
     return padded_BT.view(*length_PG.shape, -1)
@@ -112,52 +148,44 @@ def keep_as_previous(keys: Sequence[str]) -> list[str]:
 
     Returns the names of all their fields: verl's passes read those that a batch names.
     """
-    from verl.workers.utils.padding import response_from_nested
-
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=["log_probs", "response_mask"])
     field = {PREVIOUS: response_from_nested(data["log_probs"], data["response_mask"])}
     put = tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
     return list(put.fields)
 
 
-def fields(
-    method: Method, signals: Signals, length_PG: Tensor, totals: Sequence[MiniBatch], places: Sequence[tuple[int, int]]
-) -> TensorDict:
-    """What the loss reads for the trajectories at `places` (prompt, rollout): advantages, columns, facts.
-
-    totals: one per mini-batch; all mini-batches have equally many prompts.
-    """
+def fields(method: Method, output: MethodOutput, indices: Sequence[tuple[int, int]]) -> TensorDict:
+    """What the loss reads for the trajectories at `indices` (prompt, rollout): advantages, columns, facts."""
+    signals, length_PG, totals = output.signals, output.length_PG, output.totals
     size = len(length_PG) // len(totals)
-    rows = [facts(method, signals, place, totals[place[0] // size]) for place in places]
-    nested = {column_field(name): _ragged(signals.columns[name], length_PG, places) for name in method.token_columns}
-    advantages = _ragged(signals.advantage, length_PG, places)
+    rows = [facts(method, signals, index, totals[index[0] // size]) for index in indices]
+    nested = {column_field(name): _ragged(signals.columns[name], length_PG, indices) for name in method.token_columns}
+    advantages = _ragged(signals.advantage, length_PG, indices)
     return TensorDict(
         # verl's metrics read `returns`.
         {**nested, "advantages": advantages, "returns": advantages.clone(), FACTS: torch.tensor(rows).double()},
-        batch_size=len(places),
+        batch_size=len(indices),
     )
 
 
-def _ragged(value: Tensor, length_PG: Tensor, places: Sequence[tuple[int, int]]) -> Tensor:
-    """`value` (PG or PGT) as a ragged tensor with one number per token of the trajectories at `places`."""
+def _ragged(value: Tensor, length_PG: Tensor, indices: Sequence[tuple[int, int]]) -> Tensor:
+    """`value` (PG or PGT) as a ragged tensor with one number per token of the trajectories at `indices`."""
     rows = [
-        value[place].float().expand(int(length_PG[place]))
+        value[index].float().expand(int(length_PG[index]))
         if value.ndim == 2
-        else value[place].float()[: int(length_PG[place])]
-        for place in places
+        else value[index].float()[: int(length_PG[index])]
+        for index in indices
     ]
     return torch.nested.as_nested_tensor([row.clone() for row in rows], layout=torch.jagged)
 
 
 def put_weights(keys: Sequence[str], cap: float) -> dict[str, float]:
-    """Put `correction.weights` of the trajectories `keys` into the queue, ragged; returns their metrics."""
-    from verl.workers.utils.padding import response_to_nested
-
+    """Put the `importance_weights` of the trajectories `keys` into the queue, ragged; returns their metrics."""
     names = ["old_log_probs", "rollout_log_probs", "response_mask"]
     data = tq.kv_batch_get(keys=keys, partition_id="train", select_fields=names)
     padded = data.to_padded_tensor()
     trainer_BT, engine_BT, mask_BT = (padded[name] for name in names)
-    weight_BT, measured = correction.weights(trainer_BT, engine_BT, mask_BT, cap)
+    weight_BT, measured = importance_weights(trainer_BT, engine_BT, mask_BT, cap)
     field = {WEIGHTS: response_to_nested(weight_BT, data["response_mask"])}
     tq.kv_batch_put(keys=keys, partition_id="train", fields=TensorDict(field, batch_size=len(keys)))
     return measured

@@ -1,21 +1,25 @@
-"""Writes verl's steps to the journal: metrics under the local backend's names, verl's own as `verl/...`."""
+"""Writes verl's steps to the journal, under the local backend's names (verl's own metrics as `verl/...`), and to verl's
+loggers (`cluster.loggers`).
+"""
 
-import time
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from mcpo_cli.backends import measure
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import groups
-from mcpo_cli.backends.verl.channel import Channel
-from mcpo_cli.backends.verl.groups import Group
-from mcpo_cli.backends.verl.loggers import Loggers
+from mcpo_cli.backends.verl import batch
+from mcpo_cli.backends.verl.batch import Group
+from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import EvalRow, StepRow
-from mcpo_cli.runs.journal import JournalWriter, Kind
+from mcpo_cli.records import EvalRow
+from mcpo_cli.runs.journal import JournalWriter
 from mcpo_cli.runs.sanity import evaluated
 
 PHASES = {
@@ -27,6 +31,25 @@ PHASES = {
     "probe": "probe",
 }
 """Maps verl's timers to the local backend's phases; the rest of the step is `record`."""
+LOGGERS = {"TENSORBOARD_DIR": "tensorboard", "WANDB_DIR": ".", "SWANLAB_LOG_DIR": "swanlab"}
+"""Environment variables that say where loggers write, and the place in the folder of an attempt."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A global step after its update.
+
+    kept: groups in its batch, with `advantage_PG`. discarded: those that dynamic sampling dropped. updates, probed,
+    verl: metrics of gradient steps, of probes, and verl's own. seconds: by phase, see `seconds`.
+    """
+
+    kept: Sequence[Group]
+    discarded: Sequence[Group]
+    advantage_PG: Tensor
+    updates: Mapping[str, float]
+    probed: Mapping[str, float]
+    verl: Mapping[str, Any]
+    seconds: Mapping[str, float]
 
 
 class Records:
@@ -34,88 +57,80 @@ class Records:
 
     def __init__(self, spec: RunSpec, attempt_dir: Path) -> None:
         self.spec, self.run_dir = spec, attempt_dir.parent
-        self._journal = JournalWriter(attempt_dir)
-        self._loggers = Loggers(spec, attempt_dir)
-        self._channel = Channel(attempt_dir)
+        self.journal = JournalWriter(attempt_dir)
+        self._tracking = _tracking(spec, attempt_dir)
+        self.channel = Channel(attempt_dir)
         self._durable: int | None = None
         self._phase = "starting"
 
     def phase(self, text: str) -> None:
         """Report the current phase."""
         self._phase = text
-        self._channel.tell(text, self._durable)
+        self.channel.tell(text, self._durable)
 
     def durable(self, step: int) -> None:
         """Report that a checkpoint covers everything up to `step`."""
         self._durable = step
-        self._channel.tell(self._phase, step)
+        self.channel.tell(self._phase, step)
 
-    def asked_to_stop(self) -> bool:
-        """Whether the run was asked to stop."""
-        return self._channel.asked_to_stop()
+    def step(self, step: int, trained: Trained, spent: Spent, tokenizer: Any) -> None:
+        """Write all rows of one global step; spent: with this step.
 
-    def step(
-        self,
-        step: int,
-        kept: Sequence[Group],
-        discarded: Sequence[Group],
-        measured: Mapping[str, float],
-        spent: Spent,
-        metrics: Mapping[str, Any],
-        timing: Mapping[str, float],
-        tokenizer: Any,
-    ) -> None:
-        """Write all rows of one global step.
-
-        kept, discarded: groups in the batch, and those that dynamic sampling dropped. measured, metrics: our metrics,
-        and verl's own. spent: with this step. Sampling metrics cover all groups, except `train/entropy`: entropies come
-        with the old log-probabilities of kept groups (`batches.measured`); the others would cost more forward passes.
+        Sampling metrics cover all groups, except `train/entropy`: the trainer computes the entropies of kept groups.
         """
-        everything = groups.in_order([*kept, *discarded])
-        graded = groups.graded(everything, groups.end_tokens(self.spec.task, tokenizer), self.spec.train.temperature)
-        orders = {group.prompt.order for group in kept}
-        in_batch = {i for i, group in enumerate(everything) if group.prompt.order in orders}
-        self._journal.rows("groups", step, measure.group_rows(step, graded, in_batch))
+        everything = batch.in_order([*trained.kept, *trained.discarded])
+        spec, ends = self.spec, batch.end_tokens(self.spec.task, tokenizer)
+        graded = batch.graded(everything, ends, spec.train.temperature)
+        orders = {group.prompt.order for group in trained.kept}
+        in_batch = [i for i, group in enumerate(everything) if group.prompt.order in orders]
+        self.journal.rows("groups", step, measure.group_rows(step, graded, {*in_batch}))
         if spent.evaluation_due:
-            shown = everything[: self.spec.compute.sample_groups]
+            shown = everything[: spec.compute.sample_groups]
             texts = [[str(tokenizer.decode(tokens)) for tokens in group.tokens] for group in shown]
-            self._journal.rows("samples", step, measure.sample_rows(step, graded, texts))
-        row = {
-            **{f"verl/{name}": value for name, value in _flat(metrics)},
-            **measured,
-            **spent.totals,
-            **measure.sampled(graded, _entropy(graded)),
-            **measure.sanity(graded, reasons=self.spec.task.reasons),
-            **measure.sampling(len(everything), len(kept), self.spec.train.prompts),
-            "grading/infra_errors": sum(group.ungraded for group in everything) / graded.correct_PG.numel(),
-            **measure.speed(seconds(timing), float(graded.length_PG.sum())),
-        }
-        self._journal.step(StepRow(step=step, time=time.time(), metrics=row))
-        self._loggers.log(step, row)
+            self.journal.rows("samples", step, measure.sample_rows(step, graded, texts))
+        ungraded = sum(group.ungraded for group in everything) / graded.correct_PG.numel()
+        row = measure.global_step(
+            step,
+            spec,
+            graded,
+            in_batch,
+            trained.advantage_PG,
+            entropy=_entropy(graded),
+            updates=trained.updates,
+            probed=trained.probed,
+            spent=spent.totals,
+            seconds=trained.seconds,
+            own={"grading/infra_errors": ungraded, **{f"verl/{name}": value for name, value in _flat(trained.verl)}},
+        )
+        self.journal.step(row)
+        self._log(step, row["metrics"])
 
     def evaluation(self, step: int, answered: Sequence[Group]) -> None:
-        """Write one row per held-out problem.
-
-        Raises:
-            RunFailed: no answer to a problem could be graded.
-        """
+        """Write one row per held-out problem; RunFailed if no answer to one could be graded."""
         rows = [_eval_row(step, group) for group in answered]
-        self._journal.rows("eval", step, rows)
-        self._loggers.log(step, evaluated(rows))
-
-    def rows(self, kind: Kind, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write optional rows of a step; call it before `step`, which completes the step."""
-        if rows:
-            self._journal.rows(kind, step, rows)
-
-    def sync(self) -> None:
-        """Write all rows through to the disk; a checkpoint comes after them."""
-        self._journal.sync()
+        self.journal.rows("eval", step, rows)
+        self._log(step, evaluated(rows))
 
     def close(self) -> None:
         """Flush the journal to the disk and close it, and the loggers."""
-        self._journal.close()
-        self._loggers.close()
+        self.journal.close()
+        if self._tracking:
+            self._tracking.finish()
+
+    def _log(self, step: int, metrics: Mapping[str, float]) -> None:
+        if self._tracking:
+            self._tracking.log(data=dict(metrics), step=step)
+
+
+def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
+    """verl's loggers; each takes the attempt for a run of its own, named after the run's id. None without any."""
+    if not spec.cluster.loggers:
+        return None
+    from verl.utils.tracking import Tracking
+
+    os.environ.update({variable: str(attempt_dir / place) for variable, place in LOGGERS.items()})
+    # verl looks for a proxy of W&B's in `trainer`.
+    return Tracking("mcpo", spec.run_id, list(spec.cluster.loggers), {**spec.identity(), "trainer": {}})
 
 
 def _eval_row(step: int, group: Group) -> EvalRow:
@@ -138,7 +153,7 @@ def _flat(metrics: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _entropy(graded: Graded) -> float:
-    """Mean entropy over the tokens of the kept groups, the only ones whose entropy verl computes."""
+    """Mean entropy over the tokens of the groups whose entropy is known."""
     assert graded.entropy_PG is not None
     known_PG = ~graded.entropy_PG.isnan()
     return float((graded.entropy_PG * graded.length_PG)[known_PG].sum() / graded.length_PG[known_PG].sum())

@@ -5,15 +5,14 @@ and the checkpoints are verl's.
 """
 
 import time
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import transfer_queue as tq
 from omegaconf import open_dict
 from verl.trainer.ppo.v1 import register_trainer
@@ -24,18 +23,15 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends import measure
 from mcpo_cli.backends.base import starved
 from mcpo_cli.backends.measure import Graded
 from mcpo_cli.backends.rerolls import Rerolls
 from mcpo_cli.backends.spent import Spent
-from mcpo_cli.backends.verl import at_rest, batches, checkpoint, data, groups, learning_rate, lora, passes, queue, watch
-from mcpo_cli.backends.verl.groups import Group, Prompt
+from mcpo_cli.backends.verl import batch as batches
+from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
+from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.loss import METRIC, gradient_steps, loss, noise_floor
-from mcpo_cli.backends.verl.overrides import TRAINER
-from mcpo_cli.backends.verl.previous import Previous
-from mcpo_cli.backends.verl.records import Records, seconds
-from mcpo_cli.backends.verl.sampler import Sampler
+from mcpo_cli.backends.verl.records import Records, Trained, seconds
 from mcpo_cli.config.load import from_dict
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.methods import AdvancedMethod, State
@@ -44,16 +40,14 @@ from mcpo_cli.runs.journal import Journal, read_json
 from mcpo_cli.seeds import Stream, stream
 
 
-@register_trainer(TRAINER)
+@register_trainer("mcpo")  # `trainer_mode` in settings.yaml
 class Trainer(PPOTrainerSync):
     """The trainer of one run.
 
-    Its state belongs to the current step. prompts: all submitted for sampling. kept, discarded: groups in the batch,
-    and groups dropped by dynamic sampling. measured: our metrics, without verl's. mini_batches: rows of gradient steps.
-    said: what the method says of the batch. packs: the
-    sequences whose log-probabilities are computed, those of one pass together. kinds: of each sequence, what
-    `queue.with_entropy` takes. trained_tokens: of the sequences that
-    passed through an update, prompts included. engine: a metric of the rollout engine, the same in every step.
+    root: of the checkpoints; sealed: the step of the newest complete one. Of the current step: prompts: all submitted.
+    kept, discarded: groups in the batch, and dropped by dynamic sampling. output: the method's, a `MethodOutput`.
+    passes: keys of the sequences in each pass for old log-probabilities. updates, probed: metrics. mini_batches: rows
+    of gradient steps. trained_tokens: of the sequences that went through an update, prompts included.
     """
 
     def __init__(self, config: Any) -> None:
@@ -62,36 +56,28 @@ class Trainer(PPOTrainerSync):
         with open_dict(config):
             # Our name has selected this class; verl itself expects "sync".
             config.trainer.v1.trainer_mode = "sync"
+        self.root, self.sealed = Path(config.trainer.default_local_dir), 0
         self.prompts: dict[str, Prompt] = {}
         self.kept: list[Group] = []
         self.discarded: list[Group] = []
-        self.measured: dict[str, float] = {}
+        self.passes: list[list[str]] = []
+        self.output: Any = None
+        self.updates: dict[str, float] = {}
+        self.probed: dict[str, float] = {}
         self.mini_batches: list[MiniBatchRow] = []
-        self.packs, self.kinds = list[list[str]](), dict[str, tuple[Hashable, bool]]()
         self.trained_tokens = 0
-        self.engine: dict[str, float] = {}
+        self.engine_metrics: dict[str, float] = {}
         self.method_state: State = {}
         super().__init__(config)
         self.records = Records(self.spec, attempt)
         self.curr_step_profile = False
 
-    def _build_replay_buffer(self) -> Sampler:
-        dynamic = self.spec.method.dynamic_sampling
-        return Sampler(
-            keeps=self.spec.method.keeps,
-            discard=self._discard,
-            order=lambda uid: self.prompts[uid].order,
-            watch=lambda: watch.alive(self),
-            trainer_mode="sync",
-            trainer_config={},
-            max_off_policy_threshold=None,
-            max_off_policy_strategy="drop",
-            sampler_kwargs={},
-            refill_fn=self._add_prompts_to_generate,
-            filter_groups_metric="acc" if dynamic else None,
-            train_batch_size=self.spec.train.prompts,
-            gen_batch_size=1 if dynamic else self.spec.train.prompts,
-        )
+    def _build_replay_buffer(self) -> queue.Sampler:
+        return queue.Sampler(self)
+
+    def check_alive(self) -> None:
+        """Raise RunFailed if one of the actors has died."""
+        engine.check_alive(self)
 
     def _setup(self) -> None:
         self.records.phase("loading the model")
@@ -99,66 +85,67 @@ class Trainer(PPOTrainerSync):
         self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
         self.log_probs = self.actor_rollout_wg.compute_log_prob
         self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
-        watch.on_each_rank(self.actor_rollout_wg, learning_rate.take_over)
-        if self.global_steps == 0:
-            # verl's warm-up would give the first step rate 0; ours starts one increment above.
-            watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
-            watch.on_each_rank(self.actor_rollout_wg, partial(lora.draw, stream(self.spec.seed, "init")))
-        root = Path(self.config.trainer.default_local_dir)
-        self.method_state = checkpoint.method_state(root, self.global_steps) or self.method_state
-        self.previous = None
-        if "previous_policy" in self.spec.method.needs:
-            self.previous = Previous(self.actor_rollout_wg, self.log_probs)
-            if self.global_steps:
-                self.previous.load(checkpoint.folder(root, self.global_steps))
-            else:
-                self.previous.remember()
+        step, self.sealed = self.global_steps, self.global_steps
+        if step == 0:
+            self._on_each_rank(partial(lora.draw, stream(self.spec.seed, "init")))
+        self.method_state = checkpoint.method_state(self.root, step) or self.method_state
+        self.has_previous = "previous_policy" in self.spec.method.needs
+        if self.has_previous:
+            folder = checkpoint.folder(self.root, step)
+            self._on_each_rank(partial(engine.load_previous, folder) if step else engine.remember)
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
-        panel = [groups.problem(row["extra_info"], row["reward_model"]) for row in rows]
+        panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
-        self.rerolls = Rerolls(self.spec, journal, self.global_steps, panel)
-        self.spent = Spent(self.spec, journal, self.global_steps)
+        self.rerolls = Rerolls(self.spec, journal, step, panel)
+        self.spent = Spent(self.spec, journal, step)
+
+    def _on_each_rank(self, call: Callable[[Any], object]) -> None:
+        engine.on_each_rank(self.actor_rollout_wg, call)
 
     def fit(self, agent_loop_manager: Any) -> None:
-        """Train from the checkpoint's step to the last one, as `mcpo_cli.backends.local.train` does.
-
-        Raises:
-            Interrupted: the run was asked to stop; a checkpoint was written. RunFailed: the run cannot continue.
-        """
+        """Train from the checkpoint's step to the last one, as `backends.local.train` does; see `Backend.run`."""
         self.agent_loop_manager, steps = agent_loop_manager, self.spec.train.steps
         SkipManager.init(self.config)
         if self.spec.cluster.rollout == "vllm":
-            self.engine = {"vllm_v2_model_runner": float(watch.uses_v2_runner(self))}
+            self.engine_metrics = {"vllm_v2_model_runner": float(engine.uses_v2_runner(self))}
         with closing(self.records):
             if self.global_steps == 0:
                 self.evaluate()
             while self.global_steps < steps:
-                if self.records.asked_to_stop():
-                    if self.global_steps:
-                        self.save()
+                if self.records.channel.asked_to_stop():
+                    if self.sealed < self.global_steps:
+                        self.write_checkpoint()
+                        self.seal_checkpoint()
                     raise Interrupted(f"stopped after step {self.global_steps} of {steps}")
                 self.global_steps += 1
                 self.records.phase(f"step {self.global_steps} of {steps}")
-                self.global_step()
+                due = self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps
+                self.global_step(with_checkpoint=due)
                 if self.spent.evaluation_due:
                     self.evaluate()
-                if self.global_steps % self.spec.compute.checkpoint_every == 0 or self.global_steps == steps:
-                    self.save()
+                if due:
+                    self.seal_checkpoint()
 
-    def global_step(self) -> None:
-        """Sample one batch, take its gradient steps and record them."""
-        self.prompts, self.discarded, self.measured = {}, [], {}
-        self.timing_raw: dict[str, float] = {}
-        metrics: dict[str, Any] = dict(self.engine)
+    def global_step(self, *, with_checkpoint: bool) -> None:
+        """Sample one batch, take its gradient steps and record them.
+
+        with_checkpoint: write the files of a checkpoint before the rollout engine takes up its memory again.
+        """
+        self.prompts, self.discarded, self.output, self.timing_raw = {}, [], None, dict[str, float]()
+        metrics: dict[str, Any] = dict(self.engine_metrics)
         start = time.monotonic()
         batch = self.step(metrics, self.timing_raw)
+        if with_checkpoint:
+            before = time.monotonic()
+            self.write_checkpoint()
+            start += time.monotonic() - before
         self.on_step_end()
         self.timing_raw["step"] = time.monotonic() - start
         self._compute_metrics(batch, metrics, self.timing_raw, global_steps=self.global_steps, epoch=0)
-        self.measured["sanity/logp_difference"] = queue.logp_difference([*chain(*self.packs)])
-        self.kept = queue.with_entropy(self.kept, self.kinds, self.prompts)
+        self.updates["sanity/logp_difference"] = queue.logp_difference(batch.keys)
+        self.kept = queue.with_entropy(self.kept, batch.keys, self.prompts)
         tq.kv_clear(keys=batch.keys, partition_id=batch.partition_id)
-        self.records.rows("mini_batches", self.global_steps, self.mini_batches)
+        self.records.journal.rows("mini_batches", self.global_steps, self.mini_batches)
         length = [len(tokens) for group in (*self.kept, *self.discarded) for tokens in group.tokens]
         phases = seconds(self.timing_raw)
         self.spent.add(
@@ -168,47 +155,39 @@ class Trainer(PPOTrainerSync):
             gradient_steps=len(self.mini_batches),
             seconds=phases["sample"] + phases["update"],
         )
-        record = (self.kept, self.discarded, self.measured, self.spent, metrics, self.timing_raw)
-        self.records.step(self.global_steps, *record, self.tokenizer)
+        advantage_PG = self.output.signals.advantage_PG
+        trained = Trained(self.kept, self.discarded, advantage_PG, self.updates, self.probed, metrics, phases)
+        self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
 
     def evaluate(self) -> None:
-        """Evaluate the current policy on all held-out problems.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
-        """
+        """Evaluate the current policy on all held-out problems; raises as `roll` does."""
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
         self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
 
     def probe(self) -> dict[str, float]:
-        """Roll again the prompts due at this step, under the policy that sampled its batch; returns metrics.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error.
-        """
-        graded = self._graded(groups.in_order([*self.kept, *self.discarded]))
+        """Resample the prompts due at this step, under the policy that sampled its batch; returns metrics."""
+        graded = self._graded(batches.in_order([*self.kept, *self.discarded]))
         rolls, rerolled = self.rerolls.due(self.global_steps, graded), list[Group]()
         if rolls:
             rows = [data.row(self.spec, roll.source, "reroll", i, roll.problem) for i, roll in enumerate(rolls)]
             # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
-            rerolled = self.roll(groups.columns(rows), "reroll", **as_in_training)
+            rerolled = self.roll(batches.columns(rows), "reroll", **as_in_training)
         n_P, c_P = [group.answers for group in rerolled], [sum(group.correct) for group in rerolled]
         again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
-        self.records.rows("rerolls", self.global_steps, again)
+        if again:
+            self.records.journal.rows("rerolls", self.global_steps, again)
         return metrics
 
     def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
         """Sample one group per row outside of training, with random numbers from the stream `name`.
 
-        settings: sampling settings for all rows that replace verl's evaluation settings.
-
-        Raises:
-            RunFailed: a rollout or its grading raised an error, or too many answers could not be graded.
+        settings: replace verl's evaluation settings. Raises RunFailed if a rollout or its grading raised an error, or
+        if too many answers could not be graded.
         """
         rows["uid"] = np.array([f"{name}{i}" for i in range(len(rows["raw_prompt"]))], dtype=object)
-        known = groups.prompts(rows, 0)
+        known = batches.prompts(rows, 0)
         batch = tu.get_tensordict(rows)
         tu.assign_non_tensor(batch, global_steps=self.global_steps, validate=True, **settings)
         self._seed(batch, name, 0)
@@ -218,53 +197,57 @@ class Trainer(PPOTrainerSync):
         done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
         sampled = queue.read(done.keys, "val", known)
         tq.kv_clear(keys=done.keys, partition_id="val")
-        groups.check(sampled)
+        batches.check(sampled)
         return sampled
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
-        """Give each prompt of `batch` the seed that `agent.py` reads; `start`: position of the first in the step."""
-        places = range(start, start + len(batch))
-        seeds = [stream(self.spec.seed, name, self.global_steps, place) for place in places]
+        """Give each prompt of `batch` the seed that `agent.py` reads; `start`: index of the first in the step."""
+        indices = range(start, start + len(batch))
+        seeds = [stream(self.spec.seed, name, self.global_steps, index) for index in indices]
         tu.assign_non_tensor(batch, seed=seeds)
 
-    def save(self) -> None:
-        """Write a checkpoint of the current step, which makes its records final.
-
-        Raises:
-            RunFailed: it could not be written.
-        """
-        root, step = Path(self.config.trainer.default_local_dir), self.global_steps
+    def write_checkpoint(self) -> None:
+        """Write the files of a checkpoint of the current step; RunFailed if that is impossible."""
+        step = self.global_steps
         self.records.phase(f"checkpoint of step {step}")
-        self.records.sync()
         try:
             self._save_checkpoint()
-            checkpoint.save_method_state(root, step, self.method_state)
-            if self.previous:
-                self.previous.save(checkpoint.folder(root, step))
-            checkpoint.seal(root, step)
+            checkpoint.save_method_state(self.root, step, self.method_state)
+            if self.has_previous:
+                self._on_each_rank(partial(engine.save_previous, checkpoint.folder(self.root, step)))
         # On a full disk torch raises RuntimeError, also from other processes; our own files raise the others.
         except (OSError, RuntimeError, RunFailed) as error:
-            raise checkpoint.failed(root, step, error) from error
-        self.records.durable(step)
+            raise checkpoint.failed(self.root, step, error) from error
+
+    def seal_checkpoint(self) -> None:
+        """Complete the checkpoint of the current step, which makes its records final; RunFailed if impossible."""
+        self.records.journal.sync()
+        try:
+            checkpoint.seal(self.root, self.global_steps)
+        except OSError as error:
+            raise checkpoint.failed(self.root, self.global_steps, error) from error
+        self.sealed = self.global_steps
+        self.records.durable(self.global_steps)
 
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
             raise starved(self.global_steps, len(self.prompts), train)
         self._seed(batch, "rollout", len(self.prompts))
-        self.prompts |= groups.prompts(batch, len(self.prompts))
+        self.prompts |= batches.prompts(batch, len(self.prompts))
         return super()._submit_batch_to_rollout(batch)
 
     def on_sample_end(self) -> None:
         """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
         self.kept = self._read(self.replay_buffer.partitions["train"])
-        groups.check([*self.kept, *self.discarded])
+        batches.check([*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
-            self.measured |= self.probe()
+            self.probed = self.probe()
         super().on_sample_end()
 
-    def _discard(self, uids: set[str]) -> None:
-        keys = [key for key in self.replay_buffer.partitions["train"] if groups.uid_of(key) in uids]
+    def discard(self, uids: set[str]) -> None:
+        """Record groups that dynamic sampling is about to drop."""
+        keys = [key for key in self.replay_buffer.partitions["train"] if batches.uid_of(key) in uids]
         self.discarded += self._read(keys)
 
     def _read(self, keys: Iterable[str]) -> list[Group]:
@@ -277,10 +260,10 @@ class Trainer(PPOTrainerSync):
     def _balance_batch(self, batch: Any, metrics: dict[str, Any], **_options: Any) -> Any:
         """Order the batch as the stream, whatever the random ids of its prompts.
 
-        Each pass shares its own sequences between the ranks (`batches.shared`). verl would split groups over
+        Each pass shares its own sequences between the ranks (`balance_ranks`). verl would split groups over
         mini-batches, whose totals would then depend on the number of ranks.
         """
-        batch.reorder(sorted(range(len(batch)), key=lambda i: groups.place_of(batch.keys[i], self.prompts)))
+        batch.reorder(sorted(range(len(batch)), key=lambda i: batches.index_of(batch.keys[i], self.prompts)))
         return batch
 
     @property
@@ -288,37 +271,33 @@ class Trainer(PPOTrainerSync):
         """Number of ranks with sequences of their own; GPUs that share each sequence are one."""
         return int(max(self.actor_rollout_wg._query_dispatch_info("actor"))) + 1
 
-    @property
-    def _parts(self) -> list[list[int]]:
-        """The positions in the batch of each mini-batch's sequences."""
-        sequences = range(self.spec.train.prompts * self.spec.train.rollouts)
+    def _trained(self, batch: Any) -> Iterator[tuple[list[str], list[str]]]:
+        """Of each mini-batch, the keys of the sequences in its update (all, without an output yet), and the others."""
+        tokens, ranks = [tag["seq_len"] for tag in batch.tags], self._ranks
+        has_gradient = [True] * len(batch)
+        if self.output:
+            has_gradient = [bool(self.output.has_gradient_PG[index]) for index in self._indices(batch.keys)]
         size = self.spec.train.mini_batch * self.spec.train.rollouts
-        return [list(sequences[start : start + size]) for start in sequences[::size]]
+        for start in range(0, len(batch), size):
+            part = range(start, start + size)
+            trained = batches.select_trained(part, has_gradient, tokens, ranks)
+            both = (trained, sorted({*part} - {*trained}))
+            first, second = ([batch.keys[i] for i in batches.balance_ranks(some, tokens, ranks)] for some in both)
+            yield first, second
 
     def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        """Compute them of the sequences that bear a gradient, and of a sample of the others for its entropy.
+        """Compute log-probabilities and entropies of all sequences, those of an update together.
 
-        verl does so for all. A method whose signals depend on them gets all here, too.
+        A method whose signals depend on them cannot say before which sequences those are.
         """
-        keys, places = batch.keys, self._places(batch.keys)
         if not self._signals_need_logp:
-            self._ask_method(keys, "rollout_log_probs")
-        bears = [self._signals_need_logp or bool(self.said.has_gradient_PG[place]) for place in places]
-        right = [self.kept[prompt].correct[rollout] for prompt, rollout in places]
-        kinds = [(prompt, *kind) for (prompt, _), *kind in zip(places, right, bears, strict=True)]
-        tokens, ranks, parts = [tag["seq_len"] for tag in batch.tags], self._ranks, self._parts
-        measured = batches.measured(bears, kinds)
-        packs = chain(*(batches.packs(part, bears, measured, tokens, ranks) for part in parts))
-        self.packs = [[keys[i] for i in batches.shared([pack], tokens, ranks)] for pack in packs]
-        self.kinds = dict(zip(keys, zip(kinds, measured, strict=True), strict=True))
-        passing = [*chain(*self.packs)]
-        super()._compute_old_log_prob(batch.select_keys(passing), metrics)
-        queue.stand_in([key for key in keys if key not in {*passing}])
-        return batch
+            self._apply_method(batch.keys, "rollout_log_probs")
+        self.passes = [keys for both in self._trained(batch) for keys in both if keys]
+        return super()._compute_old_log_prob(batch, metrics)
 
     @property
     def _signals_need_logp(self) -> bool:
-        """Whether what the method says of a batch depends on the trainer's log-probabilities or entropies."""
+        """Whether the method's output for a batch depends on the trainer's log-probabilities or entropies."""
         method = self.spec.method
         prepares = isinstance(method, AdvancedMethod) and method.prepares
         return bool(method.needs & {"logp", "entropy"}) or prepares
@@ -327,70 +306,74 @@ class Trainer(PPOTrainerSync):
         """verl's `compute_log_prob`, with the sequences packed together as the update will pack them.
 
         Rounding in bfloat16 depends on that, so old log-probabilities and those of the first update are equal bit by
-        bit: no drift there is rounding.
+        bit: drift there is never a rounding error.
         """
-        for pack in self.packs:
-            chosen = batch.select_keys(pack)
-            chosen.extra_info = batch.extra_info | passes.log_probs(entropy=True)
+        for keys in self.passes:
+            chosen = batch.select_keys(keys)
+            chosen.extra_info = batch.extra_info | engine.log_prob_pass(entropy=True)
             self.log_probs(chosen)
         return batch
 
-    def _ask_method(self, keys: Sequence[str], logp: str) -> None:
-        """Ask the method about the batch; `logp`: field with the log-probabilities under the policy of now."""
+    def _apply_method(self, keys: Sequence[str], logp: str) -> None:
+        """Get the method's output for the batch; `logp`: the field of log-probabilities under the current policy."""
         step = queue.step(self.spec, self.kept, self._graded(self.kept), keys, self.prompts)
         logp_PGT = partial(queue.padded, logp, keys, self.prompts, step.length_PG)
         seed = stream(self.spec.seed, "method", self.global_steps, 0)
-        self.said, self.method_state = at_rest.ask(self.spec, step, self.method_state, logp_PGT, seed)
-        correct_PG = torch.tensor([group.correct for group in self.kept])
-        self.measured |= measure.weights(correct_PG, self.said.signals.advantage_PG)
-        self.measured |= measure.signs(correct_PG, self.said.signals.advantage_PG)
+        self.output, self.method_state = batches.apply_method(self.spec, step, self.method_state, logp_PGT, seed)
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Put what the loss reads of each sequence into the queue."""
         if self._signals_need_logp:
-            self._ask_method(batch.keys, "old_log_probs")
+            self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:
-            metrics.update(queue.put_weights([*chain(*self.packs)], cap))
-        said, places = self.said, self._places(batch.keys)
-        fields = queue.fields(self.spec.method, said.signals, said.length_PG, said.totals, places)
+            metrics |= queue.put_weights(batch.keys, cap)
+        fields = queue.fields(self.spec.method, self.output, self._indices(batch.keys))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 
-    def _places(self, keys: Sequence[str]) -> list[tuple[int, int]]:
+    def _indices(self, keys: Sequence[str]) -> list[tuple[int, int]]:
         """Each trajectory's index: that of its prompt in the batch, and its rollout number."""
-        place = {group.prompt.order: i for i, group in enumerate(self.kept)}
-        return [(place[order], rollout) for order, rollout in (groups.place_of(key, self.prompts) for key in keys)]
+        index = {group.prompt.order: i for i, group in enumerate(self.kept)}
+        return [(index[order], rollout) for order, rollout in (batches.index_of(key, self.prompts) for key in keys)]
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         """Take the gradient steps of a global step with verl, and record the loss's own report.
 
-        Sequences without a gradient stay out. Weights are global over a mini-batch, so the sum is the same.
+        Sequences without a gradient are left out. Weights are global over a mini-batch, so the sum is the same.
         """
-        train, tokens, ranks = self.spec.train, [tag["seq_len"] for tag in batch.tags], self._ranks
-        bears = [bool(self.said.has_gradient_PG[place]) for place in self._places(batch.keys)]
-        self.trained_tokens, output = 0, dict[str, Any]()
-        for part in self._parts:
-            passing = batches.passing(part, bears, tokens, ranks)
-            self.trained_tokens += sum(tokens[i] for i in passing)
-            chosen = batch.select_keys([batch.keys[i] for i in batches.shared([passing], tokens, ranks)])
-            chosen.extra_info = batch.extra_info | passes.update(self.spec.method, len(passing))
-            if self.previous:
-                self.previous.log_probs(chosen)
-                self.previous.remember()
+        train, rate, output = self.spec.train, self.spec.train.lr_at(self.global_steps), dict[str, Any]()
+        self.trained_tokens = 0
+        for trained, _ in self._trained(batch):
+            chosen = batch.select_keys(trained)
+            self.trained_tokens += sum(tag["seq_len"] for tag in chosen.tags)
+            chosen.extra_info = batch.extra_info | engine.update_pass(self.spec.method, len(trained))
+            if self.has_previous:
+                self._add_previous_log_probs(chosen)
+                self._on_each_rank(engine.remember)
+            self._on_each_rank(partial(engine.set_learning_rate, rate))
             append_to_dict(output, self.actor_rollout_wg.update_actor(chosen)["metrics"])
-        watch.on_each_rank(self.actor_rollout_wg, learning_rate.advance)
         reports = output.pop(METRIC)
         self.mini_batches, measured = gradient_steps(
-            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.said.at_rest
+            self.global_steps, reports, output["grad_norm"], train.mini_batch, self.output.report
         )
         if isinstance(self.spec.method, AdvancedMethod):
             self.method_state = self.spec.method.learn(self.method_state, measured)
-        self.measured |= measured | {"train/lr": train.lr_at(self.global_steps)}
-        self.measured["sanity/noise_floor"] = noise_floor(reports, train.mini_batch)
+        floor = {"sanity/noise_floor": noise_floor(reports, train.mini_batch)}
+        self.updates = measured | {"train/lr": rate} | floor
+        output.pop("lr")  # that of verl's scheduler
         output = rename_dict(output, "actor/")
         output["perf/mfu/actor"] = output.pop("actor/mfu")
         metrics.update(reduce_metrics(output))
         return batch
 
+    def _add_previous_log_probs(self, batch: Any) -> None:
+        """Add the log-probabilities of the sequences under the previous policy to the fields of `batch`."""
+        chosen = batch.select_keys(batch.keys)
+        chosen.extra_info = engine.log_prob_pass(entropy=False)
+        self._on_each_rank(engine.swap)
+        self.log_probs(chosen)
+        self._on_each_rank(engine.swap)
+        batch.fields = queue.keep_as_previous(batch.keys)
+
     def _graded(self, sampled: Sequence[Group]) -> Graded:
-        ends = groups.end_tokens(self.spec.task, self.tokenizer)
-        return groups.graded(sampled, ends, self.spec.train.temperature)
+        ends = batches.end_tokens(self.spec.task, self.tokenizer)
+        return batches.graded(sampled, ends, self.spec.train.temperature)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.backends.verl import batches
+from mcpo_cli.backends.verl import batch as batches
 from tests.gpu import engines
 from tests.gpu.engines import Shape
 from tests.gpu.notes import Notes
@@ -24,7 +24,7 @@ def measure(notes: Notes, device: str, folder: Path) -> None:
         built = fsdp.engine(spec, folder / "model", *engines.as_on_gpus(device))
         everything, tokens = [*range(shape.P * shape.G)], [len(ids) + shape.S for ids in row["responses"]]
         row["old_log_probs"] = [*fsdp.log_probs(built, row, engines.packing(shape.limit), everything).unbind()]
-        chosen = batches.passing(everything, row["bears"], tokens, 1)
+        chosen = batches.select_trained(everything, row["bears"], tokens, 1)
 
         def update(rows: list[int], limit: int = shape.limit) -> tuple[Any, float]:
             """The gradient of these sequences, and the seconds of its passes."""

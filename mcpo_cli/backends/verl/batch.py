@@ -1,0 +1,249 @@
+"""The batch of a global step: prompt groups, the method's signals for them, and the sequences that are trained.
+
+Shape suffixes: P prompts, G rollouts of each, T tokens; B = P x G sequences.
+"""
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends import measure, method_calls
+from mcpo_cli.backends.measure import Graded, Sums, equal_pairs
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import Verdict, rewards, tally
+from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
+from mcpo_cli.tasks import Task
+from mcpo_cli.tokenization import stop_ids
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A problem submitted for sampling."""
+
+    order: int
+    """Index among the step's prompts."""
+    problem: Problem
+    tier: str
+    """Data source."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """All rollouts of one prompt; every list is indexed by rollout number."""
+
+    prompt: Prompt
+    tokens: list[torch.Tensor]
+    """Response tokens, including the end token."""
+    reward: list[float]
+    verdicts: list[Verdict]
+    logp: list[float]
+    """Log-probability of each whole rollout at temperature 1, by the rollout engine."""
+    entropy: list[float]
+    """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
+    tossed: list[bool] | None = None
+    """What rewards the rollouts in place of the verdicts (`train.reward=random`)."""
+
+    @property
+    def seen(self) -> list[bool]:
+        """What the method takes for right."""
+        return self.correct if self.tossed is None else self.tossed
+
+    def rewarded_at_random(self, seed: int, step: int) -> "Group":
+        """This group as the local engine would reward it at global step `step` under `train.reward=random`."""
+        tossed = rewards.random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
+        return replace(self, reward=list(map(float, tossed)), tossed=tossed)
+
+    @property
+    def ungraded(self) -> int:
+        """Number of rollouts that could not be graded."""
+        return sum(verdict.status == "infra_error" for verdict in self.verdicts)
+
+    @property
+    def answers(self) -> int:
+        """Number of rollouts that were graded."""
+        return len(self.verdicts) - self.ungraded
+
+    @property
+    def correct(self) -> list[bool]:
+        """Whether each rollout is correct; one that could not be graded counts as wrong."""
+        return [verdict.status == "correct" for verdict in self.verdicts]
+
+
+def prompts(batch: Any, start: int) -> dict[str, Prompt]:
+    """The prompts of a verl batch by id; their order counts from `start`."""
+    rows = zip(batch["uid"], batch["extra_info"], batch["reward_model"], batch["data_source"], strict=True)
+    return {
+        str(uid): Prompt(start + i, problem(info, reward), str(source))
+        for i, (uid, info, reward, source) in enumerate(rows)
+    }
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Rows of `data.row` in the form of verl's data set: one list per column name."""
+    names = ("data_source", "reward_model", "extra_info")
+    derived = {"raw_prompt": [row["prompt"] for row in rows], "index": [row["extra_info"]["index"] for row in rows]}
+    return {**derived, **{name: [row[name] for row in rows] for name in names}}
+
+
+def problem(extra_info: Mapping[str, Any], reward_model: Mapping[str, Any]) -> Problem:
+    """The problem of a row, from the columns of the same names."""
+    return Problem(extra_info["problem"], reward_model["ground_truth"])
+
+
+def uid_of(key: str) -> str:
+    """The prompt id in a trajectory's key `<prompt>_<rollout>_<turn>`."""
+    return key.split("_", 1)[0]
+
+
+def index_of(key: str, known: Mapping[str, Prompt]) -> tuple[int, int]:
+    """A trajectory's index in the step: that of its prompt, and its rollout number."""
+    return known[uid_of(key)].order, int(key.split("_")[1])
+
+
+def in_order(groups: Iterable[Group]) -> list[Group]:
+    """The groups sorted by the order of their prompts."""
+    return sorted(groups, key=lambda group: group.prompt.order)
+
+
+def check(groups: Sequence[Group]) -> None:
+    """Raise RunFailed if too many rollouts could not be graded."""
+    verdicts = [verdict for group in groups for verdict in group.verdicts]
+    failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
+    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
+
+
+def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:
+    """The tokens that end a response to `task`: the tokenizer's end token, and those with a stop string."""
+    return {tokenizer.eos_token_id, *stop_ids(tokenizer, task.stops)}
+
+
+def graded(groups: Sequence[Group], ends: Collection[int], temperature: float) -> Graded:
+    """The groups, drawn at `temperature`, as tensors; ends: see `end_tokens`."""
+    # Compare digests: comparing thousands of long responses token by token takes a minute.
+    digest_PG = torch.tensor([[hash(tokens.numpy().tobytes()) for tokens in group.tokens] for group in groups])
+    return Graded(
+        problems=[group.prompt.problem for group in groups],
+        correct_PG=torch.tensor([group.correct for group in groups]),
+        reward_PG=torch.tensor([group.reward for group in groups], dtype=torch.float64),
+        length_PG=torch.tensor([[len(tokens) for tokens in group.tokens] for group in groups]),
+        ended_PG=torch.tensor([[int(tokens[-1]) in ends for tokens in group.tokens] for group in groups]),
+        same_P=equal_pairs(digest_PG[..., None]),
+        entropy_PG=torch.tensor([group.entropy for group in groups], dtype=torch.float64),
+        # Those of the distribution that they were drawn from are known at temperature 1 only.
+        logp_PG=torch.tensor([group.logp for group in groups], dtype=torch.float64) if temperature == 1 else None,
+    )
+
+
+@dataclass(frozen=True)
+class MethodOutput:
+    """A method's signals for a batch.
+
+    signals: with the columns of `Method.prepare`. totals: of each mini-batch; all have equally many prompts.
+    has_gradient_PG: which sequences have a gradient. report: the method's report on the sequences of the first
+    mini-batch that have none because the policy has not moved yet.
+    """
+
+    signals: Signals
+    length_PG: Tensor
+    totals: list[MiniBatch]
+    has_gradient_PG: Tensor
+    report: Sums
+
+
+def apply_method(
+    spec: RunSpec, step: Step, state: State, logp_PGT: Callable[[], Tensor], seed: int
+) -> tuple[MethodOutput, State]:
+    """The output of the method of `spec` for the batch `step`, and the method's next state.
+
+    logp_PGT: log-probabilities under the policy that sampled, for methods that read them. seed: of `prepare`.
+    """
+    method, size = spec.method, spec.train.mini_batch
+    signals, state = method_calls.signals(method, step, state)
+    totals = [
+        MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
+        for index_M in torch.arange(len(step.length_PG)).split(size)
+    ]
+    if isinstance(method, AdvancedMethod) and method.prepares:
+        (total,) = totals
+        signals = prepare(method, step, signals, logp_PGT(), total, seed)
+    has_gradient_PG, report = screen(method, step, signals, logp_PGT, totals[0])
+    return MethodOutput(signals, step.length_PG, totals, has_gradient_PG, report), state
+
+
+def prepare(
+    method: AdvancedMethod, step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch, seed: int
+) -> Signals:
+    """`signals` of a batch of one mini-batch, with the columns of `AdvancedMethod.prepare`."""
+    batch = _on_policy(step, signals, logp_PGT, total)
+    return signals.with_columns(method.prepare(batch, seed))
+
+
+def screen(
+    method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch
+) -> tuple[Tensor, Sums]:
+    """has_gradient_PG, and the method's report on the sequences that this excludes from the first mini-batch.
+
+    Before the first gradient step no policy has drifted, so a rounding error must not pass for a drift. first: totals
+    of that mini-batch.
+    """
+    # The policy before the last gradient step differs from the one that sampled, so it may have drifted already.
+    has_gradient_PG = signals.has_gradient_PG.clone()
+    if not isinstance(method, AdvancedMethod) or not method.screens or "previous_policy" in method.needs:
+        return has_gradient_PG, Sums()
+    screened_PG = signals.has_gradient_PG & (signals.advantage_PG == 0)
+    screened_PG[first.prompts :] = False
+    if not screened_PG.any():
+        return has_gradient_PG, Sums()
+    batch = _on_policy(step, signals, logp_PGT(), first).select(screened_PG.flatten())
+    has_gradient_B = method.has_gradient(batch)
+    has_gradient_PG[screened_PG] = has_gradient_B
+    excluded = batch.select(~has_gradient_B)
+    return has_gradient_PG, measure.reported(method.report(excluded), excluded.group_B)
+
+
+def _on_policy(step: Step, signals: Signals, logp_PGT: Tensor, total: MiniBatch) -> TokenBatch:
+    """All sequences under the policy that sampled them; total: of the mini-batch that is asked for."""
+    logp_BT = logp_PGT.flatten(0, 1)
+    flat = signals.map(lambda tensor: tensor.flatten(0, 1))
+    return TokenBatch(
+        logp_BT=logp_BT,
+        logp_old_BT=logp_BT,
+        mask_BT=step.mask_PGT.flatten(0, 1),
+        advantage_BT=flat.advantage.view(len(logp_BT), -1),
+        group_B=torch.arange(len(step.correct_PG)).repeat_interleave(step.correct_PG.shape[1]),
+        total=total,
+        columns=flat.columns,
+    )
+
+
+def select_trained(part: Sequence[int], has_gradient: Sequence[bool], tokens: Sequence[int], ranks: int) -> list[int]:
+    """The sequences of the mini-batch `part` that go through its update: those with a gradient.
+
+    Where ranks would get unequally many or none, the shortest others join them: their gradient is zero. A sequence is
+    its index in the batch, which has the order of the stream.
+    """
+    chosen = [i for i in part if has_gradient[i]]
+    others = sorted((i for i in part if not has_gradient[i]), key=lambda i: tokens[i])
+    missing = max(-len(chosen) % ranks, ranks - len(chosen))
+    return sorted(chosen + others[:missing])
+
+
+def balance_ranks(chosen: Sequence[int], tokens: Sequence[int], ranks: int) -> list[int]:
+    """The sequences of one pass, rank after rank: equally many each, of similar work.
+
+    Attention costs the square of a length, so similar numbers of tokens would not do. tokens: the length of every
+    sequence of the batch.
+    """
+    from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+    if not chosen:
+        return []
+    work = calculate_workload(torch.tensor([tokens[i] for i in chosen])).tolist()
+    shares = get_seqlen_balanced_partitions(work, k_partitions=ranks, equal_size=True)
+    return [chosen[i] for share in shares for i in share]

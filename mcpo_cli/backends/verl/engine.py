@@ -1,0 +1,124 @@
+"""verl's actors: checks that they live, and calls on the training engine of each rank.
+
+Methods that need `previous_policy` compare with the policy before the last gradient step. Each rank keeps its share of
+those weights in main memory and in checkpoints: 4 bytes a weight over all ranks.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from torch import Tensor
+
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import Method
+
+TEMPERATURE = 1.0
+"""Of every log-probability and entropy, those of the rollout engine included (`logprobs_mode` in `overrides.py`).
+
+As with the local engine, `train.temperature` only decides how rollouts are sampled; verl by itself trains the policy at
+that temperature.
+"""
+
+
+def log_prob_pass(*, entropy: bool) -> dict[str, Any]:
+    """A batch's `extra_info` for a pass without gradients."""
+    return {"calculate_entropy": entropy, "compute_loss": False, "temperature": TEMPERATURE}
+
+
+def update_pass(method: Method, sequences: int) -> dict[str, Any]:
+    """A batch's `extra_info` for one gradient step on that many sequences, on all ranks together."""
+    return {
+        "calculate_entropy": "current_entropy" in method.needs,
+        "distillation_use_topk": False,
+        "distillation_only": False,
+        "global_batch_size": sequences,
+        "mini_batch_size": sequences,
+        "epochs": 1,
+        "seed": 0,
+        "dataloader_kwargs": {"shuffle": False},
+        "temperature": TEMPERATURE,
+    }
+
+
+def on_each_rank(worker_group: Any, call: Callable[[Any], object]) -> None:
+    """Run `call` with the training engine on each rank."""
+    ray.get([worker.__ray_call__.remote(partial(_with_engine, call)) for worker in worker_group.workers])
+
+
+def _with_engine(call: Callable[[Any], object], worker: Any) -> None:
+    for role in worker.worker_dict.values():
+        call(role.actor.engine)
+
+
+def set_learning_rate(rate: float, engine: Any) -> None:
+    """Set the rate of the next gradient step; verl's scheduler moves once per mini-batch, ours once per global step."""
+    for group in engine.optimizer.param_groups:
+        group["lr"] = rate
+
+
+def remember(engine: Any) -> None:
+    """Keep this rank's current weights as those of the previous policy; called before each gradient step."""
+    engine.mcpo_previous = {name: share.to("cpu", copy=True) for name, share in _shares(engine)}
+
+
+def swap(engine: Any) -> None:
+    """Exchange this rank's weights with those of the previous policy, for a pass under it."""
+    kept = engine.mcpo_previous
+    for name, share in _shares(engine):
+        current = share.to("cpu", copy=True)
+        share.copy_(kept[name])
+        kept[name] = current
+
+
+def save_previous(folder: Path, engine: Any) -> None:
+    """Write the previous policy into the folder of a checkpoint."""
+    torch.save(engine.mcpo_previous, _file(folder))
+
+
+def load_previous(folder: Path, engine: Any) -> None:
+    """Read what `save_previous` wrote with as many ranks."""
+    engine.mcpo_previous = torch.load(_file(folder), weights_only=True)
+
+
+def _shares(engine: Any) -> Iterator[tuple[str, Tensor]]:
+    for name, parameter in engine.module.named_parameters():
+        if parameter.requires_grad:
+            yield name, parameter.detach().to_local()
+
+
+def _file(folder: Path) -> Path:
+    world = torch.distributed
+    return folder / f"previous_world_size_{world.get_world_size()}_rank_{world.get_rank()}.pt"
+
+
+def uses_v2_runner(trainer: Any) -> bool:
+    """Whether vLLM samples with its V2 model runner, which draws seeded samples quickly; V1 loops over them in Python.
+
+    vLLM's line about it is below the level that verl lets it log.
+    """
+    server = trainer.llm_server_manager.get_replicas()[0].servers[0]
+    return bool(ray.get(server.__ray_call__.remote(lambda own: own.engine.vllm_config.use_v2_model_runner)))
+
+
+def check_alive(trainer: Any) -> None:
+    """Raise RunFailed if an actor that the trainer waits for has died; verl itself would wait forever."""
+    from ray._private.state import actors
+
+    for role, actor in _actors(trainer):
+        state = actors(actor._actor_id.hex())
+        if state and state["State"] == "DEAD":
+            cause = re.search(r'error_message: "([^".\\\\]*)', str(state.get("DeathCause")))
+            raise RunFailed(f"a process of verl died: {role} ({cause[1] if cause else 'Ray gives no reason'})")
+
+
+def _actors(trainer: Any) -> Iterator[tuple[str, Any]]:
+    replicas = trainer.llm_server_manager.get_replicas()
+    yield from (("an agent loop worker", worker) for worker in trainer.agent_loop_manager.agent_loop_workers)
+    yield from (("a reward worker", worker) for worker in trainer.reward_loop_manager.reward_loop_workers)
+    yield from (("a rollout server", server) for replica in replicas for server in replica.servers)
+    yield from (("a training worker", worker) for worker in trainer.actor_rollout_wg.workers)

@@ -1,0 +1,262 @@
+"""The parts of the verl backend that need verl, but no run of it."""
+
+import inspect
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import torch
+
+from mcpo_cli.backends.verl import overrides
+from mcpo_cli.config.load import load
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.methods import Method, get
+from mcpo_cli.testing import CHECKS
+from tests.store_runs import free_port
+from tests.unit.test_conformance import VARIANTS
+from tests.verl import LEAN
+from tests.verl.conftest import PATIENCE, ROOT
+
+pytestmark = pytest.mark.verl
+
+
+@pytest.mark.parametrize("method", VARIANTS, ids=repr)
+def test_loss_and_gradient_under_verl_are_the_methods_own(method: Method) -> None:
+    CHECKS["verl computes the same loss"](method)
+
+
+TRAINER = {
+    "_setup": "self",
+    "_build_replay_buffer": "self",
+    "_add_prompts_to_generate": "self num_prompts",
+    "_submit_batch_to_rollout": "self batch",
+    "_balance_batch": "self batch metrics logging_prefix keep_minibatch",
+    "_compute_old_log_prob": "self batch metrics",
+    "_compute_advantage": "self batch metrics",
+    "_update_actor": "self batch metrics",
+    "_compute_metrics": "self batch metrics timing_raw global_steps epoch",
+    "_save_checkpoint": "self",
+    "on_sample_end": "self",
+    "on_step_end": "self",
+    "step": "self metrics timing_raw",
+}
+BUFFER = {
+    "sample": "self global_steps partition_id batch_size",
+    "_terminal_eviction_reasons": "self global_steps partition_id",
+    "_dapo_filtered_keys": "self partition_id",
+    "_select_prompt_uids": "self partition_id sampleable_keys batch_size",
+    "_clear_groups": "self partition_id uids",
+    "_wait_for_next_poll": "self partition_id last_debug_time",
+}
+
+
+def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+    from verl.utils.distributed import initialize_global_process_group_ray
+
+    for owner, methods in ((PPOTrainerSync, TRAINER), (ReplayBuffer, BUFFER)):
+        found = {name: " ".join(inspect.signature(getattr(owner, name)).parameters) for name in methods}
+        assert found == methods
+    assert [*inspect.signature(initialize_global_process_group_ray).parameters] == ["timeout_second", "backend"]
+
+
+def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_after_the_evaluation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Awake, the engine has the memory that writing needs; the evaluation's rows belong to the checkpoint."""
+    from mcpo_cli.backends.verl import trainer as module
+
+    done: list[str] = []
+
+    def does(name: str, returned: Any = None) -> Callable[..., Any]:
+        return lambda *_, **__: done.append(name) or returned
+
+    nothing = SimpleNamespace(**dict.fromkeys(("logp_difference", "with_entropy"), lambda *_: []))
+    monkeypatch.setattr(module, "queue", nothing)
+    monkeypatch.setattr(module.tq, "kv_clear", lambda **_: None)
+    monkeypatch.setattr(module, "seconds", lambda _: {"sample": 0.0, "update": 0.0})
+    monkeypatch.setattr(module.SkipManager, "init", lambda _: None)
+    (spec,) = load(["scale=verl-cpu", "train.steps=3", "compute.checkpoint_every=2", "cluster.rollout=transformers"])
+    trainer: Any = object.__new__(module.Trainer)
+    channel = SimpleNamespace(asked_to_stop=lambda: False)
+    journal = SimpleNamespace(rows=lambda *_: None)
+    vars(trainer).update(
+        spec=spec,
+        config=None,
+        engine_metrics={},
+        global_steps=0,
+        sealed=0,
+        kept=[],
+        mini_batches=[],
+        updates={},
+        probed={},
+        trained_tokens=0,
+        tokenizer=None,
+        records=SimpleNamespace(
+            channel=channel, journal=journal, phase=does("-"), step=does("record"), close=does("-")
+        ),
+        spent=SimpleNamespace(add=lambda **_: None, evaluation_due=True),
+        step=does("step", SimpleNamespace(keys=[], partition_id="train")),
+        write_checkpoint=does("write"),
+        on_step_end=does("wake"),
+        evaluate=does("evaluate"),
+        seal_checkpoint=does("seal"),
+        _compute_metrics=does("-"),
+    )
+    monkeypatch.setattr(module.Trainer, "_output", SimpleNamespace(signals=SimpleNamespace(advantage_PG=None)))
+    trainer.fit(None)
+    plain, saved = ["step", "wake", "record", "evaluate"], ["step", "write", "wake", "record", "evaluate", "seal"]
+    assert [name for name in done if name != "-"] == ["evaluate", *plain, *saved, *saved]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_log_probabilities_without_flash_attn_are_verls_and_keep_no_softmax(dtype: torch.dtype) -> None:
+    """Under autocast, as in a run on GPUs; a piece and a half."""
+    from mcpo_cli.backends.verl import patches
+
+    torch.manual_seed(0)
+    logits, labels = torch.randn(3 * patches.ROWS // 2, 50).to(dtype), torch.randint(50, (3 * patches.ROWS // 2,))
+
+    def taken(function: Callable[..., torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, int]:
+        leaf, kept = logits.clone().requires_grad_(), []
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda value: kept.append(value.nbytes) or value, lambda x: x)
+        with torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16), hooks:
+            value = function(leaf, labels)
+        value.sum().backward()
+        return value.detach(), leaf.grad, sum(kept)
+
+    (expected, gradient, much), (found, own, little) = (taken(f) for f in (patches._by_row, patches._by_piece))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(own, gradient, rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-6)
+    assert little < much / 2
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_ranks_get_equally_many_sequences(ranks: int) -> None:
+    from mcpo_cli.backends.verl.batch import balance_ranks
+
+    tokens = [7, 1, 9, 3, 3, 8, 2, 6, 5, 5, 1, 4]
+    chosen = [0, 2, 3, 5, 7, 8, 10, 11]
+    order = balance_ranks(chosen, tokens, ranks)
+    assert sorted(order) == chosen
+    size = len(chosen) // ranks
+    assert all(share == sorted(share) for share in (order[i : i + size] for i in range(0, len(chosen), size)))
+    assert balance_ranks([], tokens, ranks) == []
+
+
+def test_ranks_get_similar_work() -> None:
+    """Not similar numbers of tokens: attention costs their square."""
+    from verl.utils.seqlen_balancing import calculate_workload, get_seqlen_balanced_partitions
+
+    from mcpo_cli.backends.verl.batch import balance_ranks
+
+    tokens = [2000, 1000, 16000, 6000, 6000, 8000, 1000, 12000]
+    work = calculate_workload(torch.tensor(tokens)).tolist()
+
+    def heaviest(shares: list[list[int]]) -> float:
+        return max(sum(work[i] for i in share) for share in shares)
+
+    order = balance_ranks(range(8), tokens, 2)
+    by_tokens = get_seqlen_balanced_partitions(tokens, k_partitions=2, equal_size=True)
+    assert heaviest([order[:4], order[4:]]) < 0.93 * heaviest(by_tokens)
+
+
+def sampler(method: str, order: dict[str, int], discarded: set[str]) -> Any:
+    """The replay buffer of a run that takes 3 prompts a step."""
+    from mcpo_cli.backends.verl.queue import Sampler
+
+    trainer = SimpleNamespace(
+        spec=SimpleNamespace(method=get(method), train=SimpleNamespace(prompts=3)),
+        prompts={uid: SimpleNamespace(order=index) for uid, index in order.items()},
+        discard=discarded.update,
+        check_alive=lambda: None,
+        _add_prompts_to_generate=lambda _: None,
+    )
+    return Sampler(trainer)
+
+
+@pytest.mark.parametrize(("name", "dropped"), [("dapo", {"wrong", "right"}), ("ngrpo", {"right"})])
+def test_the_buffer_drops_the_groups_that_the_method_drops(
+    name: str, dropped: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    accuracy = {"wrong": 0.0, "right": 1.0, "mixed": None}
+    monkeypatch.setattr(ReplayBuffer, "_dapo_filtered_keys", lambda *_: ({"wrong", "right"}, Counter([0.0, 1.0])))
+    buffer = sampler(name, {}, set())
+    buffer._dapo_classification_cache = {"train": accuracy}
+    found, counts = buffer._dapo_filtered_keys("train")
+    assert found == dropped
+    assert counts == Counter(accuracy[uid] for uid in dropped)
+
+
+def test_of_more_prompts_than_needed_the_first_of_the_stream_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their random ids, and however many were submitted."""
+    from verl.trainer.ppo.v1 import replay_buffer
+
+    from mcpo_cli.backends.verl.queue import Sampler
+
+    monkeypatch.setattr(replay_buffer.tq, "kv_clear", lambda **_: None)
+    monkeypatch.setattr(Sampler, "_sync_metadata_from_transfer_queue", lambda _: None)
+    monkeypatch.setattr(Sampler, "_dapo_filtered_keys", lambda *_: (set(), Counter()))
+    for submitted in range(3, 9):
+        order, discarded = {str(uuid4()): index for index in range(submitted)}, set[str]()
+        buffer = sampler("dapo", order, discarded)
+        buffer.partitions["train"] = {f"{uid}_{rollout}_0": {} for uid in order for rollout in range(2)}
+        buffer.finished_keys["train"] = set(order)
+        batch, _ = buffer.sample(1, "train", 3)
+        assert {order[key.split("_", 1)[0]] for key in batch.keys} == {0, 1, 2}
+        assert {order[uid] for uid in discarded} == set(range(3, submitted))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that passed; sleeping takes no time."""
+    from mcpo_cli.backends.verl import main
+
+    slept: list[float] = []
+    monkeypatch.setattr(main.time, "sleep", slept.append)
+    monkeypatch.setattr(main.time, "monotonic", lambda: sum(slept))
+    return slept
+
+
+def test_a_run_waits_until_all_gpus_have_joined_or_gives_up(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    from mcpo_cli.backends.verl import main
+
+    monkeypatch.setattr(main.ray, "cluster_resources", lambda: {"GPU": 8.0 * min(len(clock), 2)} if clock else {})
+    told: list[str] = []
+    main.wait_for_gpus(16, told.append)
+    assert [text.partition(":")[2].split()[:3] for text in told] == [["0", "of", "16"], ["8", "of", "16"]]
+    monkeypatch.setattr(main.ray, "cluster_resources", lambda: {"GPU": 8.0})
+    with pytest.raises(RunFailed, match=r"8 of 16 GPUs"):
+        main.wait_for_gpus(16, lambda _: None)
+    assert sum(clock) > main.JOINING_SECONDS
+
+
+RANK = """
+import torch
+from verl.workers import engine_workers
+engine_workers.initialize_global_process_group_ray(timeout_second=None)
+group = torch.distributed.distributed_c10d._get_default_group()
+print("timeout", group._get_backend(torch.device("cpu")).options._timeout.total_seconds())
+"""
+"""What verl's `TrainingWorker` does first."""
+
+
+def test_ranks_wait_an_hour_for_each_other() -> None:
+    (spec,) = load(["scale=verl-cpu"])
+    rank = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environment = {**os.environ, **LEAN, "PYTHONPATH": str(ROOT), **rank, **overrides.environment(spec)}
+    ended = subprocess.run(
+        [sys.executable, "-c", RANK], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert "timeout 3600.0" in ended.stdout, ended.stderr

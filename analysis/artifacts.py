@@ -66,7 +66,7 @@ def declared() -> Found[Artifact]:
 @cache
 def registry() -> dict[str, Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
-    # A suite may have a table of its own in the place of the usual one.
+    # A declared table replaces the usual one of its suite.
     found = {**own.artifacts(), **declared()}
     return dict(sorted(found.items(), key=_place_in_report))
 
@@ -144,7 +144,7 @@ class Built:
     folder: Path
     record: dict[str, Any]
     fresh: bool
-    """Whether it was up to date and did not have to be built."""
+    """True if it was up to date and therefore not built."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -162,7 +162,7 @@ class Built:
         return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
     def path(self, suffix: str) -> Path | None:
-        """Its file with this suffix; None if there is none."""
+        """Its file with this suffix, if it has one."""
         return next((path for path in self.paths if path.suffix == suffix), None)
 
     def text(self, width: int = 100) -> str:
@@ -230,7 +230,7 @@ class Workshop:
         return self.make(get(name), self.command(name))
 
     def make(self, artifact: Artifact, command: str) -> Built:
-        """Like `build`, of an artifact that has no name of its own on the command line. command: rebuilds it."""
+        """Like `build`, for an artifact without a name on the command line. command: rebuilds it."""
         found = self._compute(artifact, command)
         return found if isinstance(found, Built) else found()
 

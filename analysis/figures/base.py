@@ -87,9 +87,9 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: float = 2.1, **share: Any) -> tuple[
-    Figure, list[Axes]
-]:  # fmt: skip
+def canvas(
+    rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: float = 2.1, **share: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure with `rows` x `columns` axes, listed by row; sizes in inches, `height` per row. Use inside `drawing`."""
     figure = Figure(figsize=(width, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
@@ -113,13 +113,7 @@ def panels(data: pd.DataFrame, *draws: Draw, height: float = 2.1) -> Figure:
 
 
 def grid(
-    data: pd.DataFrame,
-    column: str,
-    draw: Draw,
-    *,
-    height: float = 1.7,
-    widest: float = PAGE,
-    **share: Any,
+    data: pd.DataFrame, column: str, draw: Draw, *, height: float = 1.7, widest: float = PAGE, **share: Any
 ) -> Figure:
     """One panel per model and value of `column`, drawn by `draw`; one legend on top.
 

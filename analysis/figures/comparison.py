@@ -1,6 +1,7 @@
 """Figures of a comparison: curves at equal cost with performance profiles, and the report's first figure."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -90,7 +91,7 @@ def _draw_overview(compared: Comparison) -> Figure:
         for row, one in rows:
             look, effect = looks[one.arm], one.effect
             fill = "white" if one.verdict == "open" else look.color
-            marks = {"fmt": look.marker, "color": look.color, "markerfacecolor": fill, "markersize": 6}
+            marks: dict[str, Any] = {"fmt": look.marker, "color": look.color, "markerfacecolor": fill, "markersize": 6}
             axes.errorbar([effect.mean], [row], xerr=[effect.half_width], **marks)
         labels = [f"{one.arm}, {one.model},\nequal {UNITS[one.at]}" for _, one in rows]
         axes.set_yticks(range(len(rows)), labels)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -84,7 +85,7 @@ def learning_curves(runs: Runs) -> Content:
     return Content(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], drawn)
 
 
-SCORES: dict[str, Callable[..., "pd.Series[float]"]] = {"pass_at_k": stats.pass_at_k, "best_at_k": stats.best_at_k}
+SCORES: dict[str, Callable[..., Any]] = {"pass_at_k": stats.pass_at_k, "best_at_k": stats.best_at_k}
 
 
 @figure(
@@ -185,9 +186,9 @@ def hinge(runs: Runs) -> Content:
         "Prompts: share of mastered prompts with a token outside the drift budget. Tokens: share of mastered prompts' "
         "tokens outside it. A prompt counts once per global step, under the weights before its gradient step.",
     ]
-    over, first = rows[rows["over"] == "global step"], rows[(rows["over"] == "mini-batch") & (rows["place"] == 1)]
-    if len(over) and _block(over) > 1:
-        notes.append(f"Over global steps, each point is the mean of {_block(over)} steps.")
+    steps, first = rows[rows["over"] == "global step"], rows[(rows["over"] == "mini-batch") & (rows["place"] == 1)]
+    if len(steps) and _block(steps) > 1:
+        notes.append(f"Over global steps, each point is the mean of {_block(steps)} steps.")
     if len(first) and not first["share"].any():
         notes.append("The hinge is inactive in the first mini-batch of a step: the policy still equals its anchor.")
     return Content(rows, words, notes)

@@ -47,8 +47,9 @@ def caption(about: str, *quantities: Quantity) -> str:
     texts: dict[str, dict[str, str]] = {}
     runs = 0
     for quantity in quantities:
-        levels = [name for name in quantity.values.index.names if name not in PAIR]
-        for key, values in quantity.values.groupby(level=levels, sort=False):
+        levels = [str(name) for name in quantity.values.index.names if name not in PAIR]
+        groups: Iterable[tuple[Any, Any]] = quantity.values.groupby(level=levels, sort=False)
+        for key, values in groups:
             names = dict(zip(levels, key, strict=True))
             label = names.pop("arm") + (f" ({', '.join(names.values())})" if names else "")
             texts.setdefault(label, {})[quantity.words] = quantity.text(values)

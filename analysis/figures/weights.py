@@ -210,7 +210,7 @@ def _draw_weights(axes: Axes, rows: pd.DataFrame, reweighted: bool) -> None:
         # Points of several arms overlap: the first arm's markers are large and open, the others' fit inside.
         marks: dict[str, Any] = {"color": look.color, "markersize": 6.5 / (1 + index)}
         marks["markerfacecolor"] = look.color if index else "none"
-        axes.errorbar(points.index, points["weight"], reach, fmt=look.marker, label=f"{arm}: gradients", **marks)
+        axes.errorbar(points.index, points["weight"], reach, fmt=look.marker, label=str(arm) + ": gradients", **marks)
     axes.margins(y=0.1)
     axes.set(xlabel="rollout accuracy p", ylabel="query weight W(p)")
     axes.set_ylim(bottom=0, auto=True)

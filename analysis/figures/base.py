@@ -18,7 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mcpo_cli.analysis.frames import PAIR
+from mcpo_cli.analysis.frames import PAIR, Runs
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
@@ -210,6 +210,13 @@ def curves(
 def reference(axes: Axes, value: float, label: str) -> None:
     """Draw a thin grey dotted line at `value`."""
     axes.axhline(value, color=GREY, linestyle=":", linewidth=0.9, label=label)
+
+
+def titled(title: str, runs: Runs) -> str:
+    """`title` with the scale of the runs, and with their regime if they share one."""
+    regimes = {cell.spec.regime for cell in runs.cells}
+    scale = f"scale {runs.cells[0].spec.scale}"
+    return f"{title} ({scale}, regime {regimes.pop()})" if len(regimes) == 1 else f"{title} ({scale})"
 
 
 def percent(axes: Axes, axis: str = "y") -> None:

@@ -110,17 +110,10 @@ def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
     return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
 
 
-def titled(title: str, runs: Runs) -> str:
-    """`title` with the scale of the runs, and with their regime if they share one."""
-    regimes = {cell.spec.regime for cell in runs.cells}
-    scale = f"scale {runs.cells[0].spec.scale}"
-    return f"{title} ({scale}, regime {regimes.pop()})" if len(regimes) == 1 else f"{title} ({scale})"
-
-
 def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
     """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
     words = f"No run recorded {what}."
-    return Product(titled(title, runs), words, data, figure=base.blank(words))
+    return Product(base.titled(title, runs), words, data, figure=base.blank(words))
 
 
 def published(figure: str) -> dict[str, Any]:
@@ -199,7 +192,7 @@ def figure(
         picture = base.grid(drawn, by, *draws, **layout) if by else base.panels(drawn, *draws, **layout)
         notes = [*([band_note(rows)] if band else []), *notes]
         notes += left_out(rows, runs, what) if "run_id" in rows else []
-        return Product(titled(title, runs), words, rows, notes=notes, figure=picture)
+        return Product(base.titled(title, runs), words, rows, notes=notes, figure=picture)
 
     def declare(show: Callable[[Runs], Content]) -> Artifact:
         place = f"Figure {name.removeprefix('fig')}" if section == "paper" else ""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run, titled
+from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.probes.classes import CLASSES
@@ -192,7 +192,7 @@ def build_trajectories(data: Mapping[str, Runs]) -> Product:
         "By chance alone a prompt with a true accuracy slightly below 1 fails at some samplings: see survival.",
         *left_out(rows, runs, what),
     ]
-    return Product(titled(title, runs), _trajectory_words(frame, seeds), frame, notes=notes, figure=picture)
+    return Product(base.titled(title, runs), _trajectory_words(frame, seeds), frame, notes=notes, figure=picture)
 
 
 def _sorted(frame: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.declare import titled
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -66,7 +65,7 @@ def response_map(name: str) -> Artifact:
         along = frontier(rows, suite, list(suite.design.factors)[shown[0]])
         grids = [_effects(found, suite), _sensitivities(found), _frontier(along)]
         figure = _figure(found, shown, suite.design.factors, along)
-        return Product(titled(title, runs), _sentence(found, suite), rows, grids, notes, figure)
+        return Product(base.titled(title, runs), _sentence(found, suite), rows, grids, notes, figure)
 
     return Artifact(stem, title, "diagnostic", (name,), build, source=plan.file(name))
 

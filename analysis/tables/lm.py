@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.declare import averaged, band_note, titled
+from mcpo_cli.analysis.figures.declare import averaged, band_note
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -47,7 +47,7 @@ def build(data: Mapping[str, Runs]) -> Product:
     ]
     figure = base.grid(points, "quantity", _draw, sharey=False)
     notes = [*NOTES, band_note(points)]
-    return Product(titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
+    return Product(base.titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
 
 
 def _tiers(runs: Runs) -> list[str]:

@@ -140,7 +140,7 @@ def grid(
             if len(here):
                 draw(panel, here)
             else:
-                panel.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=panel.transAxes)
+                remark(panel, "not recorded")
             title = value if len(models) == 1 else f"{value}, {model}"
             panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
             if number % columns:
@@ -173,8 +173,14 @@ def blank(words: str) -> Figure:
     with drawing():
         figure, (axes,) = canvas(height=1.2)
         axes.set_axis_off()
-        axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
+        remark(axes, words)
     return figure
+
+
+def remark(axes: Axes, words: str) -> None:
+    """Write `words` into the middle of a panel."""
+    text = axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
+    text.set_backgroundcolor("white")
 
 
 def curves(
@@ -195,8 +201,11 @@ def curves(
         band: whether to draw the band.
         style: line properties that replace the arm's own, for arms with several curves.
     """
+    tables = {arm: rows.pivot_table(index=x, columns=PAIR, values=value).dropna() for arm, rows in data.groupby("arm")}
+    if band and all(table.empty for table in tables.values()):
+        remark(axes, "no point that all runs of an arm share")
     for arm, look in looks(data["arm"].unique().tolist()).items():
-        here = data[data["arm"] == arm].pivot_table(index=x, columns=PAIR, values=value).dropna()
+        here = tables[arm]
         if here.empty:
             continue
         every = 1 if points else math.ceil(len(here) / MARKERS)

@@ -8,35 +8,43 @@ the files. An artifact whose hash and checksums still match is not built again.
 import hashlib
 import importlib.metadata
 import json
+import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+
+import pandas as pd
+from loky import ProcessPoolExecutor
 
 from mcpo_cli import plugins
-from mcpo_cli.analysis import drawing_processes, own, render
+from mcpo_cli.analysis import own, render
+from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, nearest
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, first_line, nearest
 from mcpo_cli.home import run_dir
+from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
 
 PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
-SECTIONS = get_args(Section)
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10
 """Significant digits in CSV files; later ones vary with summation order."""
 ALL = "all"
+Made = TypeVar("Made")
 
 
 @cache
@@ -56,7 +64,7 @@ def declared() -> Found[Artifact]:
 @cache
 def registry() -> dict[str, Artifact]:
     """All artifacts by name. Raises ConfigError when two share a name."""
-    # A suite may have a table of its own in the place of the usual one.
+    # A declared table replaces the usual one of its suite.
     found = {**own.artifacts(), **declared()}
     return dict(sorted(found.items(), key=_place_in_report))
 
@@ -64,14 +72,14 @@ def registry() -> dict[str, Artifact]:
 def _place_in_report(item: tuple[str, Artifact]) -> tuple[int, bool, str]:
     """Sort key: section, then tables before figures, then name."""
     name, artifact = item
-    return SECTIONS.index(artifact.section), ".tables." not in artifact.build.__module__, name
+    return get_args(Section).index(artifact.section), ".tables." not in artifact.build.__module__, name
 
 
 def names(wanted: str) -> list[str]:
     """Names of the artifacts that `wanted` selects: one name, a figure with its parts (`fig2`), `figures`, or `all`.
 
-    `all` leaves out those of the section `diagnostic`. A suite stands for what is made of its runs; a file, of a suite
-    or of claims, for its table.
+    `all` leaves out the section `diagnostic`. A suite selects what is made of its runs; the file of a suite or of
+    claims selects its table.
 
     Raises:
         ConfigError: `wanted` selects nothing.
@@ -111,12 +119,12 @@ def suites(chosen: Sequence[str]) -> list[str]:
 def check_axes(plan: Plan, *, by_regime: bool = False) -> None:
     """Raise ConfigError when two runs share arm, model, both seeds and point: a mean over them would mix settings.
 
-    by_regime: whether runs of several regimes are told apart.
+    by_regime: whether runs may differ in their regime.
     """
-    seen: dict[tuple[str, str, int, int, str, int | None], str] = {}
+    seen: dict[tuple[object, ...], str] = {}
     for cell in plan.cells:
         arm, model, base_seed, seed = cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
-        key = (arm, model, base_seed, seed, cell.spec.regime if by_regime else "", cell.point)
+        key = arm, model, base_seed, seed, by_regime and cell.spec.regime, cell.point
         if key in seen:
             raise ConfigError(
                 f"{plan.suite}: {arm}, {model}, base seed {base_seed}, seed {seed} matches two runs, {seen[key]} and "
@@ -134,7 +142,7 @@ class Built:
     folder: Path
     record: dict[str, Any]
     fresh: bool
-    """Whether it was up to date and did not have to be built."""
+    """True if it was up to date and therefore not built."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -152,7 +160,7 @@ class Built:
         return render.Page(self.record["title"], self.record["sentence"], self.grids, self.record["notes"])
 
     def path(self, suffix: str) -> Path | None:
-        """Its file with this suffix; None if there is none."""
+        """Its file with this suffix, if it has one."""
         return next((path for path in self.paths if path.suffix == suffix), None)
 
     def text(self, width: int = 100) -> str:
@@ -161,36 +169,24 @@ class Built:
 
     def to_json(self) -> dict[str, Any]:
         """The record and the rows of the CSV file; undefined numbers are None."""
-        import pandas as pd
-
         rows = pd.read_csv(self.folder / f"{self.name}.csv")
         return {**self.record, "rows": json.loads(rows.to_json(orient="records", double_precision=15))}
 
 
-@dataclass(frozen=True)
-class Draft:
-    """An artifact that is computed, but not yet drawn or written."""
+def _write(name: str, folder: Path, product: Product, record: Mapping[str, Any]) -> Built:
+    """Draw and write the files of an artifact, then its record with their checksums.
 
-    name: str
-    folder: Path
-    product: Product
-    record: dict[str, Any]
-    """The record without the checksums of the files."""
-
-    def finish(self) -> Built:
-        """Write the files, then the record.
-
-        Raises:
-            RunFailed: the disk is full.
-        """
-        files = dict(_files(self.name, self.product, self.record["notes"]))
-        for file, content in files.items():
-            write_atomic(self.folder / file, content)
-        path = self.folder / f"{self.name}.json"
-        record = {**self.record, "files": {file: _sha256(content) for file, content in files.items()}}
-        write_atomic(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-        # Reading the record back turns tuples into lists, so that it equals what a later process reads.
-        return Built(self.name, self.folder, read_json(path), fresh=False)
+    Raises:
+        RunFailed: the disk is full.
+    """
+    files = dict(_files(name, product, record["notes"]))
+    for file, content in files.items():
+        write_atomic(folder / file, content)
+    path = folder / f"{name}.json"
+    whole = {**record, "files": {file: _sha256(content) for file, content in files.items()}}
+    write_atomic(path, json.dumps(whole, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    # Reading the record back turns tuples into lists, so that it equals what a later process reads.
+    return Built(name, folder, read_json(path), fresh=False)
 
 
 class Workshop:
@@ -216,10 +212,10 @@ class Workshop:
         self._shelf = Shelf()
         self._runs: dict[tuple[str, bool], Runs] = {}
         self._missing: dict[tuple[str, bool], MissingCells] = {}
-        self._digests: dict[str, str] = {}
+        self._digest = cache(lambda run_id: Journal(run_dir(run_id)).digest())
 
     def check(self, artifact: Artifact) -> None:
-        """Raise ConfigError when a suite has several regimes and the artifact does not tell them apart."""
+        """Raise ConfigError when a suite has several regimes and the artifact does not distinguish them."""
         for suite in artifact.needs:
             check_axes(self.plans[suite], by_regime=artifact.by_regime)
 
@@ -232,39 +228,41 @@ class Workshop:
         return self.make(get(name), self.command(name))
 
     def make(self, artifact: Artifact, command: str) -> Built:
-        """Like `build`, of an artifact that has no name of its own on the command line. command: rebuilds it."""
-        draft = self._draft(artifact, command)
-        return draft.finish() if isinstance(draft, Draft) else draft
+        """Like `build`, for an artifact without a name on the command line. command: rebuilds it."""
+        found = self._compute(artifact, command)
+        return found if isinstance(found, Built) else found()
 
     def build_all(self, names: Sequence[str]) -> list[Built | McpoError]:
         """Several artifacts in the order given; an artifact that cannot be built is replaced by its error.
 
         Helper processes draw and write artifacts while this process computes the next.
         """
-        with drawing_processes.helpers() as pool:
-            begun = [drawing_processes.outcome(partial(self._begin, name, pool)) for name in names]
-            return [drawing_processes.outcome(one.result) if isinstance(one, Future) else one for one in begun]
+        with _helpers() as pool:
+            begun = [_outcome(partial(self._begin, name, pool)) for name in names]
+            return [_outcome(one.result) if isinstance(one, Future) else one for one in begun]
 
     def _begin(self, name: str, pool: Executor) -> Built | Future[Built]:
-        draft = self._draft(get(name), self.command(name))
-        return pool.submit(draft.finish) if isinstance(draft, Draft) else draft
+        found = self._compute(get(name), self.command(name))
+        return found if isinstance(found, Built) else pool.submit(found)
 
-    def _draft(self, artifact: Artifact, command: str) -> Draft | Built:
-        """The artifact: from disk if it is up to date, else computed from its runs."""
+    def _compute(self, artifact: Artifact, command: str) -> Built | Callable[[], Built]:
+        """The artifact from disk if it is up to date; else what draws and writes it, computed from its runs."""
         self.check(artifact)
         runs = {suite: self.runs(suite, failed_too=artifact.failed_too) for suite in artifact.needs}
         inputs = self._hash(command, artifact)
         if (record := _fresh(self.folder / f"{artifact.name}.json", inputs)) is not None:
             return Built(artifact.name, self.folder, record, fresh=True)
         product = artifact.build(runs)
-        notes = [*product.notes, *_provenance(command, runs)]
+        marks = dict.fromkeys(mark for one in runs.values() for mark in one.marks())
+        suites = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
+        made = f"Built by: {command}" + (f" (runs of {suites})" if suites else "")
         record = {
             "name": artifact.name,
             "title": product.title,
             "place": artifact.place,
             "section": artifact.section,
             "sentence": product.sentence,
-            "notes": notes,
+            "notes": [*product.notes, *marks, made],
             "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
             "command": command,
@@ -272,7 +270,7 @@ class Workshop:
             "inputs": inputs,
             "code": commit(),
         }
-        return Draft(artifact.name, self.folder, product, record)
+        return partial(_write, artifact.name, self.folder, product, record)
 
     def command(self, name: str) -> str:
         """The command that rebuilds the artifact `name` from scratch."""
@@ -306,16 +304,34 @@ class Workshop:
         source = [_sha256(artifact.source.read_bytes())] if artifact.source else []
         return _sha256(json.dumps([command, [*_code(), *source], journals], sort_keys=True))
 
-    def _digest(self, run_id: str) -> str:
-        if run_id not in self._digests:
-            self._digests[run_id] = Journal(run_dir(run_id)).digest()
-        return self._digests[run_id]
+
+def _helpers() -> Executor:
+    """A context manager with helper processes; they exit with this process, even if it is killed.
+
+    Drawing takes twice as long as computing what is drawn, so more than 3 would idle. loky can send what `pickle`
+    cannot, such as the functions in a figure, and does not import `__main__`.
+    """
+    pool: Executor = ProcessPoolExecutor(min(3, cores()), initializer=_end_with, initargs=(os.getpid(),))
+    return pool
 
 
-def _provenance(command: str, runs: Mapping[str, Runs]) -> Iterator[str]:
-    yield from dict.fromkeys(mark for one in runs.values() for mark in one.marks())
-    plans = ", ".join(f"{one.plan.suite} {one.plan.plan_id}" for one in runs.values())
-    yield f"Built by: {command}" + (f" (runs of {plans})" if plans else "")
+def _end_with(parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _outcome(make: Callable[[], Made]) -> Made | McpoError:
+    """The result of `make`, or the error that it raises; a killed helper process counts as one."""
+    try:
+        return make()
+    except McpoError as error:
+        return error
+    except BrokenExecutor as error:
+        return RunFailed(f"a helper process was killed: {first_line(error)}", fix="free some memory, then try again")
 
 
 def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[str, str | bytes]]:
@@ -325,21 +341,17 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
         yield f"{name}.md", render.markdown(page)
         yield f"{name}.tex", render.tex(page)
     if product.figure is not None:
-        from mcpo_cli.analysis.figures import base
-
         for kind, content in base.save(product.figure).items():
             yield f"{name}.{kind}", content
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
-    seen = set()
+    found: dict[str, tuple[Runs, Cell]] = {}
     for one in runs.values():
-        trees = one.trees()
         for cell in one.cells:
-            spec = cell.spec
-            if spec.run_id not in seen:
-                yield {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "tree": trees[spec.run_id]}
-                seen.add(spec.run_id)
+            found.setdefault(cell.spec.run_id, (one, cell))
+    for run_id, (one, cell) in found.items():
+        yield {"run_id": run_id, "arm": cell.arm, **cell.spec.about, "tree": one.trees()[run_id]}
 
 
 def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:

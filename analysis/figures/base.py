@@ -1,9 +1,9 @@
-"""Shared by all figures: sizes, one look per arm, curves with seed bands, and saving to files."""
+"""How figures look: sizes, one look per arm, panels, curves with seed bands, ticks, and files."""
 
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, product
 from pathlib import Path
@@ -16,11 +16,9 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mcpo_cli.analysis.frames import PAIR, Runs
-from mcpo_cli.analysis.product import Product
-from mcpo_cli.config import load
-from mcpo_cli.config.reading import read_yaml
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
 COLUMN, PAGE = 3.35, 6.9
@@ -35,6 +33,9 @@ ABREAST = 4
 MARKERS = 7
 """Most markers on a curve of many points."""
 KEYS = ["model", "arm", *PAIR]
+"""The columns that identify a run in a figure."""
+Draw = Callable[[Axes, pd.DataFrame], None]
+"""Draws the rows of one panel."""
 
 
 class Look(NamedTuple):
@@ -69,9 +70,9 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
     """
     taken = {LOOKS[arm] for arm in arms if arm in LOOKS}
     turned = (
-        Look(look.color, *OTHERS[(place + turn) % len(OTHERS)][1:])
+        Look(look.color, *OTHERS[(index + turn) % len(OTHERS)][1:])
         for turn in count()
-        for place, look in enumerate(OTHERS)
+        for index, look in enumerate(OTHERS)
     )
     spare = (look for look in turned if look not in taken)
     return {arm: LOOKS.get(arm) or next(spare) for arm in arms}
@@ -86,9 +87,9 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: float = 2.1, **share: Any) -> tuple[
-    Figure, list[Axes]
-]:  # fmt: skip
+def canvas(
+    rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: float = 2.1, **share: Any
+) -> tuple[Figure, list[Axes]]:
     """A figure with `rows` x `columns` axes, listed by row; sizes in inches, `height` per row. Use inside `drawing`."""
     figure = Figure(figsize=(width, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
@@ -96,29 +97,23 @@ def canvas(rows: int = 1, columns: int = 1, *, width: float = COLUMN, height: fl
     return figure, [axes for row in grid for axes in row]
 
 
-def panels(data: pd.DataFrame, *draws: Callable[[Axes, pd.DataFrame], None], height: float = 2.1) -> Figure:
+def panels(data: pd.DataFrame, *draws: Draw, height: float = 2.1) -> Figure:
     """One column of panels per model and one row per function of `draws`, with a shared y-axis; one legend on top."""
     models = data["model"].unique().tolist()
     with drawing():
         width = COLUMN if len(models) == 1 else PAGE
         figure, axes = canvas(len(draws), len(models), width=width, height=height, sharex=True, sharey="row")
-        for place, (panel, (draw, model)) in enumerate(zip(axes, product(draws, models), strict=True)):
+        for panel, (draw, model) in zip(axes, product(draws, models), strict=True):
             draw(panel, data[data["model"] == model])
             panel.label_outer()
-            if place < len(models):
-                panel.set_title(model)
+        for panel, model in zip(axes, models, strict=False):
+            panel.set_title(model)
         legend(figure)
     return figure
 
 
 def grid(
-    data: pd.DataFrame,
-    column: str,
-    draw: Callable[[Axes, pd.DataFrame], None],
-    *,
-    height: float = 1.7,
-    widest: float = PAGE,
-    **share: Any,
+    data: pd.DataFrame, column: str, draw: Draw, *, height: float = 1.7, widest: float = PAGE, **share: Any
 ) -> Figure:
     """One panel per model and value of `column`, drawn by `draw`; one legend on top.
 
@@ -132,12 +127,12 @@ def grid(
     lines = math.ceil(len(values) / ABREAST)
     columns = math.ceil(len(values) / lines)
     padded = values + [None] * (lines * columns - len(values))
-    places = list(product(models, padded))
+    cells = list(product(models, padded))
     with drawing():
         width = COLUMN if columns == 1 else min(PAGE, columns * widest)
         share = {"sharey": True, **share}
         figure, axes = canvas(len(models) * lines, columns, width=width, height=height, **share)
-        for number, (panel, (model, value)) in enumerate(zip(axes, places, strict=True)):
+        for number, (panel, (model, value)) in enumerate(zip(axes, cells, strict=True)):
             if value is None:
                 panel.remove()
                 continue
@@ -145,7 +140,7 @@ def grid(
             if len(here):
                 draw(panel, here)
             else:
-                panel.text(0.5, 0.5, "not recorded", ha="center", va="center", transform=panel.transAxes)
+                remark(panel, "not recorded")
             title = value if len(models) == 1 else f"{value}, {model}"
             panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
             if number % columns:
@@ -178,14 +173,14 @@ def blank(words: str) -> Figure:
     with drawing():
         figure, (axes,) = canvas(height=1.2)
         axes.set_axis_off()
-        axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
+        remark(axes, words)
     return figure
 
 
-def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
-    """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
-    words = f"No run recorded {what}."
-    return Product(titled(title, runs), words, data, figure=blank(words))
+def remark(axes: Axes, words: str) -> None:
+    """Write `words` into the middle of a panel."""
+    text = axes.text(0.5, 0.5, words, ha="center", va="center", wrap=True, transform=axes.transAxes)
+    text.set_backgroundcolor("white")
 
 
 def curves(
@@ -202,12 +197,15 @@ def curves(
 
     Args:
         data: columns arm, PAIR, `x` and `value`; NaN omits a point. Only an `x` with values of all runs is drawn.
-        points: mark every point; else only some, so that arms can be told apart without colour.
+        points: mark every point; else only some, so that arms differ without colour.
         band: whether to draw the band.
         style: line properties that replace the arm's own, for arms with several curves.
     """
+    tables = {arm: rows.pivot_table(index=x, columns=PAIR, values=value).dropna() for arm, rows in data.groupby("arm")}
+    if band and all(table.empty for table in tables.values()):
+        remark(axes, "no point that all runs of an arm share")
     for arm, look in looks(data["arm"].unique().tolist()).items():
-        here = data[data["arm"] == arm].pivot_table(index=x, columns=PAIR, values=value).dropna()
+        here = tables[arm]
         if here.empty:
             continue
         every = 1 if points else math.ceil(len(here) / MARKERS)
@@ -218,53 +216,31 @@ def curves(
             axes.fill_between(here.index, low, high, facecolor=(look.color, 0.13), edgecolor=(look.color, 0.5), lw=0.4)
 
 
-def published(figure: str) -> dict[str, Any]:
-    """The entry of `experiments/paper.yaml` for a figure of the paper."""
-    entry: dict[str, Any] = read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
-    return entry
-
-
 def reference(axes: Axes, value: float, label: str) -> None:
     """Draw a thin grey dotted line at `value`."""
     axes.axhline(value, color=GREY, linestyle=":", linewidth=0.9, label=label)
 
 
-def band_note(data: pd.DataFrame) -> str:
-    """A note that explains curves and bands."""
-    runs = _runs_by_arm(data)
-    if runs.max() == 1:
-        return "One run, therefore no band."
-    shown = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
-    return f"Line: mean over {shown} runs. Band: from the lowest to the highest run."
-
-
-def averaged(data: pd.DataFrame) -> str:
-    """Words for the end of a sentence that explain the numbers of `spread`."""
-    most = _runs_by_arm(data).max()
-    return "one run" if most == 1 else f"mean and range of {most} runs"
-
-
-def _runs_by_arm(data: pd.DataFrame) -> "pd.Series[int]":
-    """How many runs of one model each arm has."""
-    return data.drop_duplicates(["arm", *PAIR]).groupby("arm").size()
+def titled(title: str, runs: Runs) -> str:
+    """`title` with the scale of the runs, and with their regime if they share one."""
+    regimes = {cell.spec.regime for cell in runs.cells}
+    scale = f"scale {runs.cells[0].spec.scale}"
+    return f"{title} ({scale}, regime {regimes.pop()})" if len(regimes) == 1 else f"{title} ({scale})"
 
 
 def percent(axes: Axes, axis: str = "y") -> None:
     """Label shares as percentages."""
-    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
+    getattr(axes, f"{axis}axis").set_major_formatter(lambda share, _: f"{100 * share:.6g}%")
 
 
 def points(axes: Axes, axis: str = "y") -> None:
     """Label differences of shares as percentage points."""
-    (axes.yaxis if axis == "y" else axes.xaxis).set_major_formatter(
-        lambda share, _: f"{100 * share:.6g}".replace("-", "\N{MINUS SIGN}")
-    )
+    minus = "\N{MINUS SIGN}"
+    getattr(axes, f"{axis}axis").set_major_formatter(lambda share, _: f"{100 * share:.6g}".replace("-", minus))
 
 
-def whole(axes: Axes) -> None:
-    """Put few ticks, at whole numbers, on the x-axis."""
-    from matplotlib.ticker import MaxNLocator
-
+def integer_ticks(axes: Axes) -> None:
+    """Put few ticks, at integers, on the x-axis."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
 
 
@@ -285,26 +261,3 @@ def save(figure: Figure) -> dict[str, bytes]:
             figure.set_layout_engine("none")
             files[kind] = file.getvalue()
     return files
-
-
-def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
-    """A note on the runs without rows in `data`, if there are any. what: the records that they lack."""
-    drawn = set(data["run_id"])
-    lacking = [cell for cell in runs.cells if cell.spec.run_id not in drawn]
-    arms = ", ".join(dict.fromkeys(cell.arm for cell in lacking))
-    return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
-
-
-def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
-    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per run, ignoring NaN."""
-    known = [value for value in values if not math.isnan(value)]
-    if not known:
-        return "not measured"
-    mean = f"{math.fsum(known) / len(known):.{digits}f}{unit}"
-    return mean if len(known) == 1 else f"{mean} ({min(known):.{digits}f} to {max(known):.{digits}f})"
-
-
-def titled(title: str, runs: Runs) -> str:
-    """`title` with the scale and regime of the runs."""
-    spec = runs.cells[0].spec
-    return f"{title} (scale {spec.scale}, regime {spec.regime})"

@@ -37,7 +37,7 @@ def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
         if (score.model, score.tier, score.metric) == (model, AVERAGE, compared.metric):
             base.reference(axes, score.seeds.value, score.arm)
     base.percent(axes)
-    base.whole(axes)
+    base.integer_ticks(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")
 
 

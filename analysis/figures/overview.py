@@ -71,7 +71,7 @@ def _figure(compared: Comparison) -> Figure:
         axes.margins(y=0.5 / len(rows))
         axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline}, in points")
         base.points(axes, "x")
-        base.whole(axes)
+        base.integer_ticks(axes)
     return figure
 
 

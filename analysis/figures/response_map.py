@@ -141,7 +141,8 @@ def _figure(
         figure, panels = base.canvas(rows, len(arms), width=base.PAGE, height=2.1, sharex="row", sharey="row")
         panel_RA = np.reshape(np.array(panels, dtype=object), (rows, len(arms)))
         for metric, row in zip(metrics, panel_RA, strict=False):
-            drawn = [(axes, one, _surface(one, shown)) for axes, one in zip(row, _of(found, metric), strict=True)]
+            here = [one for one in found if one.metric == metric]
+            drawn = [(axes, one, _surface(one, shown)) for axes, one in zip(row, here, strict=True)]
             most = max(float(np.abs(mean_YX).max()) for *_, (mean_YX, _) in drawn)
             for axes, one, (mean_YX, above_YX) in drawn:
                 image = _panel(axes, one, shown, mean_YX, above_YX, most)
@@ -173,10 +174,6 @@ def _draw_frontier(axes: Axes, along: pd.DataFrame) -> None:
     axes.set_xlabel(forgotten)
     axes.set_ylabel(learned)
     axes.legend()
-
-
-def _of(found: Sequence[Response], metric: str) -> list[Response]:
-    return [one for one in found if one.metric == metric]
 
 
 def _surface(one: Response, shown: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.figures.declare import averaged, band_note
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
@@ -45,7 +46,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         ),
     ]
     figure = base.grid(points, "quantity", _draw, sharey=False)
-    notes = [*NOTES, base.band_note(points)]
+    notes = [*NOTES, band_note(points)]
     return Product(base.titled(TITLE, runs), _sentence(points), points, grids, notes, figure)
 
 
@@ -101,7 +102,7 @@ def _training(runs: Runs) -> Iterator[list[str]]:
 def _draw(axes: Axes, here: pd.DataFrame) -> None:
     base.curves(axes, here, "value", points=here["quantity"].iloc[0] == CURVES[0])
     base.percent(axes)
-    base.whole(axes)
+    base.integer_ticks(axes)
     axes.set(xlabel="global step", ylabel="share", ylim=(0, 1))
 
 
@@ -112,7 +113,7 @@ def _sentence(points: pd.DataFrame) -> str:
     reached = ", ".join(f"{100 * value:.0f} % under {arm}" for arm, value in ends.items())
     return (
         f"Held-out pass@1, mean over tiers, goes from {100 * start:.0f} % before training to {reached} "
-        f"({base.averaged(held_out)})."
+        f"({averaged(held_out)})."
     )
 
 

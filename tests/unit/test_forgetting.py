@@ -96,5 +96,5 @@ def test_selections_share_is_shown_for_every_regime() -> None:
     shares = product.data.groupby("regime")["selection_share"].mean()
     for regime, loss in LOSS.items():
         assert shares[regime] == pytest.approx((1 - SAME) / (1 - SAME + loss), abs=0.08)
-        assert f"points in {regime} (toy-s)" in product.sentence
+        assert f"(toy-s, {regime})" in product.sentence
     assert shares.sort_values().index.tolist() == ["over-driven", "skills-drift", "drift"]

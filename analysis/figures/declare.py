@@ -1,0 +1,201 @@
+"""Declares figures: rows of runs become panels, a caption, notes and a `Product`.
+
+A figure is a function from runs to `Content`, with the decorator `figure`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.figures.base import KEYS, Draw
+from mcpo_cli.analysis.frames import PAIR, Runs
+from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.config import load
+from mcpo_cli.config.reading import read_yaml
+
+SHARES = (" %", " points")
+"""Units of values that are shares, which are shown times 100."""
+UNKNOWN = "not measured"
+
+
+class Quantity(NamedTuple):
+    """A number in a caption, for each arm."""
+
+    words: str
+    values: "pd.Series[Any]"
+    """Indexed by arm and model, and by PAIR if each run has a value. Text is shown as it is."""
+    unit: str = " %"
+    digits: int = 1
+
+    def text(self, values: "pd.Series[Any]") -> str:
+        """The values of one arm."""
+        if pd.api.types.is_numeric_dtype(values):
+            scale = 100 if self.unit in SHARES else 1
+            return spread(scale * values.astype(float), self.unit, digits=self.digits)
+        return str(values.iloc[0])
+
+
+def caption(about: str, *quantities: Quantity) -> str:
+    """`Pass@1 at step 0 and at step 9 (mean and range of 3 runs): MCPO (toy-s) 12.0 % (9.8 to 14.5), 41.2 % (...).`
+
+    It begins with `about` and the quantities' words. An arm without any measured quantity is left out.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    runs = 0
+    for quantity in quantities:
+        levels = [str(name) for name in quantity.values.index.names if name not in PAIR]
+        groups: Iterable[tuple[Any, Any]] = quantity.values.groupby(level=levels, sort=False)
+        for key, values in groups:
+            names = dict(zip(levels, key, strict=True))
+            label = names.pop("arm") + (f" ({', '.join(names.values())})" if names else "")
+            texts.setdefault(label, {})[quantity.words] = quantity.text(values)
+            runs = max(runs, len(values) if len(levels) < quantity.values.index.nlevels else 0)
+    *most, last = (quantity.words for quantity in quantities)
+    words = " and ".join([", ".join(most), last] if most else [last])
+    parts = [
+        f"{label} {', '.join(found.get(quantity.words, UNKNOWN) for quantity in quantities)}"
+        for label, found in texts.items()
+        if {*found.values()} != {UNKNOWN}
+    ]
+    head = " ".join(filter(None, [about, words, f"({_runs(runs)})" if runs else ""]))
+    return f"{head}: {'; '.join(parts) or UNKNOWN}."
+
+
+def per_run(rows: pd.DataFrame, value: str, *levels: str) -> "pd.Series[float]":
+    """The mean of `value` over the rows of each run, indexed by KEYS and `levels`."""
+    return rows.groupby([*KEYS, *levels], sort=False)[value].mean()
+
+
+def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
+    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per run, ignoring NaN."""
+    known = [value for value in values if not math.isnan(value)]
+    if not known:
+        return UNKNOWN
+    mean = f"{math.fsum(known) / len(known):.{digits}f}{unit}"
+    return mean if len(known) == 1 else f"{mean} ({min(known):.{digits}f} to {max(known):.{digits}f})"
+
+
+def averaged(data: pd.DataFrame) -> str:
+    """Words that explain the numbers of `spread`, for rows of runs."""
+    return _runs(int(_runs_by_arm(data).max()))
+
+
+def _runs(most: int) -> str:
+    return "one run" if most == 1 else f"mean and range of {most} runs"
+
+
+def _runs_by_arm(data: pd.DataFrame) -> "pd.Series[int]":
+    """The number of runs of one model, by arm."""
+    return data.drop_duplicates(["arm", *PAIR]).groupby("arm").size()
+
+
+def band_note(data: pd.DataFrame) -> str:
+    """A note that explains curves and bands."""
+    runs = _runs_by_arm(data)
+    if runs.max() == 1:
+        return "One run, therefore no band."
+    shown = f"{runs.min()}" if runs.min() == runs.max() else f"{runs.min()} to {runs.max()}"
+    return f"Line: mean over {shown} runs. Band: from the lowest to the highest run."
+
+
+def left_out(data: pd.DataFrame, runs: Runs, what: str) -> list[str]:
+    """A note on the runs without rows in `data`, if there are any. what: the records that they lack."""
+    drawn = set(data["run_id"])
+    lacking = [cell for cell in runs.cells if cell.spec.run_id not in drawn]
+    arms = ", ".join(dict.fromkeys(cell.arm for cell in lacking))
+    return [f"{len(lacking)} of {len(runs.cells)} runs have no {what}: {arms}."] if lacking else []
+
+
+def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
+    """The product if no run recorded `what`. data: an empty frame with the figure's columns."""
+    words = f"No run recorded {what}."
+    return Product(base.titled(title, runs), words, data, figure=base.blank(words))
+
+
+def published(figure: str) -> dict[str, Any]:
+    """The entry of `experiments/paper.yaml` for a figure of the paper."""
+    entry: dict[str, Any] = read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
+    return entry
+
+
+def lines(
+    value: str, ylabel: str, x: str = "step", xlabel: str = "global step", *, zero: bool = False, **style: Any
+) -> Draw:
+    """A function that draws `value` over `x`, one curve per arm.
+
+    Args:
+        zero: whether the y-axis starts at 0.
+        style: `ticks`, a function that formats the y-axis (by default as percentages); options of `base.curves`.
+    """
+    ticks = style.pop("ticks", base.percent)
+
+    def draw(axes: Axes, rows: pd.DataFrame) -> None:
+        base.curves(axes, rows, value, x, **{"points": True, **style})
+        ticks(axes)
+        base.integer_ticks(axes)
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        if zero:
+            # `auto` lets the next panel, which shares this axis, raise the upper limit.
+            axes.set_ylim(bottom=0, auto=True)
+
+    return draw
+
+
+class Content(NamedTuple):
+    """What a figure shows of its runs."""
+
+    rows: pd.DataFrame
+    """Tidy rows with KEYS, and `run_id` where a row belongs to one run; no rows if nothing was recorded."""
+    words: str
+    """The caption; not used if there are no rows."""
+    notes: Sequence[str] = ()
+    """How to read it, besides bands and runs without rows."""
+    drawn: pd.DataFrame | None = None
+    """The rows that are drawn, if they differ from `rows`."""
+
+
+def figure(
+    name: str,
+    title: str,
+    suite: str,
+    *draws: Draw,
+    what: str,
+    section: Section = "beyond",
+    arms: Callable[[Runs], Sequence[str]] | Sequence[str] = (),
+    by: str = "",
+    band: bool = True,
+    **layout: Any,
+) -> Callable[[Callable[[Runs], Content]], Artifact]:
+    """Turns a function from runs to `Content` into the artifact `name`.
+
+    Args:
+        draws: one function per row of panels; a single one if there is `by`.
+        what: the records without which a run is left out.
+        arms: the arms to show; empty for all.
+        by: the column with one panel for each of its values; by default there is one panel per model.
+        band: whether curves have bands.
+        layout: see `base.grid` and `base.panels`.
+    """
+
+    def build(show: Callable[[Runs], Content], data: Mapping[str, Runs]) -> Product:
+        runs = data[suite]
+        chosen = arms(runs) if callable(arms) else arms
+        runs = runs.of(chosen) if chosen else runs
+        rows, words, notes, drawn = show(runs)
+        if rows.empty:
+            return nothing(title, runs, what, rows)
+        drawn = rows if drawn is None else drawn
+        picture = base.grid(drawn, by, *draws, **layout) if by else base.panels(drawn, *draws, **layout)
+        notes = [*([band_note(rows)] if band else []), *notes]
+        notes += left_out(rows, runs, what) if "run_id" in rows else []
+        return Product(base.titled(title, runs), words, rows, notes=notes, figure=picture)
+
+    def declare(show: Callable[[Runs], Content]) -> Artifact:
+        place = f"Figure {name.removeprefix('fig')}" if section == "paper" else ""
+        return Artifact(name, title, section, (suite,), lambda data: build(show, data), place, by_regime=by == "regime")
+
+    return declare

@@ -1,0 +1,292 @@
+"""Figures of single prompts: survival, transitions and trajectories of the panel, difficulty of held-out problems."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from numpy.typing import NDArray
+
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.figures.base import KEYS
+from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
+from mcpo_cli.analysis.frames import PAIR, Runs
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.probes.base import CLASSES
+from mcpo_cli.statistics import curves, stats
+from mcpo_cli.statistics.stats import Floats
+
+SPELLS = "prompts of a panel that were mastered before its last sampling"
+COLORS = "cividis"
+
+
+def pooled_survival(table: pd.DataFrame, chance: "pd.Series[float]", every: int) -> Iterator[dict[str, Any]]:
+    """Kaplan-Meier rows pooled over runs, one per sampling of the panel, from 0 steps on.
+
+    chance: per run, the probability that under the same policy a mastered prompt is not mastered when resampled.
+    """
+    steps = np.arange(0, table["steps"].max() + 1, every)
+    durations, observed = spells(table)
+    pooled_T = _survival(table, steps)
+    seed_ST = np.array([_survival(own, steps) for _, own in table.groupby("run_id", sort=False)])
+    seeds = len(seed_ST)
+    for step, share, seed_S in zip(steps, pooled_T, seed_ST.T, strict=True):
+        at_risk = int((durations >= step).sum())
+        variance = seed_S.var(ddof=1) / seeds if seeds >= stats.LEAST and step else np.nan
+        low, high = stats.share_interval(share, variance, at_risk, seeds - 1)
+        yield {
+            "steps": int(step),
+            "at_risk": at_risk,
+            "lost": int((observed & (durations == step)).sum()),
+            "survival": share,
+            "low": low,
+            "high": high,
+            "chance": ((1 - chance) ** (step / every)).mean(),
+        }
+
+
+def spells(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+    """The durations behind Kaplan-Meier rows, and whether the end of each was observed."""
+    # A prompt that is no longer at risk at the next duration was lost at this one or censored.
+    gone = table["at_risk"] - table.groupby("run_id")["at_risk"].shift(-1, fill_value=0)
+    durations = np.concatenate(
+        [np.repeat(table["steps"], table["lost"]), np.repeat(table["steps"], gone - table["lost"])]
+    )
+    return durations, np.arange(len(durations)) < table["lost"].sum()
+
+
+def _survival(table: pd.DataFrame, steps: NDArray[np.int64]) -> Floats:
+    """The Kaplan-Meier estimate at each of `steps`."""
+    curve = curves.survival(*spells(table))
+    shares: Floats = np.append(1.0, curve.share_T)[np.searchsorted(curve.time_T, steps, side="right")]
+    return shares
+
+
+def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
+    for arm, look in base.looks(here["arm"].unique().tolist()).items():
+        rows = here[here["arm"] == arm]
+        drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "markersize": 3}
+        axes.step(rows["steps"], rows["survival"], where="post", label=arm, **drawn)
+        axes.fill_between(rows["steps"], rows["low"], rows["high"], step="post", color=look.color, alpha=0.13, lw=0)
+        axes.step(rows["steps"], rows["chance"], where="post", color=look.color, linestyle=":", linewidth=0.9)
+    axes.plot([], [], color=base.GREY, linestyle=":", linewidth=0.9, label="chance alone")
+    base.percent(axes)
+    base.integer_ticks(axes)
+    axes.set(xlabel="global steps since first mastered", ylabel="still mastered", ylim=(0, 1.02))
+
+
+@figure("survival", "Survival of mastery", "table2", _draw_survival, what=SPELLS, band=False)
+def survival(runs: Runs) -> Content:
+    """One row per model, arm and duration: share of prompts, pooled over seeds, that stay mastered for longer."""
+    table = runs.findings("transitions", "survival", partial=True)
+    table = table.reindex(columns=[*KEYS, "run_id", "steps", "at_risk", "lost"])
+    chance = runs.findings("transitions", partial=True).reindex(columns=["run_id", "lost_by_chance"])
+    every = runs.cells[0].spec.probe.panel_every
+    found = (
+        {"model": model, "arm": arm, "seeds": here["run_id"].nunique(), **row}
+        for (model, arm), here in table.groupby(["model", "arm"], sort=False)
+        for row in pooled_survival(here, chance.loc[chance["run_id"].isin(here["run_id"]), "lost_by_chance"], every)
+    )
+    columns = ["model", "arm", "seeds", "steps", "at_risk", "lost", "survival", "low", "high", "chance"]
+    rows = pd.DataFrame(found, columns=columns)
+    last = rows.drop_duplicates(["model", "arm"], keep="last").set_index(["model", "arm"])
+    words = caption(
+        "Prompts of the panel that are still mastered",
+        Quantity("at the end", last.apply(_at_the_end, axis=1).astype("string")),
+        Quantity("by chance alone", last["chance"]),
+    )
+    prompts = ", ".join(f"{row.at_risk} of {row.arm} ({row.model})" for row in rows[rows["steps"] == 0].itertuples())
+    notes = [
+        "Duration: from the first sampling at which all rollouts of a prompt are correct to the next at which they are "
+        "not; the end of the run censors. Prompts of all seeds are pooled. Band: 95 % interval over seeds (Wilson's, "
+        "with the variance between seeds and Student's t); a band for independent prompts would be too narrow, as "
+        f"prompts of one seed share its updates. Fewer than {stats.LEAST} seeds have no band.",
+        "Dotted: survival by chance alone, if every sampling fails as often as mastered prompts do when resampled "
+        "under the same policy. If prompts differ in stability, more of them survive by chance.",
+        f"Prompts: {prompts}.",
+        *left_out(table, runs, SPELLS),
+    ]
+    return Content(rows, words, notes)
+
+
+def _at_the_end(row: "pd.Series[Any]") -> str:
+    low, high = 100 * row["low"], 100 * row["high"]
+    bounds = "no interval" if np.isnan(low) else f"95 % interval {low:.1f} to {high:.1f}"
+    return f"{100 * row['survival']:.1f} % ({bounds}) after {row['steps']:.0f} steps"
+
+
+NAMES = [name.removesuffix("_correct").replace("_", " ") for name in CLASSES]
+
+
+def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
+    counts = here.assign(count=here["share"] * here["pairs"]).pivot_table(
+        index="before", columns="after", values="count", aggfunc="sum"
+    )
+    counts_BA = counts.reindex(index=CLASSES, columns=CLASSES).to_numpy()
+    pairs_B = counts_BA.sum(axis=1)
+    share_BA = counts_BA / pairs_B[:, None]
+    axes.imshow(share_BA, cmap=COLORS, vmin=0, vmax=1)
+    for (before, after), share in np.ndenumerate(share_BA):
+        if not np.isnan(share):
+            color = "white" if share < 0.5 else "black"
+            axes.text(after, before, f"{100 * share:.0f}", ha="center", va="center", fontsize=6.5, color=color)
+    for before, pairs in enumerate(np.nan_to_num(pairs_B)):
+        axes.text(len(CLASSES) - 0.4, before, f"{pairs:.0f}", va="center", fontsize=5.5, color=base.GREY)
+    axes.set_xticks(range(len(CLASSES)), NAMES, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(CLASSES)), NAMES)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+    axes.set(xlabel="next sampling (%)", ylabel="sampling")
+
+
+@figure(
+    "transitions", "Transitions between the classes of prompts", "table2", _draw_transitions,
+    what="two samplings of a panel", by="arm", band=False, height=2.1, widest=1.9,
+)  # fmt: skip
+def transitions(runs: Runs) -> Content:
+    """One row per run and pair of classes: `share` of the `pairs` of samplings that begin in class `before`."""
+    keys = [*KEYS, "run_id", "before", "pairs"]
+    wide = runs.findings("transitions", "transitions", partial=True).reindex(columns=[*keys, *CLASSES])
+    rows = wide.melt(keys, var_name="after", value_name="share").dropna(subset="share").reset_index(drop=True)
+    stays = rows[rows["before"] == rows["after"]]
+    mastered, wrong = (per_run(stays[stays["before"] == name], "share") for name in ("mastered", "all_wrong"))
+    values = runs.findings("transitions", partial=True).reindex(columns=[*KEYS, "lost_by_chance"]).set_index(KEYS)
+    words = caption(
+        "Prompts that keep their class until the next sampling:",
+        Quantity("of the mastered ones", mastered),
+        Quantity("of the mastered ones under the same policy", 1 - values["lost_by_chance"]),
+        Quantity("of the all-wrong ones", wrong),
+    )
+    every = runs.cells[0].spec.probe.panel_every
+    notes = [
+        f"A pair is a sampling of the panel and the next one, {every} global steps later, over all of training.",
+        "Shares are pooled over the pairs of all seeds; numbers on the right count the pairs that begin in the class. "
+        "All wrong: p = 0; minority: 0 < p <= 0.5; majority: 0.5 < p < 1; mastered: p = 1.",
+    ]
+    return Content(rows, words, notes)
+
+
+def build_trajectories(data: Mapping[str, Runs]) -> Product:
+    """One row per sampling of a prompt of the panel, first pair of seeds only; `row` is its place under all arms."""
+    title, what, (runs,) = "Trajectories of prompts", "samples of a panel", data.values()
+    rows = runs.findings("transitions", "trajectories", partial=True)
+    rows = rows.reindex(columns=[*KEYS, "run_id", "prompt", "step", "p"])
+    frame = next((here for _, here in rows.groupby(PAIR)), rows)
+    if frame.empty:
+        return nothing(title, runs, what, frame)
+    frame = _sorted(frame.assign(copy=frame.groupby(["run_id", "prompt", "step"]).cumcount()))
+    picture = base.grid(frame, "arm", _draw_trajectories, height=2.4)
+    with base.drawing():
+        scale = ScalarMappable(Normalize(0, 1), COLORS)
+        picture.colorbar(scale, ax=picture.axes, label="rollout accuracy", shrink=0.8)
+    seeds = ", ".join(f"{name.replace('_', ' ')} {frame[name].iloc[0]}" for name in PAIR)
+    notes = [
+        "The panel consists of the first prompts of the training stream, resampled every "
+        f"{runs.cells[0].spec.probe.panel_every} global steps.",
+        f"Only {seeds} is shown. Each line is a prompt, in the same place under every arm of a model; lines are sorted "
+        "by accuracy at the first sampling, then by mean accuracy over all samplings and arms.",
+        "By chance alone a prompt with a true accuracy slightly below 1 fails at some samplings: see survival.",
+        *left_out(rows, runs, what),
+    ]
+    return Product(base.titled(title, runs), _trajectory_words(frame, seeds), frame, notes=notes, figure=picture)
+
+
+def _sorted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Add the column `row`, which numbers the prompts of a model from the hardest at the first sampling."""
+    # The panel may hold a prompt twice.
+    prompt = ["prompt", "copy"]
+    first = frame[frame["step"] == frame.groupby("run_id")["step"].transform("min")]
+    keys = ["model", *prompt]
+    order = pd.DataFrame({"first": first.groupby(keys)["p"].mean(), "mean": frame.groupby(keys)["p"].mean()})
+    order = order.reset_index().sort_values(["model", "first", "mean", *prompt], kind="stable")
+    order["row"] = order.groupby("model").cumcount()
+    return frame.merge(order[[*keys, "row"]], on=keys)
+
+
+def _draw_trajectories(axes: Axes, here: pd.DataFrame) -> None:
+    table = here.pivot(index="row", columns="step", values="p")
+    axes.imshow(table, aspect="auto", cmap=COLORS, vmin=0, vmax=1, interpolation="nearest")
+    shown = range(0, table.shape[1], -(-table.shape[1] // 4))
+    axes.set_xticks(shown, [str(table.columns[column]) for column in shown])
+    axes.set_yticks([])
+    axes.grid(visible=False)
+    axes.set(xlabel="global step", ylabel="prompt of the panel")
+
+
+def _trajectory_words(frame: pd.DataFrame, seeds: str) -> str:
+    """Mastered prompts at the first and the last sampling."""
+    p = frame.pivot(index=["model", "arm", "row"], columns="step", values="p")
+    ends = p[[frame["step"].min(), frame["step"].max()]] == 1
+    counts = ends.assign(both=ends.all(axis=1)).groupby(["model", "arm"]).sum()
+    counts = counts.reindex(pd.MultiIndex.from_frame(frame[["model", "arm"]].drop_duplicates()))
+    words = [f"at step {step}" for step in ends.columns]
+    return caption(
+        f"Of the {frame['row'].max() + 1} prompts of the panel ({seeds}), the number of mastered ones",
+        *(Quantity(when, counts[at], "", 0) for at, when in zip(counts, [*words, "at both"], strict=True)),
+    )
+
+
+BINS = ("never", "up to 25%", "up to 50%", "up to 75%", "below 100%", "always")
+"""Bins of the share c/n of samples that solve a problem: 0, (0, .25], (.25, .5], (.5, .75], (.75, 1), 1."""
+BASE = "base policy"
+
+
+def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
+    trained = here[here["policy"] != BASE]
+    bars = {BASE: here[here["policy"] == BASE]}
+    bars |= {str(arm): rows for arm, rows in trained.groupby("arm", sort=False)}
+    colors = mpl.colormaps[COLORS](np.linspace(0, 1, len(BINS)))
+    left = np.zeros(len(bars))
+    for solved, color in zip(BINS, colors, strict=True):
+        width = np.array([rows.loc[rows["solved"] == solved, "share"].mean() for rows in bars.values()])
+        axes.barh(range(len(bars)), width, left=left, color=color, label=solved, height=0.75)
+        left += width
+    axes.set_yticks(range(len(bars)), list(bars))
+    axes.set_ylim(len(bars) - 0.5, -0.5)
+    axes.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="share of problems")
+    axes.grid(visible=False)
+    base.percent(axes, "x")
+
+
+@figure(
+    "difficulty", "Difficulty of the held-out problems", "table2", _draw_difficulty,
+    what="evaluations", by="tier", band=False, height=1.9, sharex=True,
+)  # fmt: skip
+def difficulty(runs: Runs) -> Content:
+    """One row per run, policy (base or trained), tier and bin: the share of the tier's `problems` in that bin."""
+    table = runs.eval(step="all")
+    last = table.groupby("run_id")["step"].transform("max")
+    table = table[((table["step"] == 0) | (table["step"] == last)) & (table["n"] > 0)]
+    bin_N = np.where(table["c"] == table["n"], len(BINS) - 1, -(-4 * table["c"] // table["n"]))
+    table = table.assign(policy=np.where(table["step"] == 0, BASE, "trained"))
+    groups = table.assign(**{name: bin_N == index for index, name in enumerate(BINS)}).groupby(
+        [*KEYS, "run_id", "policy", "tier"], sort=False
+    )
+    wide = groups[[*BINS]].mean().assign(problems=groups.size()).set_index("problems", append=True)
+    rows = wide.melt(var_name="solved", value_name="share", ignore_index=False).reset_index()
+    ends = [(when, policy, name) for when, policy in (("before", BASE), ("after", "trained")) for name in BINS[::5]]
+    shares = {
+        f"{name} solved {when} training": rows[(rows["solved"] == name) & (rows["policy"] == policy)]
+        for when, policy, name in ends
+    }
+    sizes, problems = table.groupby("tier", sort=False)["problem"].nunique(), set(table["problem"])
+    trained = {row["prompt"] for cell in runs.cells for row in runs.journal(cell).rows("groups")}
+    notes = [
+        "Bars: mean over seeds. Colour: the share of a problem's samples that solved it.",
+        "Problems: " + ", ".join(f"{count} of {tier}" for tier, count in sizes.items()) + ".",
+        f"{len(problems & trained)} of {len(problems)} held-out problems were among the training prompts.",
+    ]
+    if rule := runs.cells[0].spec.task.held_out_rule:
+        notes.append(f"No overlap is possible: {rule}.")
+    quantities = [Quantity(words, per_run(here, "share")) for words, here in shares.items()]
+    return Content(rows, caption("Held-out problems, mean over tiers,", *quantities), notes)
+
+
+ARTIFACTS = (
+    survival, transitions, difficulty,
+    Artifact("trajectories", "Trajectories of prompts", "beyond", ("table2",), build_trajectories),
+)  # fmt: skip

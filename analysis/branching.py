@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.tables.words import p_value
+from mcpo_cli.analysis.words import p_value
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.equal_gain import cost_at_equal_gain
 from mcpo_cli.statistics.stats import Effect, Floats

@@ -1,21 +1,26 @@
-"""Whether the numbers on the pages are those of the committed rows: `make check-findings`.
+"""Recomputes the numbers on the pages from committed rows: `make check-findings`.
 
-`experiments/findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal what its
-queries give (`committed.py`), with as many digits as the page shows. Texts whose numbers no committed row can give are
-listed as `unverified`, and their paragraph on the page must say so.
+`experiments/findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of
+its queries over `experiments/results/*.csv`, with as many digits as the page shows. Texts whose numbers cannot be
+computed from committed rows are listed as `unverified`, and their paragraph on the page must say so.
 """
 
+import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from mcpo_cli.analysis.committed import Committed, Query
+import numpy as np
+import pandas as pd
+
 from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.errors import ConfigError, McpoError, nearest
+from mcpo_cli.statistics import clusters
 
 ROOT = EXPERIMENTS.resolve().parent
 """The checkout: pages are not installed."""
@@ -28,6 +33,28 @@ RESULT = re.compile(r"(?<![\w.])[+-]?(?:\.\d+|\d[\d.]* ± [\d.]+)")
 Pages write settings with a leading 0 or as `5e-4`, so that the two can be distinguished."""
 CONTEXT = 40
 """Characters before an unlisted number that a message shows."""
+PROMPTS = 128
+"""Prompts of a global step in the suites with a design."""
+HALF_WIDTH = "half_width"
+"""Names, beside the columns, half of the distance between the bounds of an interval."""
+RANGE = frozenset({"from", "below"})
+BOUNDS = (("low", "high"), ("t_low", "t_high"))
+
+
+@dataclass(frozen=True)
+class Query:
+    """One statistic of committed rows."""
+
+    of: tuple[str, ...] = ()
+    """Columns, or the names of the parts of the statistic: a query gives one number for each."""
+    csv: tuple[str, ...] = ()
+    """Files in `experiments/results`, whose rows are taken together."""
+    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base"] = "value"
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `effect` and `points` it selects points, which
+    also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first."""
+    arm: str = ""
+    baseline: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,6 +185,142 @@ def _marked(text: str, quote: str) -> bool:
 def _flat(text: str) -> str:
     """The text with each run of spaces and line breaks as one space."""
     return " ".join(text.split())
+
+
+class Committed:
+    """The committed rows of a checkout, whose folder `experiments` is given; each file is read once."""
+
+    def __init__(self, experiments: Path) -> None:
+        self._experiments = experiments
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    def numbers(self, query: Query) -> list[float]:
+        """The numbers that `query` asks for.
+
+        Raises:
+            ConfigError: a file, column, arm or part does not exist, or the number of matching rows is wrong.
+        """
+        return STATISTICS[query.statistic](self, query)
+
+    def rows(self, query: Query, **more: Any) -> pd.DataFrame:
+        """The rows of the query's files that match its `where` and `more`."""
+        return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
+
+    def points(self, query: Query, metric: str) -> pd.DataFrame:
+        """The points of a design that match `where`: settings, control, drift, and the arm's difference in `metric`.
+
+        Without a baseline the difference is the arm's own value.
+        """
+        runs = pd.concat([self._frame(name) for name in query.csv])
+        points = _runs(runs, query.arm)
+        control = _runs(runs, query.baseline or query.arm)
+        value = _column(points, metric)
+        added = {
+            "control": control["pass@1"],
+            "drift": points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1),
+            "difference": value - control[metric] if query.baseline else value,
+        }
+        return _select(points.assign(**added), query.where)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        path = self._experiments / "results" / name
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist", fix=f"ls {path.parent}")
+        if name not in self._frames:
+            self._frames[name] = pd.read_csv(path).assign(file=name)
+        return self._frames[name]
+
+
+def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    for name, wanted in where.items():
+        values = _column(frame, name)
+        if isinstance(wanted, Mapping):
+            if unknown := wanted.keys() - RANGE:
+                raise ConfigError(f"where.{name}: unknown key '{min(unknown)}': {nearest(min(unknown), RANGE)}")
+            inside = (values >= wanted.get("from", -math.inf)) & (values < wanted.get("below", math.inf))
+        else:
+            inside = values == wanted
+        frame = frame[inside]
+    return frame
+
+
+def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The run of an arm at each point of a design."""
+    rows = runs[runs["arm"] == arm]
+    if rows.empty or rows["point"].duplicated().any():
+        raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
+    return rows.set_index("point")
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name not in frame:
+        raise ConfigError(f"unknown column '{name}': {nearest(name, map(str, frame))}")
+    return frame[name]
+
+
+def _value(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    if len(rows) != 1:
+        raise ConfigError(f"{', '.join(query.csv)}: {len(rows)} rows match {dict(query.where)}, not one")
+    return [_cell(rows, name) for name in query.of]
+
+
+def _cell(rows: pd.DataFrame, name: str) -> float:
+    if name == HALF_WIDTH:
+        low, high = next(pair for pair in BOUNDS if pair[0] in rows)
+        return (_cell(rows, high) - _cell(rows, low)) / 2
+    return float(_column(rows, name).iloc[0])
+
+
+def _mean(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    return [float(_column(rows, name).mean()) for name in query.of]
+
+
+def _difference(committed: Committed, query: Query) -> list[float]:
+    """An arm's value minus the baseline's. It has no interval, because these rows are means over runs."""
+    rows = [committed.rows(query, arm=arm) for arm in (query.arm, query.baseline)]
+    if [len(some) for some in rows] != [1, 1]:
+        raise ConfigError(f"{', '.join(query.csv)}: not one row of each arm matches {dict(query.where)}")
+    return [_cell(rows[0], name) - _cell(rows[1], name) for name in query.of]
+
+
+def _effect(committed: Committed, query: Query) -> list[float]:
+    """Mean difference over points and its 95 % half-width, with base policy x seed as clusters.
+
+    Runs of one base policy and seed share the policy that they start from and the prompts that they are trained on.
+    """
+    if len(query.of) != 1:
+        raise ConfigError(f"effect: of must be one column, not {', '.join(query.of) or 'none'}")
+    points = committed.points(query, query.of[0])
+    if points.empty:
+        raise ConfigError(f"{', '.join(query.csv)}: no point matches {dict(query.where)}")
+    cluster = points["base_seed"].astype(str) + "-" + points["seed"].astype(str)
+    interval = clusters.mean(points["difference"], np.ones(len(points)), cluster).interval()
+    return [interval.mean, interval.half_width]
+
+
+def _points(committed: Committed, query: Query) -> list[float]:
+    return [float(len(committed.points(query, "pass@1")))]
+
+
+def _below_base(committed: Committed, query: Query) -> list[float]:
+    """Number of arms whose average pass@1 after the last step is below that of their base policies; number of arms."""
+    about = {"tier": "average", "metric": "pass@1", "at": "steps"}
+    keys = ["file", "model", "arm"]
+    base = committed.rows(query, block="curve", cost=0, **about).set_index(keys)["mean"]
+    end = committed.rows(query, block="measured", **about).set_index(keys)["mean"]
+    return [float((end < base.reindex(end.index)).sum()), float(len(end))]
+
+
+STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
+    "value": _value,
+    "mean": _mean,
+    "difference": _difference,
+    "effect": _effect,
+    "points": _points,
+    "below_base": _below_base,
+}
 
 
 def main() -> int:

@@ -104,10 +104,6 @@ def _blocks(content: Content, date: str) -> Iterator[str]:
         for piece in pieces:
             yield _heading(3, piece.name, piece.heading)
             yield from _shown(piece)
-    if content.against:
-        yield _heading(2, "against", "Against another report")
-        yield content.against.sentence
-        yield render.pipes(content.against.grid())
     yield _heading(2, "settings", "Settings")
     yield SETTINGS_NOTE
     yield render.pipes(content.settings)
@@ -123,8 +119,6 @@ def _contents(content: Content) -> Iterator[str]:
         yield f"- [{heading}](#{_slug(heading)})"
         for piece in pieces:
             yield f"  - [{render.escaped(piece.heading)}](#{piece.name}){'' if piece.built else ' (not built)'}"
-    if content.against:
-        yield "- [Against another report](#against)"
     yield from ("- [Settings](#settings)", "- [Provenance](#provenance)")
 
 

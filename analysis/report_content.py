@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mcpo_cli import __version__
-from mcpo_cli.analysis import artifacts, frames, moved, report_settings
+from mcpo_cli.analysis import artifacts, frames, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
@@ -20,7 +20,6 @@ HEADINGS = {
     "claims": "Verdicts on the paper's claims",
     "paper": "Tables and figures of the paper",
     "beyond": "Beyond the paper",
-    "audit": "Audit of the published numbers",
     "diagnostic": "Diagnostics",
 }
 PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
@@ -73,8 +72,6 @@ class Content:
     provenance: Sequence[Grid]
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
-    against: moved.Comparison | None = None
-    """What moved since another report; None if it was compared with none."""
 
     @property
     def title(self) -> str:
@@ -115,7 +112,6 @@ class Content:
             "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
             "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
             "marks": list(self.marks),
-            **({"against": self.against.to_json()} if self.against else {}),
         }
 
 

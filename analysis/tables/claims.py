@@ -14,7 +14,7 @@ from mcpo_cli.analysis.claims import STATISTICS, Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.tables.base import STANDS_FOR
+from mcpo_cli.analysis.tables.comparison import STANDS_FOR
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpo_cli.analysis.base_policies import COLLAPSED
-from mcpo_cli.analysis.comparison import Comparison, K
-from mcpo_cli.analysis.differences import Difference, distinct
-from mcpo_cli.analysis.equal_cost import UNITS
+from mcpo_cli.analysis.comparison import Comparison, K, records
+from mcpo_cli.analysis.equal_cost import COLLAPSED, UNITS
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
@@ -15,8 +13,8 @@ SAMPLED = "sampling/prompts"
 
 
 def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -> list[str]:
-    """What is unusual about these runs, then what each table shows. paper: see `comparison_rows.frame`."""
-    trees = {run.tree for run in comparison.runs}
+    """What is unusual about these runs, then what each table shows. paper: `experiments/paper.yaml`."""
+    trees = set(comparison.runs["tree"])
     return [
         *_outcomes(comparison),
         *_about_runs(comparison),
@@ -38,9 +36,9 @@ def same_runs(comparison: Comparison) -> list[str]:
 
 
 def _outcomes(comparison: Comparison) -> Iterator[str]:
-    failed, collapsed = comparison.ended("failed"), comparison.ended("collapsed")
+    failed, collapsed = (records(comparison.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
-        named = "; ".join(f"{run.arm}, {run.model}, seed {run.seed} ({run.run_id}): {run.error}" for run in failed)
+        named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
         yield (
             f"Failed runs are outcomes of their arms and have no score: {named}. Scores are means over the other runs, "
             "and a difference is over the pairs of which both runs have a score, which favours an arm that fails where "
@@ -48,7 +46,7 @@ def _outcomes(comparison: Comparison) -> Iterator[str]:
             f"{comparison.plan.command}"
         )
     if collapsed:
-        named = ", ".join(f"{run.arm}, {run.model}, seed {run.seed}" for run in collapsed)
+        named = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
         yield f"Collapsed runs, which count like any other: {named}."
     if failed or collapsed:
         yield (
@@ -60,7 +58,7 @@ def _outcomes(comparison: Comparison) -> Iterator[str]:
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
     k, ungraded = comparison.k, comparison.ungraded
-    seeds = min((one.effect.n for one in comparison.headline), default=LEAST)
+    seeds = min(comparison.headline["seeds"], default=LEAST)
     costs = "; ".join(
         f"{comparison.where[at, model]:,.0f} {UNITS[at]} ({model})"
         for at in comparison.axes
@@ -94,7 +92,7 @@ def _about_scores(comparison: Comparison) -> Iterator[str]:
 
 
 def _about_differences(comparison: Comparison) -> Iterator[str]:
-    headline, others = (_counted(family) for family in (comparison.headline, comparison.differences))
+    headline, others = (_counted(comparison, family) for family in ("headline", "others"))
     yield (
         "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
         "They hold for these problems and base policies; the table of variances says what others would add."
@@ -117,10 +115,11 @@ def _about_differences(comparison: Comparison) -> Iterator[str]:
     )
 
 
-def _counted(family: list[Difference]) -> str:
+def _counted(comparison: Comparison, family: str) -> str:
     """`2 differences`, or `2 distinct differences of 4`."""
-    tests = len(distinct(family))
-    return f"{tests} differences" if tests == len(family) else f"{tests} distinct differences of {len(family)}"
+    of_family = comparison.differences.loc[comparison.differences["family"] == family, "test"]
+    tests, shown = of_family.nunique(), len(of_family)
+    return f"{tests} differences" if tests == shown else f"{tests} distinct differences of {shown}"
 
 
 def _about_published(comparison: Comparison) -> str:

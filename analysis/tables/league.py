@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from mcpo_cli.analysis import comparison, method_measures
-from mcpo_cli.analysis.comparison import Choice, Comparison
+from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.measures import WHOLE
@@ -56,23 +56,25 @@ def build(data: Mapping[str, Runs]) -> Product:
 def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     """The arms of a suite, the highest IQM first."""
     norms, found = _norms(runs), []
-    for one in compared.aggregates:
-        if (one.at, one.metric) == ("rollouts", CHOICE.metric):
-            norm, cut = norms[one.arm]
-            row: dict[str, Any] = {"suite": suite, "arm": one.arm, "iqm": one.iqm.value}
-            row |= {"iqm_low": one.iqm.low, "iqm_high": one.iqm.high}
-            if one.better:
-                row |= {"better": one.better.value, "better_low": one.better.low, "better_high": one.better.high}
-            gain = compared.gain("rollouts", compared.models[0], one.arm)
-            row |= {"before": gain.before, "since": gain.effect.mean, "mark": gain.mark}
-            row |= {"since_low": gain.effect.low, "since_high": gain.effect.high}
-            found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
-    for aggregate in compared.aggregates:
-        if aggregate.effect and aggregate.metric == CHOICE.metric:
-            (row,) = (row for row in found if row["arm"] == aggregate.arm)
-            effect, at = aggregate.effect, aggregate.at
-            row |= {at: effect.mean, f"{at}_low": effect.low, f"{at}_high": effect.high}
+    for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
+        (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
+        row = {"suite": suite} | {key: one[key] for key in ("arm", *_bounded("iqm"))}
+        if one["arm"] != compared.baseline:
+            row |= {key: one[key] for key in _bounded("better")}
+        row |= {"before": gain["before"], "since": gain["mean"], "mark": gain["mark"]}
+        row |= {"since_low": gain["low"], "since_high": gain["high"]}
+        found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
+    for one in records(compared.aggregates, metric=CHOICE.metric):
+        if one["arm"] != compared.baseline:
+            (row,) = (row for row in found if row["arm"] == one["arm"])
+            effect = (one[f"difference_{bound}"] for bound in ("mean", "low", "high"))
+            row |= dict(zip(_bounded(one["at"]), effect, strict=True))
     return sorted(found, key=lambda row: -row["iqm"])
+
+
+def _bounded(name: str) -> tuple[str, str, str]:
+    """The columns of a value and its interval."""
+    return name, f"{name}_low", f"{name}_high"
 
 
 def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
@@ -151,7 +153,7 @@ def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -
         for row in rows
         if row["suite"] == suite
     ]
-    before = compared.gain("rollouts", compared.models[0], compared.baseline).before
+    before = compared.gain("rollouts", compared.models[0], compared.baseline)["before"]
     title = f"{suite}, against {compared.baseline}; before training {before:.3f}"
     return Grid(title, ["arm", *columns, "gradient norm", "cut"], lines)
 

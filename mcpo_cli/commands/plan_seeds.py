@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from mcpo_cli.analysis import words
 from mcpo_cli.analysis.comparison import Choice
-from mcpo_cli.analysis.tables import words
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Cell, Plan
@@ -14,7 +14,6 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.statistics import power, sequential, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.stats import Effect
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
 
@@ -36,9 +35,10 @@ def show(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool)
     about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
     choice = replace(compare_runs.chosen(suite, choice), at=choice.at or ("steps",))
     found = [
-        {"regime": regime, "at": one.at, "model": one.model, "arm": one.arm} | _reach(one.effect, about.smallest_effect)
-        for regime, one in compare_runs.headline(_done(whole), choice)
-        if one.effect.n >= stats.LEAST and one.effect.sd > stats.ROUNDING
+        {key: one[key] for key in ("regime", "at", "model", "arm")}
+        | _reach(one["sd"], one["seeds"], about.smallest_effect)
+        for one in compare_runs.headline(_done(whole), choice)
+        if one["seeds"] >= stats.LEAST and one["sd"] > stats.ROUNDING
     ]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document = {
@@ -74,11 +74,11 @@ def _place(seen: Mapping[str, Any]) -> str:
     return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
 
 
-def _reach(effect: Effect, smallest: float) -> dict[str, Any]:
+def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
     """The deviation with its interval, and the seeds that the smallest effect of interest takes at both ends."""
-    low, high = power.sd_bounds(effect.sd, effect.n)
-    fewest, most = power.seeds_range(smallest, effect.sd, effect.n)
-    return {"sd": effect.sd, "sd_low": low, "sd_high": high, "seeds": effect.n, "fewest": fewest, "most": most}
+    low, high = power.sd_bounds(sd, seeds)
+    fewest, most = power.seeds_range(smallest, sd, seeds)
+    return {"sd": sd, "sd_low": low, "sd_high": high, "seeds": seeds, "fewest": fewest, "most": most}
 
 
 def _done(whole: Plan) -> Plan:

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mcpo_cli.analysis.comparison import Choice
-from mcpo_cli.analysis.differences import Difference
-from mcpo_cli.analysis.tables import words
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.comparison import Choice, Row
 from mcpo_cli.commands import compare_runs, console
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
@@ -19,10 +18,10 @@ from mcpo_cli.statistics import sequential, stats
 class Decision:
     """A difference of the headline at the stage that decided it, or at the last one."""
 
-    difference: Difference
+    difference: Row
+    """See `compare_runs.headline`."""
     p_holm: float
     """p adjusted over all differences of that stage."""
-    regime: str
     seeds: int
     """Seeds after that stage."""
     level: float
@@ -33,13 +32,13 @@ class Decision:
         """`above` or `below` the baseline, else `open`."""
         if not self.p_holm <= self.level:
             return "open"
-        return "above" if self.difference.effect.mean > 0 else "below"
+        return "above" if self.difference["mean"] > 0 else "below"
 
     def to_json(self) -> dict[str, Any]:
         """Plain data."""
         one = self.difference
-        place = {"regime": self.regime, "model": one.model, "arm": one.arm, "metric": one.metric, "at": one.at}
-        numbers = {"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high}
+        place = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
+        numbers = {"difference": one["mean"], "low": one["low"], "high": one["high"]}
         verdict = {"p_holm": self.p_holm, "level": self.level, "seeds": self.seeds, "verdict": self.verdict}
         return place | numbers | verdict
 
@@ -66,11 +65,11 @@ def train(suite: str, overrides: Sequence[str], command: str) -> tuple[dict[str,
         whole = plan.from_suite(suite, given, command)
         document = run_plan(whole)
         tested = compare_runs.headline(whole, compare_runs.chosen(suite, Choice(at=("steps",))))
-        adjusted = stats.holm([one.effect.p for _, one in tested])
-        for (regime, one), p_holm in zip(tested, adjusted, strict=True):
-            key = (regime, one.model, one.arm)
+        adjusted = stats.holm([one["p"] for one in tested])
+        for one, p_holm in zip(tested, adjusted, strict=True):
+            key = (one["regime"], one["model"], one["arm"])
             if key not in decided or decided[key].verdict == "open":
-                decided[key] = Decision(one, float(p_holm), regime, seeds, sequential.LEVELS[stage])
+                decided[key] = Decision(one, float(p_holm), seeds, sequential.LEVELS[stage])
         left = sum(one.verdict == "open" for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:

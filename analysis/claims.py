@@ -5,8 +5,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpo_cli.analysis import map_measures, measures, method_measures
-from mcpo_cli.analysis.measures import Statistic
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.config import json_schema, load, plan
 from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.convert import convert
@@ -15,11 +14,6 @@ from mcpo_cli.errors import ConfigError, closest, nearest
 PATH = load.EXPERIMENTS / "claims.yaml"
 OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
 """Claims of other papers about the methods that the suites `methods-*` compare."""
-STATISTICS: Mapping[str, Statistic] = {
-    **measures.STATISTICS,
-    **method_measures.STATISTICS,
-    **map_measures.STATISTICS,
-}
 Rule = Literal["nominal", "holm", "90% interval"]
 """What decides: p, p after Holm's method over all tests of the file, or the 90 % interval within the margin."""
 

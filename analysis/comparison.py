@@ -133,7 +133,8 @@ class Comparison:
 
 def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
     """The rows of a frame whose columns have these values."""
-    return [row for row in frame.to_dict("records") if all(row[key] == value for key, value in wanted.items())]
+    rows: Any = frame.to_dict("records")
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def compared(verdict: str, loses: bool, baseline_loses: bool, baseline: str) -> str:
@@ -373,7 +374,7 @@ def _aggregates(at: str, metric: str, table: pd.DataFrame, baseline: str) -> Ite
             # A seed of several models is one value, as the models may share what the seed decides.
             diff_S = pd.concat(diff, axis=1).mean(axis=1, skipna=False).dropna().to_numpy()
             effect = _columns(stats.paired_t(diff_S)) if diff_S.size else effect
-        row = {"at": at, "metric": metric, "arm": arm}
+        row: Row = {"at": at, "metric": metric, "arm": arm}
         for name, one in found.items():
             row |= {name: one.value, f"{name}_low": one.low, f"{name}_high": one.high}
         yield row | {f"difference_{name}": value for name, value in effect.items()}

@@ -123,7 +123,7 @@ def base_policies(
     sharing: dict[tuple[str, frozenset[str]], list[str]] = {}
     for (model, arm), ids in used.items():
         sharing.setdefault((model, frozenset(ids)), []).append(arm)
-    names = {}
+    names: dict[tuple[str, str], str] = {}
     for (model, _), arms in sharing.items():
         alone = sum(model == other for other, _ in sharing) == 1
         names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
@@ -139,7 +139,7 @@ def ends(
     levels = ["model", "name", "tier"]
     for model, arm, tier, metric, end in by_run(table):
         if tier == AVERAGE:
-            start = before[metric].xs((model, starts[model, arm], AVERAGE), level=levels)
+            start = before.xs((model, starts[model, arm], AVERAGE), level=levels)[metric]
             yield model, arm, metric, end, start.reindex(end.index)
 
 

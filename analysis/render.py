@@ -25,6 +25,10 @@ TEX = {
 }  # fmt: skip
 
 
+Columns = Mapping[str, str | Callable[[Any], str]]
+"""By heading: the key of a row that is a mapping, or a function from row to text."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """A titled table of strings.
@@ -45,10 +49,8 @@ class Grid:
                 raise ValueError(f"{self.title}: {len(row)} cells under {len(self.header)} headings: {', '.join(row)}")
 
     @classmethod
-    def of(
-        cls, title: str, rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], str]], labels: int
-    ) -> "Grid":
-        """One line per row. columns: by heading, the key of a row that is a mapping, or a function from row to text."""
+    def of(cls, title: str, rows: Iterable[Any], columns: "Columns", labels: int) -> "Grid":
+        """One line per row."""
         cells = [[cell(row) if callable(cell) else str(row[cell]) for cell in columns.values()] for row in rows]
         return cls(title, list(columns), cells, labels)
 

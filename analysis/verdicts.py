@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli.analysis.claims import STATISTICS, Claim
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import WHOLE, Numbers
+from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Numbers
 from mcpo_cli.statistics import clusters, power, ranks, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student

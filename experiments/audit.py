@@ -43,8 +43,6 @@ NEAR = 0.01
 METHOD, BASELINE = "MCPO", "DAPO"
 CORRELATIONS = (0.0, 0.5, 0.8, 0.9, 1.0)
 """Correlations, over problems, of the two arms' true accuracies; the paper does not publish it."""
-PLACES = 9
-"""Points at which the range of a cell's mean (c/n)^2 is evaluated."""
 Range = tuple[float, float]
 UNKNOWN: Range = (math.nan, math.nan)
 
@@ -183,7 +181,7 @@ def arrangements(problems: int, samples: int, right: int) -> Floats:
         (used_L, gain_L5), (used_H, gain_H5) = halves[0][low], halves[1][high]
         fits_LH = used_L[:, None] + used_H <= problems
         parts.append((gain_L5[:, None] + gain_H5)[fits_LH])
-    mean_5M = (np.concatenate(parts) / problems + of_V5[0]).T
+    mean_5M: Floats = (np.concatenate(parts) / problems + of_V5[0]).T
     if not counts_right:
         mean_5M[2] += 1 - 2 * total / (problems * samples)
     return mean_5M
@@ -264,9 +262,8 @@ def differences(audits: Sequence[Audit]) -> list[Difference]:
 
 def _pair(method: Audit, other: Audit) -> Iterator[Difference]:
     about = (other.cell.model, other.cell.arm, other.cell.benchmark)
-    binomial = Z * math.sqrt(
-        sum(c.pass_at_1 * (1 - c.pass_at_1) / (c.problems * c.samples) for c in (method.cell, other.cell))
-    )
+    variances = (c.pass_at_1 * (1 - c.pass_at_1) / (c.problems * c.samples) for c in (method.cell, other.cell))
+    binomial = Z * math.sqrt(sum(variances))
     at_1, at_8 = (getattr(method.cell, name) - getattr(other.cell, name) for name in ("pass_at_1", "pass_at_8"))
     sampling, problem = _joined(method.sampling, other.sampling), _joined(method.problem, other.problem)
     yield Difference(*about, "pass@1", at_1, binomial, sampling, problem)
@@ -357,7 +354,7 @@ def _arm(audit: Audit) -> tuple[Floats, Floats]:
     N, n = audit.cell.problems, audit.cell.samples
     if audit.right is None:
         raise ValueError(f"{audit.cell.arm} on {audit.cell.benchmark}: pass@1 is not a whole number of samples")
-    p, q_I = audit.right / (N * n), np.linspace(*audit.square, PLACES)
+    p, q_I = audit.right / (N * n), np.linspace(*audit.square, 9)
     sample_I = (p - q_I) / (n - 1)
     return sample_I / N, np.maximum((q_I - p**2) * N / (N - 1) - sample_I, 0)
 
@@ -370,7 +367,7 @@ def table(audits: Sequence[Audit]) -> pd.DataFrame:
 
 def _cell_row(one: Audit) -> dict[str, Any]:
     cell = one.cell
-    row = {"block": "cell", "model": cell.model, "arm": cell.arm, "benchmark": cell.benchmark}
+    row: dict[str, Any] = {"block": "cell", "model": cell.model, "arm": cell.arm, "benchmark": cell.benchmark}
     row |= {"pass_at_1": cell.pass_at_1, "pass_at_8": cell.pass_at_8, "right": one.right}
     row |= {"arrangements": one.arrangements, "nearest_best_at_8": one.nearest, "reachable": one.reachable}
     row |= {"draw_error": one.draw_error, **_bounds("best_at_8", one.best), **_bounds("sampling_se", one.sampling)}
@@ -379,13 +376,13 @@ def _cell_row(one: Audit) -> dict[str, Any]:
 
 
 def _difference_row(one: Difference) -> dict[str, Any]:
-    row = {"block": "difference", "model": one.model, "arm": one.arm, "benchmark": one.benchmark, "metric": one.metric}
-    row |= {"difference": one.value, "binomial_half_width": one.binomial, "verdict": one.verdict}
+    row: dict[str, Any] = {"block": "difference", "model": one.model, "arm": one.arm, "benchmark": one.benchmark}
+    row |= {"metric": one.metric, "difference": one.value, "binomial_half_width": one.binomial, "verdict": one.verdict}
     return row | _bounds("sampling_half_width", one.sampling) | _bounds("problem_half_width", one.problem)
 
 
 def _pooled_row(one: Pooled) -> dict[str, Any]:
-    row = {"block": "pooled", "arm": BASELINE, "metric": "pass@1", "difference": one.difference}
+    row: dict[str, Any] = {"block": "pooled", "arm": BASELINE, "metric": "pass@1", "difference": one.difference}
     row |= {"cells": one.cells, "positive": one.positive, "verdict": one.source, "correlation": one.correlation}
     # Two-sided p of the normal test: of the larger z, then of the smaller.
     p_low, p_high = (float(2 * special.ndtr(-abs(value))) for value in reversed(one.z))
@@ -398,6 +395,5 @@ def _bounds(name: str, bounds: Range) -> dict[str, float]:
 
 if __name__ == "__main__":
     audited = [audit(cell) for cell in cells(read_yaml(load.EXPERIMENTS / "paper.yaml"))]
-    target = load.EXPERIMENTS / "results" / "audit.csv"
-    table(audited).to_csv(target, index=False, lineterminator="\n", float_format="%.10g")
-    print(f"{target}: {len(audited)} cells")
+    path = load.EXPERIMENTS / "results" / "audit.csv"
+    table(audited).to_csv(path, index=False, lineterminator="\n", float_format="%.10g")

@@ -10,8 +10,9 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import STATISTICS, Claim
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.comparison import STANDS_FOR

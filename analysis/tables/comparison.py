@@ -14,7 +14,7 @@ from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.yaml_files import read_yaml
@@ -90,9 +90,9 @@ def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame
         sds = {name: getattr(found, name) for name in ("base", "seed", "problem", "rest")}
         row = {"model": model, "arm": arm, **about, "at": "steps", "baseline": compared.baseline}
         rows += [{"block": f"sd {name}", "mean": sd, **row} for name, sd in sds.items() if not math.isnan(sd)]
-    curves = compared.curves.groupby(["at", "model", "arm", "x"], sort=False, as_index=False)["value"].mean()
-    for row in records(curves.rename(columns={"x": "cost", "value": "mean"})):
-        rows.append({"block": "curve", **row, **about})
+    curves = compared.curves.groupby(["at", "model", "arm", "x"], sort=False)["value"].mean().reset_index()
+    for row in records(curves):
+        rows.append({"block": "curve", **row, **about, "cost": row["x"], "mean": row["value"]})
     if paper:
         label = _published_label(paper, compared.plan.suite)
         for model, arm, numbers in published_rows(paper, compared.plan.suite):
@@ -191,10 +191,7 @@ class _Grids:
         yield self._aggregates()
         if compared.components:
             yield self._components()
-        columns = {"model": "model", "arm": "arm", "base": "base_seed", "seed": "seed", "run": "run_id"}
-        states = {"ended": "outcome", "tree": lambda run: run["tree"] + MARKS[run["tree"]]}
-        title = "Runs and the state of their working trees"
-        yield Grid.of(title, records(compared.runs), columns | states, labels=len(columns | states))
+        yield Grid.of("Runs and the state of their working trees", records(compared.runs), RUNS, labels=len(RUNS))
         if self.paper:
             yield _published_grid(self.paper, compared.plan.suite)
 
@@ -254,7 +251,7 @@ class _Grids:
         return f"{arm} {gain['mark']}".rstrip() + "".join(mark for tree, mark in MARKS.items() if tree in trees)
 
     def _aggregates(self) -> Grid:
-        columns = {
+        columns: Columns = {
             "equal": lambda one: _words(one["at"]),
             "metric": "metric",
             "arm": "arm",
@@ -340,7 +337,7 @@ def _interval(row: Row) -> str:
     return "-" if math.isnan(row["half_width"]) else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
 
 
-DIFFERENCES = {
+DIFFERENCES: Columns = {
     "arm": "arm",
     "tier": "tier",
     "metric": "metric",
@@ -349,5 +346,14 @@ DIFFERENCES = {
     "p": lambda one: words.p_value(one["p"]),
     "p Holm": lambda one: words.p_value(one["p_holm"]),
     "seeds >0": lambda one: f"{one['above']}/{one['seeds']}",
+}
+RUNS: Columns = {
+    "model": "model",
+    "arm": "arm",
+    "base": "base_seed",
+    "seed": "seed",
+    "run": "run_id",
+    "ended": "outcome",
+    "tree": lambda run: run["tree"] + MARKS[run["tree"]],
 }
 ARTIFACTS: Sequence[Artifact] = tuple(comparison(suite) for suite in PLACES)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, method_measures
+from mcpo_cli.analysis import comparison, measures
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
@@ -93,7 +93,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
-            gained.setdefault(cell.arm, []).append(method_measures.gained(runs, cell)[WHOLE])
+            gained.setdefault(cell.arm, []).append(measures.gained(runs, cell)[WHOLE])
     for arm, values in gained.items():
         interval = stats.t_interval(values)
         if interval.low > 0:

@@ -26,6 +26,11 @@ def change(mean: float, half_width: float, digits: int = 3) -> str:
     return f"{mean:+.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:.{digits}f}")
 
 
+def bounded(value: float, low: float, high: float, form: str = ".3f") -> str:
+    """`1.250 [1.100, 1.400]`, or the value alone where it has no interval."""
+    return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
+
+
 def share(value: float, low: float, high: float) -> str:
     """`0.412 [.381, .443]`, or the value alone where there are too few seeds for an interval; `-` where it is NaN."""
     if math.isnan(low):

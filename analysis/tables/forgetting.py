@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims
+from mcpo_cli.analysis import claims, words
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables.claims import NOTES, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, outcomes
 from mcpo_cli.config import load
@@ -67,24 +67,23 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
 
 def _grid(rows: Sequence[Mapping[str, Any]], regime: str, model: str) -> Grid:
     here = {(row["arm"], row["statistic"]): row for row in rows if (row["regime"], row["model"]) == (regime, model)}
-    arms = dict.fromkeys(arm for arm, _ in here)
-    cells = [[arm, *(_shown(here.get((arm, name))) for name in SHOWN)] for arm in arms]
-    return Grid(f"{regime}, {model}", ["arm", *SHOWN], cells, labels=1)
+    columns: Columns = {"arm": str} | {name: lambda arm, name=name: _shown(here.get((arm, name))) for name in SHOWN}
+    return Grid.of(f"{regime}, {model}", dict.fromkeys(arm for arm, _ in here), columns, labels=1)
 
 
 def _shown(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
-    text = f"{row['mean']:.4f} ± {(row['high'] - row['low']) / 2:.4f}"
+    text = words.change(row["mean"], (row["high"] - row["low"]) / 2, 4).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({row['difference']:+.4f} ± {half:.4f})"
+    return f"{text} ({words.change(row['difference'], half, 4)})"
 
 
 def _sentence(found: Sequence[Outcome]) -> str:
     parts = [f"{one.claim.id} {verdict_of(one)} in {one.regime} ({one.model})" for one in found]
-    return f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}: {'; '.join(parts)}."
+    return words.caption(f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}", parts)
 
 
 TITLE = "Forgetting, by component of MCPO"

@@ -1,6 +1,6 @@
 """The league of methods: every suite `methods-*` in one table, against the suite's first arm, with its controls."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
@@ -128,42 +128,36 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 def _glance(
     rows: Sequence[Mapping[str, Any]], compared: Mapping[str, Comparison], warnings: Mapping[str, Sequence[str]]
 ) -> Grid:
-    """One line a suite: who leads, who is above or below the first arm at equal rollouts."""
-    lines = []
-    for suite in SUITES:
-        here = [row for row in rows if row["suite"] == suite]
-        above, below = (", ".join(row["arm"] for row in here if test(row)) or "-" for test in (_above, _below))
-        lost = f"{sum(_loses(row) for row in here)} of {len(here)}"
-        controls = "WARNING" if warnings[suite] else "quiet"
-        lines.append([suite, here[0]["arm"], compared[suite].baseline, above, below, lost, controls])
-    header = ["suite", "leads", "first arm", "above it", "below it", "below their base policies", "controls"]
-    return Grid("At a glance, at equal rollouts", header, lines, labels=len(header))
+    """One row per suite: who leads, who is above or below the first arm at equal rollouts."""
+    of_suite = {suite: [row for row in rows if row["suite"] == suite] for suite in SUITES}
+    columns: Columns = {
+        "suite": str,
+        "leads": lambda suite: of_suite[suite][0]["arm"],
+        "first arm": lambda suite: compared[suite].baseline,
+        "above it": lambda suite: ", ".join(row["arm"] for row in of_suite[suite] if _above(row)) or "-",
+        "below it": lambda suite: ", ".join(row["arm"] for row in of_suite[suite] if _below(row)) or "-",
+        "below their base policies": lambda suite: f"{sum(map(_loses, of_suite[suite]))} of {len(of_suite[suite])}",
+        "controls": lambda suite: "WARNING" if warnings[suite] else "quiet",
+    }
+    return Grid.of("At a glance, at equal rollouts", SUITES, columns, labels=len(columns))
 
 
 def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -> Grid:
-    columns = {"IQM": "iqm", "P(better)": "better", "at equal rollouts": "rollouts", "at equal steps": "steps"}
-    columns |= {"since then": "since"}
-    lines = [
-        [
-            f"{row['arm']} {row['mark']}".rstrip(),
-            *(_shown(row, name) for name in columns.values()),
-            f"{row['norm']:.2f}",
-            f"{row['cut']:.0%}",
-        ]
-        for row in rows
-        if row["suite"] == suite
-    ]
     before = compared.gain("rollouts", compared.models[0], compared.baseline)["before"]
     title = f"{suite}, against {compared.baseline}; before training {before:.3f}"
-    return Grid(title, ["arm", *columns, "gradient norm", "cut"], lines)
+    return Grid.of(title, [row for row in rows if row["suite"] == suite], COLUMNS, labels=1)
 
 
-def _shown(row: Mapping[str, Any], name: str) -> str:
-    if name not in row:
-        return "-"
-    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-    text = f"{value:.3f}" if name in ("iqm", "better") else f"{value:+.3f}"
-    return f"{text} n=1" if np.isnan(low) else f"{text} [{low:.3f}, {high:.3f}]"
+def _shown(name: str, form: str = "+.3f") -> Callable[[Mapping[str, Any]], str]:
+    """The text of a value of a row and its interval; `-` where the row has none."""
+
+    def text(row: Mapping[str, Any]) -> str:
+        if name not in row:
+            return "-"
+        value, low, high = (row[key] for key in _bounded(name))
+        return f"{value:{form}}" + (" n=1" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
+
+    return text
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> str:
@@ -189,4 +183,14 @@ def _below(row: Mapping[str, Any]) -> bool:
     return bool(row.get("rollouts_high", 0) < 0)
 
 
+COLUMNS: Columns = {
+    "arm": lambda row: f"{row['arm']} {row['mark']}".rstrip(),
+    "IQM": _shown("iqm", ".3f"),
+    "P(better)": _shown("better", ".3f"),
+    "at equal rollouts": _shown("rollouts"),
+    "at equal steps": _shown("steps"),
+    "since then": _shown("since"),
+    "gradient norm": lambda row: f"{row['norm']:.2f}",
+    "cut": lambda row: f"{row['cut']:.0%}",
+}
 ARTIFACT = Artifact("methods", "League of methods", "diagnostic", SUITES, build)

@@ -1,15 +1,16 @@
 """Why reweighting changes the speed of learning: compares the arms of the suite `why-reweight`."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.analysis import words
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.curves import time_factor
 from mcpo_cli.statistics.stats import Floats, Interval
@@ -40,19 +41,13 @@ def build(data: Mapping[str, Runs]) -> Product:
     rows = _rows(runs)
     spec = runs.cells[0].spec
     title = f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
-    return Product(title, _sentence(rows), pd.DataFrame(rows), [_grid(rows)], NOTES)
+    grid = Grid.of(f"Against {BASELINE}", rows, COLUMNS, labels=2)
+    return Product(title, _sentence(rows), pd.DataFrame(rows), [grid], NOTES)
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    factors = [f"{row['arm']} {_shown(row, 'time_factor')}" for row in rows if row["arm"] != BASELINE]
-    return f"Speed of learning as a multiple of {BASELINE}'s: {'; '.join(factors)}."
-
-
-def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
-    header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
-    cells = [[row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in rows]
-    return Grid(f"Against {BASELINE}", header, cells, labels=2)
+    factors = [f"{row['arm']} {_shown('time_factor')(row)}" for row in rows if row["arm"] != BASELINE]
+    return words.caption(f"Speed of learning as a multiple of {BASELINE}'s", factors)
 
 
 def _rows(runs: Runs) -> list[dict[str, Any]]:
@@ -98,11 +93,22 @@ def _bounded(name: str, value: float, low: float, high: float) -> dict[str, floa
     return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
-def _shown(row: Mapping[str, Any], name: str) -> str:
-    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-    if name == "effective_sample":
-        return f"{value:.0f}" if math.isnan(low) else f"{value:.0f} ± {(high - low) / 2:.0f}"
-    return f"{value:.3f}" if math.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
+def _shown(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
+    """The text of a value of a row and its interval."""
+
+    def text(row: Mapping[str, Any]) -> str:
+        value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
+        return words.bounded(value, low, high, form)
+
+    return text
 
 
+COLUMNS: Columns = {
+    **{name: name for name in ("model", "arm", "seeds")},
+    "time factor": _shown("time_factor"),
+    "pass@1": _shown("pass_at_1_minus_baseline"),
+    "share minority": _shown("share_minority"),
+    "effective sample": _shown("effective_sample", ".0f"),
+    "signal to noise": _shown("signal_to_noise"),
+}
 ARTIFACT = Artifact("why-reweight", "Why reweighting changes how fast a policy learns", "diagnostic", (SUITE,), build)

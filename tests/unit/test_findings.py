@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import findings
-from mcpo_cli.analysis.findings import MARK, NUMBER, ROOT, Committed, Entries, Finding, Query, written_like
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.experiments import findings
+from mcpo_cli.experiments.findings import MARK, NUMBER, ROOT, Committed, Entries, Finding, Query, written_like
 
 CONTROL = "DAPO w/o filter"
 

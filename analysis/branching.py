@@ -36,7 +36,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the steps of one arm did; one value per trunk run, in the order of the rows."""
+    """Effect of the steps of one arm; one value per trunk run, in the order of the rows."""
 
     arm: str
     lost_S: Floats
@@ -55,7 +55,7 @@ def artifact(name: str, title: str, curve: Sequence[str], rows: Path) -> Artifac
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
-    """What each arm did, in the order of the rows. A trunk run without mastered or held-out prompts has NaN there."""
+    """The outcome of each arm, in the order of the rows; NaN for a trunk run without mastered or held-out prompts."""
     found = []
     runs = rows["run_id"].unique()
     for arm, own in rows.groupby("arm", sort=False):
@@ -171,7 +171,7 @@ def _sentence(first: Outcome, share: Effect | None) -> str:
 
 
 def _figure(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
-    """What each arm gains and loses, beside the curve of the step size."""
+    """Gains and losses of each arm, and the curve of the step size."""
     with base.drawing():
         figure, (axes,) = base.canvas(width=base.PAGE, height=2.8)
         _draw(axes, data, curve)

@@ -37,7 +37,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True)
 class Choice:
-    """What a comparison is asked for; an empty field leaves it to the suite, then to the default."""
+    """The choices of a comparison; an empty field means the suite's choice, or else the default."""
 
     baseline: str = ""
     """The arm that the others are compared with; by default the first."""

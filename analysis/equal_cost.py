@@ -17,7 +17,7 @@ BEFORE = "before training"
 COLLAPSED = 0.5
 """A run collapsed if its pass@1, averaged over tiers, ends below this share of its base policy's."""
 AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}
-"""What two runs can have had equally much of, and the column of `Runs.scores` that counts it."""
+"""Budgets at which runs are compared, and the column of `Runs.scores` that counts each."""
 UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
 

@@ -32,7 +32,7 @@ EDGE = 1e-9
 """Keeps p = 1/3 and p = 2/3 out of the ends: they belong to the middle."""
 THIRDS = ("first third", "second third", "last third")
 HIGH_DRIFT = 3e-3
-"""What `preregistration.yaml` calls a high drift: about the median of the suite `map`."""
+"""Least high drift, as registered in `preregistration.yaml`: about the median of the suite `map`."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from mcpo_cli.config.yaml_files import read_yaml
 from mcpo_cli.errors import ConfigError
 
 SWEPT = {"model", "base_seed", "seed"}
-"""What a table has a place for."""
+"""Settings that a table may vary."""
 
 
 @cache

@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Audit:
-    """What one cell can be. Fitting arrangements give its pass@1, and its pass@8 within the error of verl's draws."""
+    """Facts about one cell. Fitting arrangements give its pass@1, and its pass@8 within the error of verl's draws."""
 
     cell: Cell
     right: int | None
@@ -285,7 +285,7 @@ def _reachable(best_M: Floats, value: float) -> float:
 
 
 def _multiple(value: float, of: int) -> int | None:
-    """The m for which m / of prints as `value`; None if there is none."""
+    """The m for which m / of prints as `value`; None if no m does."""
     m = round(value * of)
     return m if _prints_as(m / of, value) else None
 

@@ -36,7 +36,7 @@ CONTEXT = 40
 PROMPTS = 128
 """Prompts of a global step in the suites with a design."""
 HALF_WIDTH = "half_width"
-"""Names, beside the columns, half of the distance between the bounds of an interval."""
+"""In the place of a column: half of the distance between the bounds of an interval."""
 RANGE = frozenset({"from", "below"})
 BOUNDS = (("low", "high"), ("t_low", "t_high"))
 

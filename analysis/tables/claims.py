@@ -1,4 +1,4 @@
-"""Claims, those of the paper or of a plug-in, and the verdict of the runs at hand on each."""
+"""The table of claims, those of the paper or of a plug-in, with the verdict of these runs on each."""
 
 import math
 from collections import Counter
@@ -29,7 +29,7 @@ NOTES = (
     "table that have a p.",
     "A claim of every benchmark, or of every third of training, is one test (intersection-union): supported only if "
     "each part is, contradicted if one part is, corrected for their number. value and interval then belong to the part "
-    "that is least in favour; the others stand beside it.",
+    "that is least in favour; the last column has the others.",
     f"decided by: the registered rule, or else p. supported: that p is at most {ALPHA:g} and the effect is on the "
     f"claim's side; contradicted: it is on the other side;{HOLDS}: p Holm is at most {ALPHA:g}, too. Decided by p, one "
     f"test in {1 / ALPHA:.0f} without any true effect is still called supported or contradicted. contradicted refers "
@@ -53,10 +53,10 @@ NOTES = (
 
 
 def claims_table(path: Path) -> Artifact:
-    """The artifact of the claims in the file `path`: a row a test.
+    """The artifact of the claims in the file `path`: one row per test.
 
     Raises:
-        ConfigError: the file is none of claims.
+        ConfigError: the file is not a file of claims.
     """
     declared = claims.read(path)
     title = TITLES.get(path, f"Claims of {path.name}")

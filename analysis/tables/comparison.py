@@ -113,7 +113,7 @@ def _over_tiers(compared: Comparison, one: Row) -> Iterator[Row]:
 
 
 def _runs(compared: Comparison, row: Row, *arms: str) -> Row:
-    """What was measured, and by which runs."""
+    """The columns of a measured row: its cost, size and runs."""
     runs = compared.scored(row["model"], *arms)
     return {
         "cost": compared.where[row["at"], row["model"]],
@@ -240,7 +240,7 @@ class _Grids:
         sizes = [str(size) for size in compared.sizes.values()]
         problems = f"{sizes[0]} problems per tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
         pairs = len({(run["base_seed"], run["seed"]) for run in records(compared.runs, model=model)})
-        stands = f" (stands where the paper has {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
+        stands = f" (in place of the paper's {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
         where = f"after {compared.where[at, model]:,.0f} {UNITS[at]}"
         return f"{model}{stands} {where}: {pairs} seeds x {problems} x {compared.spec.eval.samples} samples"
 

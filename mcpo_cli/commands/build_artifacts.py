@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.analysis import artifacts, report_content
+from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.commands import console, publish_artifacts
@@ -53,7 +53,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_content.gather(made, names)
+    content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     if not as_json:
@@ -64,7 +64,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
-    if error := report_content.complaint(content, shlex.join([*command.split(), *overrides]), document):
+    if error := report_files.complaint(content, shlex.join([*command.split(), *overrides]), document):
         raise error
     if as_json:
         console.print_json(document)

@@ -1,7 +1,8 @@
 """Numbers and captions as text, for tables and figures."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from mcpo_cli.statistics import power
 
@@ -26,9 +27,21 @@ def change(mean: float, half_width: float, digits: int = 3) -> str:
     return f"{mean:+.{digits}f}" + ("" if math.isnan(half_width) else f" ± {half_width:.{digits}f}")
 
 
-def bounded(value: float, low: float, high: float, form: str = ".3f") -> str:
-    """`1.250 [1.100, 1.400]`, or the value alone where it has no interval."""
-    return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
+def columns(name: str, value: float, low: float, high: float) -> dict[str, float]:
+    """A value and its interval as columns of a row."""
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
+
+
+def bounded(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
+    """The text of such columns of a row: `1.250 [1.100, 1.400]`, without the interval if it is NaN; `-` if missing."""
+
+    def text(row: Mapping[str, Any]) -> str:
+        if name not in row:
+            return "-"
+        value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
+        return f"{value:{form}}" + ("" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]")
+
+    return text
 
 
 def share(value: float, low: float, high: float) -> str:

@@ -120,8 +120,8 @@ def _sampled(runs: Runs) -> Iterator[str]:
     steps = runs.steps()
     if SAMPLED not in steps:
         return
-    means = steps.groupby(["model", "arm"], sort=False)[SAMPLED].mean()
-    if means.nunique() > 1:
+    means = {pair: float(rows.mean()) for pair, rows in steps.groupby(["model", "arm"], sort=False)[SAMPLED]}
+    if len(set(means.values())) > 1:
         counts = ", ".join(f"{arm} {prompts:.0f} ({model})" for (model, arm), prompts in means.items())
         yield (
             f"Prompts sampled per global step, {runs.cells[0].spec.train.rollouts} rollouts each: {counts}. An arm "

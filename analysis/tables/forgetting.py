@@ -9,7 +9,7 @@ from mcpo_cli.analysis import claims, words
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.claims import NOTES, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, outcomes
 from mcpo_cli.config import load
@@ -59,16 +59,15 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
         base = values.get((regime, model, BASELINE, name), {})
         if arm != BASELINE and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            bounds = {"difference_low": difference.low, "difference_high": difference.high}
-            row |= {"difference": difference.mean} | bounds
+            row |= words.columns("difference", difference.mean, difference.low, difference.high)
         rows.append(row)
     return rows
 
 
 def _grid(rows: Sequence[Mapping[str, Any]], regime: str, model: str) -> Grid:
     here = {(row["arm"], row["statistic"]): row for row in rows if (row["regime"], row["model"]) == (regime, model)}
-    columns: Columns = {"arm": str} | {name: lambda arm, name=name: _shown(here.get((arm, name))) for name in SHOWN}
-    return Grid.of(f"{regime}, {model}", dict.fromkeys(arm for arm, _ in here), columns, labels=1)
+    cells = [[arm, *(_shown(here.get((arm, name))) for name in SHOWN)] for arm in dict.fromkeys(arm for arm, _ in here)]
+    return Grid(f"{regime}, {model}", ["arm", *SHOWN], cells, labels=1)
 
 
 def _shown(row: Mapping[str, Any] | None) -> str:

@@ -1,13 +1,13 @@
 """The league of methods: every suite `methods-*` in one table, against the suite's first arm, with its controls."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, measures
+from mcpo_cli.analysis import comparison, measures, words
 from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
@@ -58,23 +58,17 @@ def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     norms, found = _norms(runs), []
     for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
         (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
-        row = {"suite": suite} | {key: one[key] for key in ("arm", *_bounded("iqm"))}
+        row = {"suite": suite, "arm": one["arm"], **words.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
         if one["arm"] != compared.baseline:
-            row |= {key: one[key] for key in _bounded("better")}
-        row |= {"before": gain["before"], "since": gain["mean"], "mark": gain["mark"]}
-        row |= {"since_low": gain["low"], "since_high": gain["high"]}
-        found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
+            row |= {key: one[key] for key in ("better", "better_low", "better_high")}
+        row |= {"before": gain["before"], **words.columns("since", gain["mean"], gain["low"], gain["high"])}
+        row |= {"mark": gain["mark"], "norm": norm / norms[compared.baseline][0], "cut": cut}
+        found.append(row)
     for one in records(compared.aggregates, metric=CHOICE.metric):
         if one["arm"] != compared.baseline:
             (row,) = (row for row in found if row["arm"] == one["arm"])
-            effect = (one[f"difference_{bound}"] for bound in ("mean", "low", "high"))
-            row |= dict(zip(_bounded(one["at"]), effect, strict=True))
+            row |= words.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
     return sorted(found, key=lambda row: -row["iqm"])
-
-
-def _bounded(name: str) -> tuple[str, str, str]:
-    """The columns of a value and its interval."""
-    return name, f"{name}_low", f"{name}_high"
 
 
 def _norms(runs: Runs) -> dict[str, tuple[float, float]]:
@@ -148,18 +142,6 @@ def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -
     return Grid.of(title, [row for row in rows if row["suite"] == suite], COLUMNS, labels=1)
 
 
-def _shown(name: str, form: str = "+.3f") -> Callable[[Mapping[str, Any]], str]:
-    """The text of a value of a row and its interval; `-` where the row has none."""
-
-    def text(row: Mapping[str, Any]) -> str:
-        if name not in row:
-            return "-"
-        value, low, high = (row[key] for key in _bounded(name))
-        return f"{value:{form}}" + (" n=1" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]")
-
-    return text
-
-
 def _sentence(rows: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> str:
     tested = [row for row in rows if "rollouts" in row]
     above, below = (sum(map(test, tested)) for test in (_above, _below))
@@ -185,11 +167,11 @@ def _below(row: Mapping[str, Any]) -> bool:
 
 COLUMNS: Columns = {
     "arm": lambda row: f"{row['arm']} {row['mark']}".rstrip(),
-    "IQM": _shown("iqm", ".3f"),
-    "P(better)": _shown("better", ".3f"),
-    "at equal rollouts": _shown("rollouts"),
-    "at equal steps": _shown("steps"),
-    "since then": _shown("since"),
+    "IQM": words.bounded("iqm"),
+    "P(better)": words.bounded("better"),
+    "at equal rollouts": words.bounded("rollouts", "+.3f"),
+    "at equal steps": words.bounded("steps", "+.3f"),
+    "since then": words.bounded("since", "+.3f"),
     "gradient norm": lambda row: f"{row['norm']:.2f}",
     "cut": lambda row: f"{row['cut']:.0%}",
 }

@@ -1,7 +1,7 @@
 """Why reweighting changes the speed of learning: compares the arms of the suite `why-reweight`."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    factors = [f"{row['arm']} {_shown('time_factor')(row)}" for row in rows if row["arm"] != BASELINE]
+    factors = [f"{row['arm']} {words.bounded('time_factor')(row)}" for row in rows if row["arm"] != BASELINE]
     return words.caption(f"Speed of learning as a multiple of {BASELINE}'s", factors)
 
 
@@ -57,13 +57,13 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
     for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
         row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["run_id"].nunique()}
         if arm == BASELINE:
-            row |= _bounded("time_factor", 1.0, math.nan, math.nan)
-            row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
+            row |= words.columns("time_factor", 1.0, math.nan, math.nan)
+            row |= words.columns("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
         else:
             baseline = steps[(steps["model"] == model) & (steps["arm"] == BASELINE)]
             times = np.arange(here["step"].nunique(), dtype=np.float64)
             factor = time_factor(_curves(baseline), _curves(here), times)
-            row |= _bounded("time_factor", factor.factor, factor.low, factor.high)
+            row |= words.columns("time_factor", factor.factor, factor.low, factor.high)
             share = scores[scores["model"] == model].pivot(index=PAIR, columns="arm", values="share")
             row |= _interval("pass_at_1_minus_baseline", stats.t_interval((share[arm] - share[BASELINE]).to_numpy()))
         for name, metric in MEANS.items():
@@ -86,29 +86,15 @@ def _curves(steps: pd.DataFrame) -> Floats:
 
 
 def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return _bounded(name, interval.mean, interval.low, interval.high)
-
-
-def _bounded(name: str, value: float, low: float, high: float) -> dict[str, float]:
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def _shown(name: str, form: str = ".3f") -> Callable[[Mapping[str, Any]], str]:
-    """The text of a value of a row and its interval."""
-
-    def text(row: Mapping[str, Any]) -> str:
-        value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-        return words.bounded(value, low, high, form)
-
-    return text
+    return words.columns(name, interval.mean, interval.low, interval.high)
 
 
 COLUMNS: Columns = {
     **{name: name for name in ("model", "arm", "seeds")},
-    "time factor": _shown("time_factor"),
-    "pass@1": _shown("pass_at_1_minus_baseline"),
-    "share minority": _shown("share_minority"),
-    "effective sample": _shown("effective_sample", ".0f"),
-    "signal to noise": _shown("signal_to_noise"),
+    "time factor": words.bounded("time_factor"),
+    "pass@1": words.bounded("pass_at_1_minus_baseline"),
+    "share minority": words.bounded("share_minority"),
+    "effective sample": words.bounded("effective_sample", ".0f"),
+    "signal to noise": words.bounded("signal_to_noise"),
 }
 ARTIFACT = Artifact("why-reweight", "Why reweighting changes how fast a policy learns", "diagnostic", (SUITE,), build)

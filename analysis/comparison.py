@@ -300,9 +300,9 @@ def differences(at: str, table: pd.DataFrame, baseline: str) -> Iterator[Row]:
     """The differences of all arms from `baseline`, by model, tier and metric: one paired t-test each.
 
     Each difference is tested with its own standard deviation. A deviation pooled over arms would find more with three
-    seeds (.73 in place of .46 of differences of two standard deviations, with 3 arms), but only if all arms vary alike:
-    where one arm varies three times as much, it calls 10 to 19 % of differences that are not there
-    (`tests/unit/test_pooled_deviation.py`). Deviations do differ: from .01 to .17 in the suite `methods-baselines`.
+    seeds (with 3 arms .73 in place of .46 of the differences of two standard deviations), but only if all arms vary
+    alike: where one arm varies two or three times as much, it finds a difference that is not there in 8 to 19 % of the
+    cases (`tests/unit/test_pooled_deviation.py`). Deviations do differ: from .01 to .17 in `methods-baselines`.
 
     Args:
         at: one of AXES.

@@ -27,7 +27,7 @@ ENTRY = {
         ({"arm": "MCP"}, "unknown arm 'MCP': did you mean 'MCPO'?"),
         ({"baseline": "DAPPO"}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
         ({"baseline": "DAPO", "beyond": ["MCPO", "DAPPO"]}, "unknown baseline 'DAPPO': did you mean 'DAPO'?"),
-        ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond must be two arms"),
+        ({"baseline": "DAPO", "beyond": ["MCPO"]}, "beyond needs two arms"),
         ({"outside": "by construction"}, "outside and because must be given together"),
         ({"suite": "tabel1"}, "unknown suite 'tabel1': did you mean 'table1'?"),
         ({"relation": "grater"}, "did you mean 'greater'?"),

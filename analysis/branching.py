@@ -3,19 +3,21 @@
 The unit is the trunk run: what its points measured is averaged first, because points of one run share its history.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mcpo_cli.analysis import words
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.tables.words import p_value
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.equal_gain import cost_at_equal_gain
 from mcpo_cli.statistics.stats import Effect, Floats
@@ -34,7 +36,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the steps of one arm did; one value per trunk run, in the order of the rows."""
+    """Effect of the steps of one arm; one value per trunk run, in the order of the rows."""
 
     arm: str
     lost_S: Floats
@@ -53,7 +55,7 @@ def artifact(name: str, title: str, curve: Sequence[str], rows: Path) -> Artifac
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
-    """What each arm did, in the order of the rows. A trunk run without mastered or held-out prompts has NaN there."""
+    """The outcome of each arm, in the order of the rows; NaN for a trunk run without mastered or held-out prompts."""
     found = []
     runs = rows["run_id"].unique()
     for arm, own in rows.groupby("arm", sort=False):
@@ -89,8 +91,17 @@ def product(title: str, curve: Sequence[str], rows: pd.DataFrame) -> Product:
     found = outcomes(rows)
     first = found[0]
     data = pd.DataFrame([_numbers(one, first, curve, found) for one in found])
-    header = ("arm", "lost", "gained", f"lost minus {first.arm}", "p", "lost at equal gain", "p (equal gain)", "drift")
-    grid = Grid("One global step of each arm", header, [_cells(row) for _, row in data.iterrows()], labels=1)
+    columns: Columns = {
+        "arm": "arm",
+        "lost": _shown("lost"),
+        "gained": _shown("gained"),
+        f"lost minus {first.arm}": _shown("against_first"),
+        "p": lambda row: words.p_value(row["against_first_p"]),
+        "lost at equal gain": _shown("equal"),
+        "p (equal gain)": lambda row: words.p_value(row["equal_p"]),
+        "drift": lambda row: f"{row['drift']:.4f}",
+    }
+    grid = Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)
     points = rows[["run_id", "step"]].drop_duplicates()
     sizes = f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
     share = selection(rows, first.arm)
@@ -121,25 +132,14 @@ def _paired(value_S: Floats) -> Effect | None:
     return stats.paired_t(known) if len(known) else None
 
 
-def _cells(row: "pd.Series[float]") -> list[str]:
-    def effect(name: str) -> Effect | None:
-        if pd.isna(row[name]):
-            return None
-        return Effect(row[name], row[f"{name}_half_width"], int(row[f"{name}_runs"]), np.nan, row[f"{name}_p"])
-
-    def shown(name: str) -> str:
-        found = effect(name)
-        return "-" if found is None else _change(found)
-
-    return [
-        str(row["arm"]), shown("lost"), shown("gained"), shown("against_first"), p_value(row["against_first_p"]),
-        shown("equal"), p_value(row["equal_p"]), f"{row['drift']:.4f}",
-    ]  # fmt: skip
+def _shown(name: str) -> Callable[[Mapping[str, Any]], str]:
+    """The text of an effect of a row; `-` where it is not known."""
+    return lambda row: "-" if math.isnan(row[name]) else _change(row[name], row[f"{name}_half_width"])
 
 
-def _change(effect: Effect) -> str:
+def _change(mean: float, half_width: float) -> str:
     """A step changes accuracy by less than a run does: one digit more than tables of runs have."""
-    return f"{effect.mean:+.4f}" + ("" if np.isnan(effect.half_width) else f" ± {effect.half_width:.4f}")
+    return words.change(mean, half_width, 4)
 
 
 def _mastered(rows: pd.DataFrame) -> str:
@@ -159,19 +159,19 @@ def _resampled(rows: pd.DataFrame) -> list[str]:
 
 def _sentence(first: Outcome, share: Effect | None) -> str:
     lost, gained = _paired(first.lost_S), _paired(first.gained_S)
-    parts = [
-        f"A global step of {first.arm} takes {_change(lost)} of accuracy from mastered prompts" if lost else
-        "No prompt was mastered"
-    ]  # fmt: skip
+    parts = ["No prompt was mastered"]
+    if lost:
+        change = _change(lost.mean, lost.half_width)
+        parts = [f"A global step of {first.arm} takes {change} of accuracy from mastered prompts"]
     if gained:
-        parts.append(f"gives {_change(gained)} to held-out problems")
+        parts.append(f"gives {_change(gained.mean, gained.half_width)} to held-out problems")
     if share:
         parts.append(f"selection explains {share.mean:.0%} of the raw drop of mastered prompts")
     return "; ".join(parts) + "."
 
 
 def _figure(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
-    """What each arm gains and loses, beside the curve of the step size."""
+    """Gains and losses of each arm, and the curve of the step size."""
     with base.drawing():
         figure, (axes,) = base.canvas(width=base.PAGE, height=2.8)
         _draw(axes, data, curve)

@@ -5,8 +5,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from mcpo_cli.analysis import map_measures, measures, method_measures
-from mcpo_cli.analysis.measures import Statistic
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.config import load, plan, reference
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
@@ -15,18 +14,13 @@ from mcpo_cli.errors import ConfigError, closest, nearest
 PATH = load.EXPERIMENTS / "claims.yaml"
 OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
 """Claims of other papers about the methods that the suites `methods-*` compare."""
-STATISTICS: Mapping[str, Statistic] = {
-    **measures.STATISTICS,
-    **method_measures.STATISTICS,
-    **map_measures.STATISTICS,
-}
 Rule = Literal["nominal", "holm", "90% interval"]
-"""What decides: p, p after Holm's method over all tests of the file, or the 90 % interval within the margin."""
+"""The rule that decides: p, p after Holm's method over all tests of the file, or a 90 % interval within the margin."""
 
 
 @dataclass(frozen=True)
 class Precondition:
-    """What must occur in the runs for a claim to be about them: a mean over the runs of one arm, beyond a bound."""
+    """A condition of a claim: the mean of a statistic over the runs of one arm must be above a bound."""
 
     statistic: str
     """One number per run (`analysis/measures.py`)."""
@@ -51,7 +45,7 @@ class Claim:
     arm: str
     """The arm tested."""
     relation: Literal["greater", "less", "within"]
-    """What the number is claimed to be: greater or less than `reference`, or within `margin` of it."""
+    """The claimed relation of the number to `reference`: greater, less, or within `margin` of it."""
     where: str = ""
     """Place in the paper."""
     quote: str = ""
@@ -69,9 +63,9 @@ class Claim:
     """With `within`: the distance from `reference` within which the number is claimed to lie. With `greater` and
     `less`: the largest distance that does not matter; a number that is shown to lie within it is "no difference"."""
     decide: Rule = "nominal"
-    """What the verdict follows from: what was registered, if the claim was. A file may set it for all of its claims."""
+    """The rule of the verdict: the registered one, if there is one. A file may set it for all of its claims."""
     requires: Precondition | None = None
-    """What must occur in the runs; where it does not, the claim is not testable here."""
+    """Where this condition is not met, the claim is not testable here."""
     beside: str = ""
     """A statistic of `arm` shown with the result."""
     reads: str = ""
@@ -150,7 +144,7 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
     for name in (claim.baseline or claim.arm, *claim.beyond):
         _known("baseline", name, arms)
     if claim.beyond and not (claim.baseline and len(claim.beyond) == 2):
-        raise ConfigError("beyond must be two arms, beside a baseline")
+        raise ConfigError("beyond needs two arms and a baseline")
     if bool(claim.outside) != bool(claim.because):
         raise ConfigError("outside and because must be given together")
     _known("statistic", claim.statistic, STATISTICS)

@@ -1,19 +1,23 @@
-"""Scores of runs at equal cost: of all runs where the first of them ends, interpolated and never extrapolated."""
+"""Scores of runs before training and at equal cost: where the first of them ends, interpolated, never extrapolated."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from mcpo_cli import records
 from mcpo_cli.analysis.frames import PAIR
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
 from mcpo_cli.statistics.interpolate import at_cost
 
 AVERAGE = "average"
 """In the place of a tier: the mean over the tiers."""
+BEFORE = "before training"
+"""In the place of an arm: the policies that its runs started from."""
+COLLAPSED = 0.5
+"""A run collapsed if its pass@1, averaged over tiers, ends below this share of its base policy's."""
 AXES = {"steps": "step"} | {column.removeprefix("cost/"): column for column in records.AXES}
-"""What two runs can have had equally much of, and the column of `Runs.scores` that counts it."""
+"""Budgets at which runs are compared, and the column of `Runs.scores` that counts each."""
 UNITS = {"steps": "global steps"} | {column.removeprefix("cost/"): words for column, words in records.AXES.items()}
 DEFAULT = ("steps", "rollouts")
 
@@ -40,7 +44,7 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
     """The scores of all runs at the largest cost that all runs of their model reach, linear between evaluations.
 
     scores: `Runs.scores`. column: the one that counts the cost. Index: model, arm, base_seed, seed, tier (AVERAGE
-    included); one column a metric; `attrs["where"]` has that cost by model.
+    included); one column per metric; `attrs["where"]` has that cost by model.
     """
     most = scores.groupby(["model", "arm", *PAIR], sort=False)[column].max()
     where = {str(model): float(reached) for model, reached in most.groupby("model", sort=False).min().items()}
@@ -50,12 +54,16 @@ def at_equal(scores: pd.DataFrame, column: str, metrics: Sequence[str]) -> pd.Da
         costs, end = rising[column].tolist(), where[str(model)]
         values = {name: at_cost(costs, rising[name].tolist(), end) for name in metrics}
         rows.append({"model": model, "arm": arm, **dict(zip(PAIR, pair, strict=True)), "tier": tier, **values})
-    frame = pd.DataFrame(rows)
-    keys = ["model", "arm", *PAIR]
-    means = frame.groupby(keys, sort=False, as_index=False)[list(metrics)].mean().assign(tier=AVERAGE)
-    table = pd.concat([frame, means], ignore_index=True).set_index([*keys, "tier"])
+    table = with_average(pd.DataFrame(rows), ["model", "arm", *PAIR], metrics)
     table.attrs["where"] = where
     return table
+
+
+def with_average(scores: pd.DataFrame, keys: Sequence[str], metrics: Sequence[str]) -> pd.DataFrame:
+    """Mean scores by `keys` and tier, which are the index, and after them the means over the tiers as AVERAGE."""
+    tiers = scores.groupby([*keys, "tier"], sort=False)[list(metrics)].mean().reset_index()
+    means = tiers.groupby(list(keys), sort=False, as_index=False)[list(metrics)].mean().assign(tier=AVERAGE)
+    return pd.concat([tiers, means], ignore_index=True).set_index([*keys, "tier"])
 
 
 def _rising(run: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -89,3 +97,59 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
             about = {name: here[name].iloc[0] for name in ("model", "arm", *PAIR)}
             blocks.append(pd.DataFrame({**about, "at": at, "x": grid, "value": values}))
     return pd.concat(blocks, ignore_index=True)
+
+
+def base_policies(
+    scores: pd.DataFrame, cells: Sequence[Cell], metrics: Sequence[str]
+) -> tuple[dict[tuple[str, str], str], pd.DataFrame]:
+    """Scores of the base policies from the evaluations at step 0, by model and arms that share them.
+
+    All arms of a pair evaluate one base policy. The local engine gives all of them the same samples; where samples
+    differ, the mean over the arms is the better estimate. Seeds of one base policy keep their own evaluations, so that
+    the sampling errors of different pairs stay independent.
+
+    Args:
+        scores: `Runs.scores`.
+        cells: all runs of the plan.
+
+    Returns:
+        The name of the base policies of each model and arm: BEFORE, with the arms where others of the model start from
+        other policies. And the scores; index: model, name, base_seed, seed, tier (AVERAGE included); one column per
+        metric.
+    """
+    used: dict[tuple[str, str], set[str]] = {}
+    for cell in cells:
+        used.setdefault((cell.spec.model.name, cell.arm), set()).add(cell.spec.base_id)
+    sharing: dict[tuple[str, frozenset[str]], list[str]] = {}
+    for (model, arm), ids in used.items():
+        sharing.setdefault((model, frozenset(ids)), []).append(arm)
+    names: dict[tuple[str, str], str] = {}
+    for (model, _), arms in sharing.items():
+        alone = sum(model == other for other, _ in sharing) == 1
+        names |= {(model, arm): BEFORE if alone else f"{BEFORE} ({', '.join(arms)})" for arm in arms}
+    start = scores[scores["step"] == 0]
+    named = start.assign(name=[names[pair] for pair in zip(start["model"], start["arm"], strict=True)])
+    return names, with_average(named, ["model", "name", *PAIR], metrics)
+
+
+def ends(
+    table: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame
+) -> Iterator[tuple[str, str, str, "pd.Series[float]", "pd.Series[float]"]]:
+    """Model, arm, metric, and by pair the average over tiers at the end and before training."""
+    levels = ["model", "name", "tier"]
+    for model, arm, tier, metric, end in by_run(table):
+        if tier == AVERAGE:
+            start = before.xs((model, starts[model, arm], AVERAGE), level=levels)[metric]
+            yield model, arm, metric, end, start.reindex(end.index)
+
+
+def collapsed(
+    table: pd.DataFrame, starts: Mapping[tuple[str, str], str], before: pd.DataFrame
+) -> set[tuple[str, str, int, int]]:
+    """Model, arm, base seed and seed of the runs that collapsed. table: `equal_cost.at_equal`."""
+    return {
+        (model, arm, int(base_seed), int(seed))
+        for model, arm, metric, end, start in ends(table, starts, before)
+        if metric == "pass@1"
+        for base_seed, seed in end[end < COLLAPSED * start].index
+    }

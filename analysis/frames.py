@@ -139,7 +139,7 @@ class Runs:
         _check_done(plan, self.cells, self._shelf)
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """What `make` computes from these runs; only the first call for a key computes it."""
+        """The result of `make`, computed from these runs at the first call for a key."""
         return self._own.once(key, make)
 
     def of(self, arms: Sequence[str]) -> "Runs":

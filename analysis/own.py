@@ -5,14 +5,14 @@ from functools import cache
 from mcpo_cli import paths, plugins
 from mcpo_cli.analysis.figures.response_map import response_map
 from mcpo_cli.analysis.product import Artifact
-from mcpo_cli.analysis.tables.base import comparison
 from mcpo_cli.analysis.tables.claims import claims_table
+from mcpo_cli.analysis.tables.comparison import comparison
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
 
 SWEPT = {"model", "base_seed", "seed"}
-"""What a table has a place for."""
+"""Settings that a table may vary."""
 
 
 @cache

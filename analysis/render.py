@@ -7,8 +7,9 @@ pandas would not make this shorter: `DataFrame.to_latex` does not escape `±`, `
 import io
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -22,6 +23,10 @@ TEX = {
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
     "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$",
 }  # fmt: skip
+
+
+Columns = Mapping[str, str | Callable[[Any], str]]
+"""By heading: the key of a row that is a mapping, or a function from row to text."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,12 @@ class Grid:
         for row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(f"{self.title}: {len(row)} cells under {len(self.header)} headings: {', '.join(row)}")
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Any], columns: "Columns", labels: int) -> "Grid":
+        """One line per row."""
+        cells = [[cell(row) if callable(cell) else str(row[cell]) for cell in columns.values()] for row in rows]
+        return cls(title, list(columns), cells, labels)
 
 
 @dataclass(frozen=True)

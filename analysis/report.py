@@ -1,25 +1,43 @@
-"""Writes the report: `report.html`, which is self-contained, `report.md` for GitHub, and `report.json`.
+"""The report: the artifacts of one scale, built or missing, and their provenance, as one page.
 
-The same content gives the same bytes, except for the line with the date.
+`gather` collects the content, `write` writes `report.html`, which is self-contained, `report.md` for GitHub, and
+`report.json`. The same content gives the same bytes, except for the line with the date.
 """
 
 import base64
+import importlib.metadata
 import json
+import platform
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mcpo_cli.analysis import render
-from mcpo_cli.analysis.artifacts import Built
+from mcpo_cli import __version__
+from mcpo_cli.analysis import artifacts, frames, render, report_settings
+from mcpo_cli.analysis.artifacts import Built, Workshop
+from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.report_content import Content, Piece
 from mcpo_cli.analysis.report_settings import DEVIATES
+from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.schema import digest
+from mcpo_cli.errors import McpoError, MissingCells
 from mcpo_cli.runs.journal import write_atomic
 
+HEADINGS = {
+    "claims": "Verdicts on the paper's claims",
+    "paper": "Tables and figures of the paper",
+    "beyond": "Beyond the paper",
+    "diagnostic": "Diagnostics",
+}
+PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
+"""Packages whose versions the report lists."""
 KINDS = {
     "supported": "good",
     "contradicted": "bad",
@@ -53,6 +71,259 @@ SETTINGS_NOTE = (
 )
 
 
+@dataclass(frozen=True)
+class Piece:
+    """One artifact in the report."""
+
+    name: str
+    artifact: Artifact
+    command: str
+    """The command that builds it."""
+    built: Built | None = None
+    """None if it could not be built."""
+    errors: Sequence[McpoError] = ()
+    """Why it could not be built."""
+
+    @property
+    def heading(self) -> str:
+        """Its title, after its place in the paper if it has one: `Figure 5a: Mastered prompts`."""
+        return ": ".join(filter(None, [self.artifact.place, self.artifact.title]))
+
+    @property
+    def why(self) -> str:
+        """Why it is not built, in one line; empty if it is built."""
+        return "; ".join(error.message.partition("\n")[0] for error in self.errors)
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    scale: str
+    statement: str
+    """How its experiment relates to the paper's."""
+    facts: Mapping[str, str]
+    """Facts about the runs (number, models, seeds, ...) by name."""
+    marks: Sequence[str]
+    """Warnings that a reader needs before any number."""
+    summary: Sequence[Piece]
+    """The artifacts of the first screen."""
+    sections: Mapping[str, Sequence[Piece]]
+    """The other artifacts by heading."""
+    settings: Grid
+    """The runs' settings compared with the paper's."""
+    software: Mapping[str, str]
+    """Versions of packages and names of machines that the runs were trained with, several if they differ."""
+    provenance: Sequence[Grid]
+    """Runs, artifacts and software versions."""
+    run_ids: Sequence[str]
+
+    @property
+    def title(self) -> str:
+        """The main heading."""
+        return f"MCPO: claims, tables and figures at scale {self.scale}"
+
+    @property
+    def first_sentences(self) -> list[str]:
+        """The sentences to read first: the experiment, its outcome, and the verdicts on the paper's claims."""
+        first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
+        return [self.statement, *(piece.built.page.sentence for piece in first if piece.built)]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The artifacts in report order."""
+        return [*self.summary, *(piece for pieces in self.sections.values() for piece in pieces)]
+
+    @property
+    def lacking(self) -> list[Piece]:
+        """The artifacts that are not built."""
+        return [piece for piece in self.pieces if piece.built is None]
+
+    @property
+    def permalink(self) -> str:
+        """The file that keeps this content, whatever `report.html` says later."""
+        return f"report-{self.facts['content']}.html"
+
+    def to_json(self) -> dict[str, Any]:
+        """Its provenance: runs, code, and artifacts with the hashes of their inputs."""
+        built = [piece.built for piece in self.pieces if piece.built]
+        return {
+            "scale": self.scale,
+            "content": self.facts["content"],
+            "mcpo": __version__,
+            "code": artifacts.commit(),
+            "software": dict(self.software),
+            "runs": list(self.run_ids),
+            "artifacts": {one.name: {key: one.record[key] for key in ("inputs", "code")} for one in built},
+            "not_built": {piece.name: {"why": piece.why, "command": piece.command} for piece in self.lacking},
+            "marks": list(self.marks),
+        }
+
+
+def gather(workshop: Workshop, names: Sequence[str]) -> Content:
+    """Build the artifacts `names` as far as possible and collect the content of the report.
+
+    Diagnostic artifacts whose runs are not done are left out, because they are optional.
+    """
+    pieces = list(_pieces_of(workshop, names))
+    plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
+    done = [suite for suite in plans if workshop.missing(suite, failed_too=True) is None]
+    shown = {suite: workshop.runs(suite, failed_too=True).cells for suite in done}
+    cells = {cell.spec.run_id: cell for suite in reversed(done) for cell in shown[suite]}
+    runs = [cells[run_id] for run_id in sorted(cells)]
+    settings, software = report_settings.grid(plans), _software(runs)
+    return Content(
+        scale=workshop.scale,
+        statement=_statement(workshop.scale, plans),
+        facts=_facts(runs, settings, pieces),
+        marks=[*_caution(workshop.scale), *frames.code_marks(runs), *_marks(pieces)],
+        summary=[piece for piece in pieces if piece.artifact.section == "summary"],
+        sections={
+            heading: here
+            for section, heading in HEADINGS.items()
+            if (here := [piece for piece in pieces if piece.artifact.section == section])
+        },
+        settings=settings,
+        software=software,
+        provenance=[_runs(runs), _pieces(pieces), _versions(software)],
+        run_ids=sorted(cells),
+    )
+
+
+def _pieces_of(workshop: Workshop, names: Sequence[str]) -> Iterator[Piece]:
+    known = artifacts.registry()
+    missing = {name: list(_missing(workshop, known[name])) for name in names}
+    complete = [name for name in names if not missing[name]]
+    outcomes = dict(zip(complete, workshop.build_all(complete), strict=True))
+    for name in names:
+        piece = partial(Piece, name, known[name], workshop.command(name))
+        built = outcomes.get(name)
+        if isinstance(built, Built):
+            yield piece(built)
+        elif built:
+            # An artifact that fails does not stop the others.
+            yield piece(errors=[built])
+        elif known[name].section != "diagnostic":
+            yield piece(errors=missing[name])
+
+
+def _missing(workshop: Workshop, artifact: Artifact) -> Iterator[MissingCells]:
+    for suite in artifact.needs:
+        if error := workshop.missing(suite, failed_too=artifact.failed_too):
+            yield error
+
+
+def _statement(scale: str, plans: Mapping[str, Plan]) -> str:
+    if scale == "paper":
+        return "This is a rerun of the paper's experiment (Section 6.1); the section Settings marks what deviates."
+    specs = [cell.spec for plan in plans.values() for cell in plan.cells]
+    models, tasks = _listed(spec.model.name for spec in specs), _listed(spec.task.name for spec in specs)
+    return f"This is a stand-in at scale {scale}, not the paper's experiment: {models} on {tasks}."
+
+
+def _caution(scale: str) -> Iterator[str]:
+    if scale != "paper":
+        yield (
+            "do not compare accuracies with the paper's, which come from other models: published numbers are listed in "
+            "separate blocks"
+        )
+
+
+def _facts(runs: Sequence[Cell], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
+    marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
+    return {
+        "runs": str(len(runs)),
+        "models": _listed(cell.spec.model.name for cell in runs),
+        "regimes": _listed(cell.spec.regime for cell in runs),
+        "seeds": _listed(cell.spec.seed for cell in runs),
+        "settings": f"{marks.count(DEVIATES)} of the paper's {len(marks)} deviate",
+        "content": _digest(pieces),
+    }
+
+
+def _digest(pieces: Sequence[Piece]) -> str:
+    """Names the content of a report: reports whose tables and figures have equal files share it."""
+    return digest({piece.name: piece.built.record["files"] for piece in pieces if piece.built})
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, sorted(set(values)))) or "none"
+
+
+def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
+    """Warnings about artifacts: metrics that are not finite, missing artifacts, code with uncommitted changes."""
+    yield from dict.fromkeys(mark for piece in pieces if piece.built for mark in piece.built.record["marks"])
+    if lacking := [piece.name for piece in pieces if not piece.built]:
+        yield f"not built: {', '.join(lacking)}"
+    built = [piece for piece in pieces if piece.built]
+    if dirty := [piece.name for piece in built if piece.built and piece.built.record["code"]["dirty"]]:
+        which = ", ".join(dirty) if len(dirty) < len(built) else "everything here"
+        yield f"built by code with uncommitted changes: {which}"
+
+
+def _runs(runs: Sequence[Cell]) -> Grid:
+    rows = []
+    for cell in runs:
+        commits = dict.fromkeys((record.get("commit") or "unknown")[:12] for record in frames.provenance(cell))
+        about = [cell.spec.run_id, cell.arm, cell.spec.model.name, ", ".join(commits), frames.tree(cell)]
+        rows.append([*about, str(cell.spec.seed_of_base), str(cell.spec.seed)])
+    return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
+
+
+def _pieces(pieces: Sequence[Piece]) -> Grid:
+    rows = []
+    for piece in pieces:
+        origin = ["not built", ""]
+        if piece.built:
+            record = piece.built.record
+            origin = [record["inputs"][:12], (record["code"]["commit"] or "unknown")[:12]]
+        rows.append([piece.name, piece.command, *origin])
+    header = ["artifact", "command to rebuild it", "hash of its inputs", "built by commit"]
+    return Grid("Tables and figures", header, rows, labels=4)
+
+
+def _software(runs: Sequence[Cell]) -> dict[str, str]:
+    records = [record for cell in runs for record in frames.provenance(cell)]
+    packages = [record.get("packages", {}) for record in records]
+    found = {
+        "mcpo": [record.get("mcpo") for record in records],
+        "Python": [record.get("python") for record in records],
+        **{name: [one.get(name) for one in packages] for name in PACKAGES},
+        "machine": [_machine(record.get("machine")) for record in records],
+    }
+    return {name: ", ".join(dict.fromkeys(filter(None, values))) for name, values in found.items()}
+
+
+def _versions(software: Mapping[str, str]) -> Grid:
+    """Software versions and machines of the runs, and versions of what made the tables and figures."""
+    built = {"mcpo": __version__, "Python": platform.python_version()}
+    built |= {name: importlib.metadata.version(name) for name in artifacts.LIBRARIES}
+    rows = [[name, versions, built.get(name, "")] for name, versions in software.items()]
+    header = ["", "runs", "tables and figures"]
+    return Grid("Software and machines", header, [row for row in rows if any(row[1:])], labels=3)
+
+
+def _machine(about: Mapping[str, Any] | None) -> str | None:
+    if not about:
+        return None
+    return " + ".join([f"{about['processor']} ({about['cores']} cores, {about['memory_gib']} GiB)", *about["gpus"]])
+
+
+def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoError | None:
+    """The error for a report with missing artifacts; None if it is complete. command: completes the runs."""
+    if not content.lacking:
+        return None
+    gaps: dict[str, list[str]] = {}
+    for piece in content.lacking:
+        gaps.setdefault(piece.why, []).append(piece.name)
+    message = "\n  ".join(["the report lacks", *(f"{', '.join(names)}: {why}" for why, names in gaps.items())])
+    for error in (error for piece in content.lacking for error in piece.errors):
+        if not isinstance(error, MissingCells):
+            # More training does not fix this error.
+            return type(error)(message, fix=error.fix, data=data)
+    return MissingCells(message, fix=command, data=data)
+
+
 def write(content: Content, folder: Path) -> list[Path]:
     """Write the report into `folder`, which also holds the artifact files that it links to; return its files.
 
@@ -69,99 +340,27 @@ def write(content: Content, folder: Path) -> list[Path]:
 
 
 def html(content: Content, date: str) -> str:
-    """A self-contained HTML page: pictures, style and the script of its search stand in it."""
+    """A self-contained HTML page: pictures, style and the script of its search are part of it."""
+    return _rendered("report.html.jinja", content, date) + "\n"
+
+
+def markdown(content: Content, date: str) -> str:
+    """GitHub-flavoured Markdown with relative links."""
+    return re.sub(r"\n{3,}", "\n\n", _rendered("report.md.jinja", content, date)).strip() + "\n"
+
+
+def _rendered(template: str, content: Content, date: str) -> str:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
+        autoescape=".html." in template,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"base64": _base64, "pixels": _pixels, "kind": _kind, "numbers": _numbers, "slug": _slug}
-    template = environment.get_template("report.html.jinja")
-    return template.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE) + "\n"
-
-
-def markdown(content: Content, date: str) -> str:
-    """GitHub-flavoured Markdown with relative links."""
-    return "\n\n".join(_blocks(content, date)) + "\n"
-
-
-def _blocks(content: Content, date: str) -> Iterator[str]:
-    yield f"# {render.escaped(content.title)}"
-    yield date
-    yield from map(render.escaped, content.first_sentences)
-    for piece in content.summary:
-        yield f'<a id="{piece.name}"></a>'
-        yield from _shown(piece)
-    yield _list([f"{name}: **{render.escaped(value)}**" for name, value in content.facts.items()])
-    if content.marks:
-        yield "\n".join(["> **Before you read a number:**", *(f"> - {render.escaped(mark)}" for mark in content.marks)])
-    yield "## Contents"
-    yield "\n".join(_contents(content))
-    for heading, pieces in content.sections.items():
-        yield _heading(2, _slug(heading), heading)
-        for piece in pieces:
-            yield _heading(3, piece.name, piece.heading)
-            yield from _shown(piece)
-    if content.against:
-        yield _heading(2, "against", "Against another report")
-        yield content.against.sentence
-        yield render.pipes(content.against.grid())
-    yield _heading(2, "settings", "Settings")
-    yield SETTINGS_NOTE
-    yield render.pipes(content.settings)
-    yield _heading(2, "provenance", "Provenance")
-    for grid in content.provenance:
-        yield f"### {render.escaped(grid.title)}"
-        yield render.pipes(grid)
-
-
-def _contents(content: Content) -> Iterator[str]:
-    yield from (f"- [{render.escaped(piece.heading)}](#{piece.name})" for piece in content.summary)
-    for heading, pieces in content.sections.items():
-        yield f"- [{heading}](#{_slug(heading)})"
-        for piece in pieces:
-            yield f"  - [{render.escaped(piece.heading)}](#{piece.name}){'' if piece.built else ' (not built)'}"
-    if content.against:
-        yield "- [Against another report](#against)"
-    yield from ("- [Settings](#settings)", "- [Provenance](#provenance)")
-
-
-def _shown(piece: Piece) -> Iterator[str]:
-    return _built(piece.built, piece.command) if piece.built else _missing(piece)
-
-
-def _built(built: Built, command: str) -> Iterator[str]:
-    page = built.page
-    yield render.escaped(page.sentence)
-    if picture := built.path(".png"):
-        yield f"![{render.escaped(page.title)}]({picture.name})"
-    yield f"*{render.escaped(page.title)}*"
-    for grid in page.grids:
-        yield f"**{render.escaped(grid.title)}**"
-        yield render.pipes(grid)
-    yield _folded("Notes", _list([render.escaped(note) for note in page.notes]))
-    files = ", ".join(f"[{path.name}]({path.name})" for path in built.paths)
-    yield f"Files: {files}. Rebuild: {render.code(command)}"
-
-
-def _missing(piece: Piece) -> Iterator[str]:
-    yield f"**not built:** {render.escaped(piece.why)}; {render.code(piece.command)}"
-    lines = [line for error in piece.errors for line in error.message.splitlines()]
-    yield _folded("What is missing", "\n".join(f"    {line}" for line in lines))
-
-
-def _heading(level: int, anchor: str, text: str) -> str:
-    return f'<a id="{anchor}"></a>\n\n{"#" * level} {render.escaped(text)}'
-
-
-def _folded(summary: str, text: str) -> str:
-    return f"<details>\n<summary>{summary}</summary>\n\n{text}\n\n</details>"
-
-
-def _list(items: Sequence[str]) -> str:
-    return "\n".join(f"- {item}" for item in items)
+    environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
+    found = environment.get_template(template)
+    return found.render(content=content, date=date, settings_note=SETTINGS_NOTE, wide=WIDE)
 
 
 def _slug(heading: str) -> str:

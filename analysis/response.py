@@ -1,4 +1,4 @@
-"""What the arms of a design add to its baseline, as response surfaces over the design's settings."""
+"""Differences of a design's arms from its baseline, as response surfaces over the design's settings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ SURE = 0.95
 
 @dataclass(frozen=True)
 class Response:
-    """What one arm adds to the baseline in one metric."""
+    """The difference of one arm from the baseline in one metric."""
 
     arm: str
     metric: str

@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from mcpo_cli.analysis.claims import STATISTICS, Claim
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.measures import WHOLE, Numbers
+from mcpo_cli.analysis.measures import STATISTICS, WHOLE, Numbers
 from mcpo_cli.statistics import clusters, power, ranks, stats
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import Interval, Student
@@ -35,7 +35,7 @@ Verdict = Literal[
 TESTED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference", "unresolved")
 """Verdicts of tests."""
 APART: tuple[Verdict, ...] = ("not testable here", "too few runs", "not computable")
-"""What is said in the place of a test."""
+"""Verdicts where no test is possible."""
 UNKNOWN = Interval(math.nan, math.nan, 0)
 
 
@@ -99,7 +99,7 @@ def outcomes(claims: Sequence[Claim], data: Mapping[str, Runs]) -> list[Outcome]
 
 
 def judged(tests: Sequence[Outcome]) -> list[Outcome]:
-    """Judge the tests as one family: adjusted p-values and verdicts. What has no p is not in the family."""
+    """Judge the tests as one family: adjusted p-values and verdicts. A test without p is not in the family."""
     p_holm, p_equal_holm = (stats.holm(p) for p in ([one.p for one in tests], [one.p_equal for one in tests]))
     return [
         _judged(replace(test, p_holm=float(p), p_equal_holm=float(p_equal)))

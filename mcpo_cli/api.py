@@ -9,7 +9,6 @@ import pandas as pd
 
 from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Comparison
-from mcpo_cli.analysis.differences import Difference
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.commands import comparisons, start_runs
 from mcpo_cli.config import plan as plans
@@ -24,7 +23,6 @@ from mcpo_cli.scheduling.scheduler import Outcome
 __all__ = [
     "Cell",
     "Comparison",
-    "Difference",
     "McpoError",
     "Outcome",
     "Plan",

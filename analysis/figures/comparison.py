@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.comparison import Comparison
+from mcpo_cli.analysis.comparison import Comparison, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
 
@@ -33,9 +33,8 @@ def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
     rows = compared.curves
     here = rows[(rows["at"] == at) & (rows["model"] == model)]
     base.curves(axes, here, "value", "x", points=True)
-    for score in compared.before:
-        if (score.model, score.tier, score.metric) == (model, AVERAGE, compared.metric):
-            base.reference(axes, score.seeds.value, score.arm)
+    for score in records(compared.before, model=model, tier=AVERAGE, metric=compared.metric):
+        base.reference(axes, score["mean"], score["arm"])
     base.percent(axes)
     base.integer_ticks(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis.comparison import Choice, Comparison, compare
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
 from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.tables import words
+from mcpo_cli.analysis.tables.comparison import against_before
 
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
@@ -26,11 +26,8 @@ def build(data: Mapping[str, Runs]) -> Product:
     """One row per model, arm and axis of cost: the difference of the average pass@1 to the baseline's."""
     runs = data[SUITE]
     compared = compare(runs, Choice())
-    rows = [
-        (one.model, one.arm, one.at, one.metric, one.effect.mean, one.effect.low, one.effect.high, one.effect.n)
-        for one in compared.headline
-    ]
-    frame = pd.DataFrame(rows, columns=["model", "arm", "at", "metric", "difference", "low", "high", "seeds"])
+    columns = ["model", "arm", "at", "metric", "mean", "low", "high", "seeds"]
+    frame = compared.headline[columns].rename(columns={"mean": "difference"})
     title = base.titled(TITLE, runs)
     return Product(title, _sentence(compared), frame, notes=NOTES, figure=_figure(compared))
 
@@ -39,34 +36,34 @@ def _sentence(compared: Comparison) -> str:
     parts = []
     for at in compared.axes:
         here = [
-            f"{one.arm} {compared.in_words(one)} on {one.model} ({words.change(one.effect)})"
-            for one in compared.headline
-            if one.at == at
+            f"{one['arm']} {compared.in_words(one)} on {one['model']} ({words.change(one['mean'], one['half_width'])})"
+            for one in records(compared.headline, at=at)
         ]
         parts.append(f"at equal {UNITS[at]} {', '.join(here)}")
-    return " ".join([f"Average held-out {compared.metric}: {'; '.join(parts)}.", *words.against_before(compared)])
+    return " ".join([f"Average held-out {compared.metric}: {'; '.join(parts)}.", *against_before(compared)])
 
 
 def _figure(compared: Comparison) -> Figure:
     """A row for each difference, the first on top."""
-    looks, rows = base.looks(compared.arms), list(enumerate(reversed(compared.headline)))
+    looks, rows = base.looks(compared.arms), list(enumerate(reversed(records(compared.headline))))
     with base.drawing():
         figure, (axes,) = base.canvas(height=FRAME + ROW * len(rows))
         axes.axvline(0, color=base.GREY, linewidth=0.9)
         for place, one in rows:
-            look = looks[one.arm]
-            fill = "white" if one.verdict == "open" else look.color
+            look = looks[one["arm"]]
+            fill = "white" if one["verdict"] == "open" else look.color
             axes.errorbar(
-                [one.effect.mean],
+                [one["mean"]],
                 [place],
-                xerr=[one.effect.half_width],
+                xerr=[one["half_width"]],
                 fmt=look.marker,
                 color=look.color,
                 markerfacecolor=fill,
                 markersize=6,
             )
         axes.set_yticks(
-            [place for place, _ in rows], [f"{one.arm}, {one.model},\nequal {UNITS[one.at]}" for _, one in rows]
+            [place for place, _ in rows],
+            [f"{one['arm']}, {one['model']},\nequal {UNITS[one['at']]}" for _, one in rows],
         )
         axes.margins(y=0.5 / len(rows))
         axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline}, in points")

@@ -1,4 +1,4 @@
-"""Claims, those of the paper or of a plug-in, and the verdict of the runs at hand on each."""
+"""The table of claims, those of the paper or of a plug-in, with the verdict of these runs on each."""
 
 import math
 from collections import Counter
@@ -9,12 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims
-from mcpo_cli.analysis.claims import STATISTICS, Claim
+from mcpo_cli.analysis import claims, words
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
-from mcpo_cli.analysis.tables.base import STANDS_FOR
+from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.tables.comparison import STANDS_FOR
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
@@ -28,7 +29,7 @@ NOTES = (
     "table that have a p.",
     "A claim of every benchmark, or of every third of training, is one test (intersection-union): supported only if "
     "each part is, contradicted if one part is, corrected for their number. value and interval then belong to the part "
-    "that is least in favour; the others stand beside it.",
+    "that is least in favour; the last column has the others.",
     f"decided by: the registered rule, or else p. supported: that p is at most {ALPHA:g} and the effect is on the "
     f"claim's side; contradicted: it is on the other side;{HOLDS}: p Holm is at most {ALPHA:g}, too. Decided by p, one "
     f"test in {1 / ALPHA:.0f} without any true effect is still called supported or contradicted. contradicted refers "
@@ -52,10 +53,10 @@ NOTES = (
 
 
 def claims_table(path: Path) -> Artifact:
-    """The artifact of the claims in the file `path`: a row a test.
+    """The artifact of the claims in the file `path`: one row per test.
 
     Raises:
-        ConfigError: the file is none of claims.
+        ConfigError: the file is not a file of claims.
     """
     declared = claims.read(path)
     title = TITLES.get(path, f"Claims of {path.name}")
@@ -64,7 +65,8 @@ def claims_table(path: Path) -> Artifact:
         found = outcomes(declared, data)
         spec = next(iter(data.values())).cells[0].spec
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
-        grids = [_glance(declared, found), verdict_grid(found), _claims(declared)]
+        grids = [_glance(declared, found), verdict_grid(found)]
+        grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
         rows = pd.DataFrame(map(_row, found))
         return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
 
@@ -107,22 +109,7 @@ def verdict_of(one: Outcome) -> str:
 
 def verdict_grid(tests: Iterable[Outcome]) -> Grid:
     """One row per test."""
-    header = ["claim", "model", "regime", "verdict", "seeds", "value", "95% interval", "against", "p", "p Holm"]
-    rows = [
-        [
-            *(one.claim.id, one.model, one.regime),
-            verdict_of(one),
-            _seeds(one),
-            _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
-            _interval(one),
-            _against(one.claim),
-            *(_p(one.p), _p(one.p_holm), RULES[one.claim.decide]),
-            "-" if math.isnan(one.detectable[0]) else "{:.2g} to {:.2g}".format(*one.detectable),
-            _beside(one),
-        ]
-        for one in tests
-    ]
-    return Grid("Verdicts of these runs", [*header, "decided by", "finds", "for comparison"], rows, labels=4)
+    return Grid.of("Verdicts of these runs", tests, VERDICTS, labels=4)
 
 
 def _seeds(one: Outcome) -> str:
@@ -139,11 +126,6 @@ def _beside(one: Outcome) -> str:
     return ", ".join(others) or "-"
 
 
-def _claims(declared: Sequence[Claim]) -> Grid:
-    rows = [[one.id, one.where, one.claim, one.tested, required(one) or "-", one.suite] for one in declared]
-    return Grid("What is tested", ["id", "where", "claim", "test", "presupposes", "suite"], rows, labels=6)
-
-
 def required(claim: Claim) -> str:
     """The claim's precondition as a formula; empty without one."""
     if not claim.requires:
@@ -152,16 +134,13 @@ def required(claim: Claim) -> str:
 
 
 def _quotes(declared: Sequence[Claim]) -> list[str]:
-    required = [one.requires.statistic for one in declared if one.requires]
-    named = dict.fromkeys([*(name for one in declared for name in (one.statistic, one.beside) if name), *required])
-    meanings = [f"{name}: {STATISTICS[name].meaning}." for name in named]
+    """The meaning of each statistic, then each claim's quote and how it is read."""
+    named = [name for one in declared for name in (one.statistic, one.beside) if name]
+    named += [one.requires.statistic for one in declared if one.requires]
+    quoted = [one for one in declared if one.quote]
     return [
-        *meanings,
-        *(
-            f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".")
-            for one in declared
-            if one.quote
-        ),
+        *(f"{name}: {STATISTICS[name].meaning}." for name in dict.fromkeys(named)),
+        *(f'{one.id}: "{one.quote}"' + (f"; read as: {one.reads}." if one.reads else ".") for one in quoted),
     ]
 
 
@@ -174,9 +153,7 @@ def _against(claim: Claim) -> str:
 
 def _number(value: float, claim: Claim) -> str:
     """The value as text, with a sign if the claim compares two arms."""
-    if math.isnan(value):
-        return "-"
-    return f"{value:+.4f}" if claim.baseline else f"{value:.4f}"
+    return words.number(value, "+.4f" if claim.baseline else ".4f")
 
 
 def _interval(one: Outcome) -> str:
@@ -185,25 +162,63 @@ def _interval(one: Outcome) -> str:
 
 
 def _p(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:.4f}" if value >= 1e-4 else "<.0001"
+    return "<.0001" if value < 1e-4 else words.p_value(value)
 
 
 def _row(one: Outcome) -> dict[str, Any]:
-    about = {"claim": one.claim.id, "model": one.model, "regime": one.regime, "part": one.part}
-    found = {"verdict": one.verdict, "why": one.why}
-    effect = {"value": one.effect.mean, "t_low": one.effect.low, "t_high": one.effect.high, "sd": one.sd}
-    tests = {"p": one.p, "p_holm": one.p_holm, "p_equal": one.p_equal, "p_within": one.p_within}
-    tests |= {"seeds": one.effect.n, "values": one.values}
-    tests |= {"detectable_low": one.detectable[0], "detectable_high": one.detectable[1]}
-    parts = {"parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part)}
+    low, high = one.detectable
     declared = {key: value for key, value in asdict(one.claim).items() if key not in ("id", "claim")}
-    declared["beyond"] = " - ".join(one.claim.beyond)
-    declared["requires"] = required(one.claim)
-    return about | found | effect | tests | parts | {"beside_value": one.beside, "says": one.claim.claim} | declared
+    return {
+        "claim": one.claim.id,
+        "model": one.model,
+        "regime": one.regime,
+        "part": one.part,
+        "verdict": one.verdict,
+        "why": one.why,
+        "value": one.effect.mean,
+        "t_low": one.effect.low,
+        "t_high": one.effect.high,
+        "sd": one.sd,
+        "p": one.p,
+        "p_holm": one.p_holm,
+        "p_equal": one.p_equal,
+        "p_within": one.p_within,
+        "seeds": one.effect.n,
+        "values": one.values,
+        "detectable_low": low,
+        "detectable_high": high,
+        "parts": "; ".join(f"{part} {effect.mean:.6g}" for part, effect in one.parts.items() if part),
+        "beside_value": one.beside,
+        "says": one.claim.claim,
+        **declared,
+        "beyond": " - ".join(one.claim.beyond),
+        "requires": required(one.claim),
+    }
 
 
+VERDICTS: Columns = {
+    "claim": lambda one: one.claim.id,
+    "model": lambda one: one.model,
+    "regime": lambda one: one.regime,
+    "verdict": verdict_of,
+    "seeds": _seeds,
+    "value": lambda one: _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
+    "95% interval": _interval,
+    "against": lambda one: _against(one.claim),
+    "p": lambda one: _p(one.p),
+    "p Holm": lambda one: _p(one.p_holm),
+    "decided by": lambda one: RULES[one.claim.decide],
+    "finds": lambda one: "-" if math.isnan(one.detectable[0]) else "{:.2g} to {:.2g}".format(*one.detectable),
+    "for comparison": _beside,
+}
+CLAIMS: Columns = {
+    "id": lambda one: one.id,
+    "where": lambda one: one.where,
+    "claim": lambda one: one.claim,
+    "test": lambda one: one.tested,
+    "presupposes": lambda one: required(one) or "-",
+    "suite": lambda one: one.suite,
+}
 ARTIFACTS = (
     claims_table(claims.PATH),
     # Built by name alone: its runs are three times those of the paper.

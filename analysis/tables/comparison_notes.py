@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mcpo_cli.analysis.base_policies import COLLAPSED
-from mcpo_cli.analysis.comparison import Comparison, K
-from mcpo_cli.analysis.differences import Difference, distinct
-from mcpo_cli.analysis.equal_cost import UNITS
+from mcpo_cli.analysis.comparison import Comparison, K, records
+from mcpo_cli.analysis.equal_cost import COLLAPSED, UNITS
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
@@ -15,14 +13,12 @@ SAMPLED = "sampling/prompts"
 
 
 def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -> list[str]:
-    """What is unusual about these runs, then what each table shows. paper: see `comparison_rows.frame`."""
-    trees = {run.tree for run in comparison.runs}
+    """Unusual facts about these runs, then what each table shows. paper: `experiments/paper.yaml`."""
+    trees = set(comparison.runs["tree"])
     return [
-        *_outcomes(comparison),
         *_about_runs(comparison),
         *_sampled(runs),
-        *_about_scores(comparison),
-        *_about_differences(comparison),
+        *_about_tables(comparison),
         *(["*: trained from a working tree with uncommitted changes."] if "dirty" in trees else []),
         *(["?: the state of the working tree was not recorded."] if "unknown" in trees else []),
         *([f"{_about_published(comparison)}: {paper['source']['url']}."] if paper else []),
@@ -37,10 +33,10 @@ def same_runs(comparison: Comparison) -> list[str]:
     ]
 
 
-def _outcomes(comparison: Comparison) -> Iterator[str]:
-    failed, collapsed = comparison.ended("failed"), comparison.ended("collapsed")
+def _about_runs(comparison: Comparison) -> Iterator[str]:
+    failed, collapsed = (records(comparison.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
-        named = "; ".join(f"{run.arm}, {run.model}, seed {run.seed} ({run.run_id}): {run.error}" for run in failed)
+        named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
         yield (
             f"Failed runs are outcomes of their arms and have no score: {named}. Scores are means over the other runs, "
             "and a difference is over the pairs of which both runs have a score, which favours an arm that fails where "
@@ -48,37 +44,28 @@ def _outcomes(comparison: Comparison) -> Iterator[str]:
             f"{comparison.plan.command}"
         )
     if collapsed:
-        named = ", ".join(f"{run.arm}, {run.model}, seed {run.seed}" for run in collapsed)
+        named = ", ".join("{arm}, {model}, seed {seed}".format(**run) for run in collapsed)
         yield f"Collapsed runs, which count like any other: {named}."
     if failed or collapsed:
         yield (
-            "Where runs of an arm collapse or fail, intervals over few seeds cover too little, however often that is "
-            "seen in them: if each run collapses from .4 to .1 with probability .2, the interval of the arm's mean "
-            "covers 48 to 73% with 3 seeds, 73% with 6 and 92% with 12, in the place of 95%."
+            "Where runs of an arm collapse or fail, intervals over few seeds cover too little, whether or not that "
+            "occurs among them: if each run collapses from .4 to .1 with probability .2, the 95% interval of the arm's "
+            "mean covers 48 to 73% with 3 seeds, 73% with 6 and 92% with 12."
         )
-
-
-def _about_runs(comparison: Comparison) -> Iterator[str]:
-    k, ungraded = comparison.k, comparison.ungraded
-    seeds = min((one.effect.n for one in comparison.headline), default=LEAST)
-    costs = "; ".join(
-        f"{comparison.where[at, model]:,.0f} {UNITS[at]} ({model})"
-        for at in comparison.axes
-        for model in comparison.models
-    )
-    if k < K:
-        yield f"k = {k} in place of {K}: some problem has only {k} graded samples."
-    if seeds < LEAST:
+    if comparison.k < K:
+        yield f"k = {comparison.k} in place of {K}: some problem has only {comparison.k} graded samples."
+    if min(comparison.headline["seeds"], default=LEAST) < LEAST:
         yield f"Fewer than {LEAST} seeds give no interval and no p (-)."
+    costs = [f"{cost:,.0f} {UNITS[at]} ({model})" for (at, model), cost in comparison.where.items()]
     yield (
-        f"Compared at the largest cost that all runs of a model reach: {costs}. Between two evaluations a score is "
-        "interpolated; nothing is extrapolated."
+        f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "
+        "score is interpolated; nothing is extrapolated."
     )
-    if ungraded:
-        yield f"{ungraded} samples could not be graded and are excluded."
+    if comparison.ungraded:
+        yield f"{comparison.ungraded} samples could not be graded and are excluded."
 
 
-def _about_scores(comparison: Comparison) -> Iterator[str]:
+def _about_tables(comparison: Comparison) -> Iterator[str]:
     k = comparison.k
     yield "Scores: mean over seeds and its 95% interval (Wilson's form with Student's t, which stays within 0..1)."
     yield (
@@ -88,21 +75,16 @@ def _about_scores(comparison: Comparison) -> Iterator[str]:
     )
     yield (
         f"best@{k} = 1 - (1 - c/n)^{k}: {k} draws with replacement from the n samples, the expectation of verl's "
-        f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30."
+        f"best@{k}/mean. The paper's pass@8 is this estimator (best@8): its values are not multiples of 1/30. "
+        f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021)."
     )
-    yield f"pass@{k} = 1 - C(n-c, {k}) / C(n, {k}): the unbiased estimator (Chen et al. 2021)."
-
-
-def _about_differences(comparison: Comparison) -> Iterator[str]:
-    headline, others = (_counted(family) for family in (comparison.headline, comparison.differences))
+    headline, others = (_counted(comparison, family) for family in ("headline", "others"))
     yield (
         "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
-        "They hold for these problems and base policies; the table of variances says what others would add."
-    )
-    yield (
-        f"p Holm: adjusted over a family: that of the headline are its {headline} (each model, arm and axis), that of "
-        f"the tables by tier their {others}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: "
-        "neither, which does not show that there is no difference."
+        "They hold for these problems and base policies; the table of variances says what others would add. "
+        f"p Holm: adjusted over a family: that of the headline has {headline} (each model, arm and axis), that of "
+        f"the tables by tier {others}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: neither, "
+        "which does not show that there is no difference."
     )
     yield (
         "IQM: mean of the middle half of all scores; its interval covers 90% with 3 seeds and 92% with 5. "
@@ -117,10 +99,11 @@ def _about_differences(comparison: Comparison) -> Iterator[str]:
     )
 
 
-def _counted(family: list[Difference]) -> str:
+def _counted(comparison: Comparison, family: str) -> str:
     """`2 differences`, or `2 distinct differences of 4`."""
-    tests = len(distinct(family))
-    return f"{tests} differences" if tests == len(family) else f"{tests} distinct differences of {len(family)}"
+    of_family = comparison.differences.loc[comparison.differences["family"] == family, "test"]
+    tests, shown = of_family.nunique(), len(of_family)
+    return f"{tests} differences" if tests == shown else f"{tests} distinct differences of {shown}"
 
 
 def _about_published(comparison: Comparison) -> str:
@@ -132,18 +115,16 @@ def _about_published(comparison: Comparison) -> str:
     )
 
 
-def _sampled(runs: Runs) -> list[str]:
+def _sampled(runs: Runs) -> Iterator[str]:
     """A note if some arms sampled more prompts per global step than others, as with DAPO's filter."""
     steps = runs.steps()
     if SAMPLED not in steps:
-        return []
-    groups = steps.groupby(["model", "arm"], sort=False)[SAMPLED]
-    means = {f"{arm} {{:.0f}} ({model})": float(prompts.mean()) for (model, arm), prompts in groups}
-    if len(set(means.values())) < 2:
-        return []
-    counts = ", ".join(label.format(prompts) for label, prompts in means.items())
-    rollouts = runs.cells[0].spec.train.rollouts
-    return [
-        f"Prompts sampled per global step, {rollouts} rollouts each: {counts}. An arm with a filter samples until its "
-        "batch is full of prompts with 0 < p < 1, so at equal steps it has seen more rollouts, as in the paper."
-    ]
+        return
+    means = {pair: float(rows.mean()) for pair, rows in steps.groupby(["model", "arm"], sort=False)[SAMPLED]}
+    if len(set(means.values())) > 1:
+        counts = ", ".join(f"{arm} {prompts:.0f} ({model})" for (model, arm), prompts in means.items())
+        yield (
+            f"Prompts sampled per global step, {runs.cells[0].spec.train.rollouts} rollouts each: {counts}. An arm "
+            "with a filter samples until its batch is full of prompts with 0 < p < 1, so at equal steps it has seen "
+            "more rollouts, as in the paper."
+        )

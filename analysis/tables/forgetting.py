@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import claims
+from mcpo_cli.analysis import claims, words
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
@@ -59,32 +59,30 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
         base = values.get((regime, model, BASELINE, name), {})
         if arm != BASELINE and (paired := [by_seed[seed] - base[seed] for seed in by_seed if seed in base]):
             difference = stats.t_interval(paired)
-            bounds = {"difference_low": difference.low, "difference_high": difference.high}
-            row |= {"difference": difference.mean} | bounds
+            row |= words.columns("difference", difference.mean, difference.low, difference.high)
         rows.append(row)
     return rows
 
 
 def _grid(rows: Sequence[Mapping[str, Any]], regime: str, model: str) -> Grid:
     here = {(row["arm"], row["statistic"]): row for row in rows if (row["regime"], row["model"]) == (regime, model)}
-    arms = dict.fromkeys(arm for arm, _ in here)
-    cells = [[arm, *(_shown(here.get((arm, name))) for name in SHOWN)] for arm in arms]
+    cells = [[arm, *(_shown(here.get((arm, name))) for name in SHOWN)] for arm in dict.fromkeys(arm for arm, _ in here)]
     return Grid(f"{regime}, {model}", ["arm", *SHOWN], cells, labels=1)
 
 
 def _shown(row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "-"
-    text = f"{row['mean']:.4f} ± {(row['high'] - row['low']) / 2:.4f}"
+    text = words.change(row["mean"], (row["high"] - row["low"]) / 2, 4).removeprefix("+")
     if "difference" not in row:
         return text
     half = (row["difference_high"] - row["difference_low"]) / 2
-    return f"{text} ({row['difference']:+.4f} ± {half:.4f})"
+    return f"{text} ({words.change(row['difference'], half, 4)})"
 
 
 def _sentence(found: Sequence[Outcome]) -> str:
     parts = [f"{one.claim.id} {verdict_of(one)} in {one.regime} ({one.model})" for one in found]
-    return f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}: {'; '.join(parts)}."
+    return words.caption(f"Verdicts on forgetting, the hinge and the reweight against {BASELINE}", parts)
 
 
 TITLE = "Forgetting, by component of MCPO"

@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from mcpo_cli.analysis import comparison, method_measures
-from mcpo_cli.analysis.comparison import Choice, Comparison
+from mcpo_cli.analysis import comparison, measures, words
+from mcpo_cli.analysis.comparison import Choice, Comparison, records
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.measures import WHOLE
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
 
 SUITES = tuple(
@@ -56,22 +56,18 @@ def build(data: Mapping[str, Runs]) -> Product:
 def _rows(suite: str, runs: Runs, compared: Comparison) -> list[dict[str, Any]]:
     """The arms of a suite, the highest IQM first."""
     norms, found = _norms(runs), []
-    for one in compared.aggregates:
-        if (one.at, one.metric) == ("rollouts", CHOICE.metric):
-            norm, cut = norms[one.arm]
-            row: dict[str, Any] = {"suite": suite, "arm": one.arm, "iqm": one.iqm.value}
-            row |= {"iqm_low": one.iqm.low, "iqm_high": one.iqm.high}
-            if one.better:
-                row |= {"better": one.better.value, "better_low": one.better.low, "better_high": one.better.high}
-            gain = compared.gain("rollouts", compared.models[0], one.arm)
-            row |= {"before": gain.before, "since": gain.effect.mean, "mark": gain.mark}
-            row |= {"since_low": gain.effect.low, "since_high": gain.effect.high}
-            found.append(row | {"norm": norm / norms[compared.baseline][0], "cut": cut})
-    for aggregate in compared.aggregates:
-        if aggregate.effect and aggregate.metric == CHOICE.metric:
-            (row,) = (row for row in found if row["arm"] == aggregate.arm)
-            effect, at = aggregate.effect, aggregate.at
-            row |= {at: effect.mean, f"{at}_low": effect.low, f"{at}_high": effect.high}
+    for one in records(compared.aggregates, at="rollouts", metric=CHOICE.metric):
+        (norm, cut), gain = norms[one["arm"]], compared.gain("rollouts", compared.models[0], one["arm"])
+        row = {"suite": suite, "arm": one["arm"], **words.columns("iqm", one["iqm"], one["iqm_low"], one["iqm_high"])}
+        if one["arm"] != compared.baseline:
+            row |= {key: one[key] for key in ("better", "better_low", "better_high")}
+        row |= {"before": gain["before"], **words.columns("since", gain["mean"], gain["low"], gain["high"])}
+        row |= {"mark": gain["mark"], "norm": norm / norms[compared.baseline][0], "cut": cut}
+        found.append(row)
+    for one in records(compared.aggregates, metric=CHOICE.metric):
+        if one["arm"] != compared.baseline:
+            (row,) = (row for row in found if row["arm"] == one["arm"])
+            row |= words.columns(one["at"], *(one[f"difference_{bound}"] for bound in ("mean", "low", "high")))
     return sorted(found, key=lambda row: -row["iqm"])
 
 
@@ -91,7 +87,7 @@ def _coins(suite: str, runs: Runs) -> Iterator[str]:
     gained: dict[str, list[float]] = {}
     for cell in runs.cells:
         if cell.spec.train.reward == "random":
-            gained.setdefault(cell.arm, []).append(method_measures.gained(runs, cell)[WHOLE])
+            gained.setdefault(cell.arm, []).append(measures.gained(runs, cell)[WHOLE])
     for arm, values in gained.items():
         interval = stats.t_interval(values)
         if interval.low > 0:
@@ -126,42 +122,24 @@ def _draw(axes: Axes, here: pd.DataFrame) -> None:
 def _glance(
     rows: Sequence[Mapping[str, Any]], compared: Mapping[str, Comparison], warnings: Mapping[str, Sequence[str]]
 ) -> Grid:
-    """One line a suite: who leads, who is above or below the first arm at equal rollouts."""
-    lines = []
-    for suite in SUITES:
-        here = [row for row in rows if row["suite"] == suite]
-        above, below = (", ".join(row["arm"] for row in here if test(row)) or "-" for test in (_above, _below))
-        lost = f"{sum(_loses(row) for row in here)} of {len(here)}"
-        controls = "WARNING" if warnings[suite] else "quiet"
-        lines.append([suite, here[0]["arm"], compared[suite].baseline, above, below, lost, controls])
-    header = ["suite", "leads", "first arm", "above it", "below it", "below their base policies", "controls"]
-    return Grid("At a glance, at equal rollouts", header, lines, labels=len(header))
+    """One row per suite: who leads, who is above or below the first arm at equal rollouts."""
+    of_suite = {suite: [row for row in rows if row["suite"] == suite] for suite in SUITES}
+    columns: Columns = {
+        "suite": str,
+        "leads": lambda suite: of_suite[suite][0]["arm"],
+        "first arm": lambda suite: compared[suite].baseline,
+        "above it": lambda suite: ", ".join(row["arm"] for row in of_suite[suite] if _above(row)) or "-",
+        "below it": lambda suite: ", ".join(row["arm"] for row in of_suite[suite] if _below(row)) or "-",
+        "below their base policies": lambda suite: f"{sum(map(_loses, of_suite[suite]))} of {len(of_suite[suite])}",
+        "controls": lambda suite: "WARNING" if warnings[suite] else "quiet",
+    }
+    return Grid.of("At a glance, at equal rollouts", SUITES, columns, labels=len(columns))
 
 
 def _grid(suite: str, compared: Comparison, rows: Sequence[Mapping[str, Any]]) -> Grid:
-    columns = {"IQM": "iqm", "P(better)": "better", "at equal rollouts": "rollouts", "at equal steps": "steps"}
-    columns |= {"since then": "since"}
-    lines = [
-        [
-            f"{row['arm']} {row['mark']}".rstrip(),
-            *(_shown(row, name) for name in columns.values()),
-            f"{row['norm']:.2f}",
-            f"{row['cut']:.0%}",
-        ]
-        for row in rows
-        if row["suite"] == suite
-    ]
-    before = compared.gain("rollouts", compared.models[0], compared.baseline).before
+    before = compared.gain("rollouts", compared.models[0], compared.baseline)["before"]
     title = f"{suite}, against {compared.baseline}; before training {before:.3f}"
-    return Grid(title, ["arm", *columns, "gradient norm", "cut"], lines)
-
-
-def _shown(row: Mapping[str, Any], name: str) -> str:
-    if name not in row:
-        return "-"
-    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-    text = f"{value:.3f}" if name in ("iqm", "better") else f"{value:+.3f}"
-    return f"{text} n=1" if np.isnan(low) else f"{text} [{low:.3f}, {high:.3f}]"
+    return Grid.of(title, [row for row in rows if row["suite"] == suite], COLUMNS, labels=1)
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]], warnings: Sequence[str]) -> str:
@@ -187,4 +165,14 @@ def _below(row: Mapping[str, Any]) -> bool:
     return bool(row.get("rollouts_high", 0) < 0)
 
 
+COLUMNS: Columns = {
+    "arm": lambda row: f"{row['arm']} {row['mark']}".rstrip(),
+    "IQM": words.bounded("iqm"),
+    "P(better)": words.bounded("better"),
+    "at equal rollouts": words.bounded("rollouts", "+.3f"),
+    "at equal steps": words.bounded("steps", "+.3f"),
+    "since then": words.bounded("since", "+.3f"),
+    "gradient norm": lambda row: f"{row['norm']:.2f}",
+    "cut": lambda row: f"{row['cut']:.0%}",
+}
 ARTIFACT = Artifact("methods", "League of methods", "diagnostic", SUITES, build)

@@ -17,7 +17,7 @@ TITLE = "Sampled rollouts"
 GROUPS = 2
 """Prompt groups of each arm and model."""
 MOST = 3
-"""Distinct responses on either side; how many more there are stands below them."""
+"""Distinct responses shown on either side; a last line counts the others."""
 HEADER = ("arm", "model", "seed", "step", "prompt", "gold", "right", "wrong")
 NOTES = (
     "The newest prompt groups with right and with wrong responses, of the first run of each arm and model that has "
@@ -66,7 +66,7 @@ def _about(cell: Cell, group: Group) -> list[str]:
 
 
 def _side(responses: Sequence[str]) -> str:
-    """The most frequent responses, one a line."""
+    """The most frequent responses, one per line."""
     counted = rollouts.counted(responses)
     lines = [f"{count} x {' '.join(response.split())}" for count, response in counted[:MOST]]
     return "\n".join([*lines, f"and {len(counted) - MOST} more"] if len(counted) > MOST else lines)

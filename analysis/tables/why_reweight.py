@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.analysis import words
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.render import Grid
+from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.statistics import stats
 from mcpo_cli.statistics.curves import time_factor
 from mcpo_cli.statistics.stats import Floats, Interval
@@ -40,19 +41,13 @@ def build(data: Mapping[str, Runs]) -> Product:
     rows = _rows(runs)
     spec = runs.cells[0].spec
     title = f"why-reweight (scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps)"
-    return Product(title, _sentence(rows), pd.DataFrame(rows), [_grid(rows)], NOTES)
+    grid = Grid.of(f"Against {BASELINE}", rows, COLUMNS, labels=2)
+    return Product(title, _sentence(rows), pd.DataFrame(rows), [grid], NOTES)
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    factors = [f"{row['arm']} {_shown(row, 'time_factor')}" for row in rows if row["arm"] != BASELINE]
-    return f"Speed of learning as a multiple of {BASELINE}'s: {'; '.join(factors)}."
-
-
-def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    names = ["time_factor", "pass_at_1_minus_baseline", *MEANS]
-    header = ["model", "arm", "seeds", "time factor", "pass@1", *(name.replace("_", " ") for name in MEANS)]
-    cells = [[row["model"], row["arm"], str(row["seeds"]), *(_shown(row, name) for name in names)] for row in rows]
-    return Grid(f"Against {BASELINE}", header, cells, labels=2)
+    factors = [f"{row['arm']} {words.bounded('time_factor')(row)}" for row in rows if row["arm"] != BASELINE]
+    return words.caption(f"Speed of learning as a multiple of {BASELINE}'s", factors)
 
 
 def _rows(runs: Runs) -> list[dict[str, Any]]:
@@ -62,13 +57,13 @@ def _rows(runs: Runs) -> list[dict[str, Any]]:
     for (model, arm), here in steps.groupby(["model", "arm"], sort=False):
         row: dict[str, Any] = {"model": model, "arm": arm, "seeds": here["run_id"].nunique()}
         if arm == BASELINE:
-            row |= _bounded("time_factor", 1.0, math.nan, math.nan)
-            row |= _bounded("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
+            row |= words.columns("time_factor", 1.0, math.nan, math.nan)
+            row |= words.columns("pass_at_1_minus_baseline", 0.0, math.nan, math.nan)
         else:
             baseline = steps[(steps["model"] == model) & (steps["arm"] == BASELINE)]
             times = np.arange(here["step"].nunique(), dtype=np.float64)
             factor = time_factor(_curves(baseline), _curves(here), times)
-            row |= _bounded("time_factor", factor.factor, factor.low, factor.high)
+            row |= words.columns("time_factor", factor.factor, factor.low, factor.high)
             share = scores[scores["model"] == model].pivot(index=PAIR, columns="arm", values="share")
             row |= _interval("pass_at_1_minus_baseline", stats.t_interval((share[arm] - share[BASELINE]).to_numpy()))
         for name, metric in MEANS.items():
@@ -91,18 +86,15 @@ def _curves(steps: pd.DataFrame) -> Floats:
 
 
 def _interval(name: str, interval: Interval) -> dict[str, float]:
-    return _bounded(name, interval.mean, interval.low, interval.high)
+    return words.columns(name, interval.mean, interval.low, interval.high)
 
 
-def _bounded(name: str, value: float, low: float, high: float) -> dict[str, float]:
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def _shown(row: Mapping[str, Any], name: str) -> str:
-    value, low, high = (row[f"{name}{bound}"] for bound in ("", "_low", "_high"))
-    if name == "effective_sample":
-        return f"{value:.0f}" if math.isnan(low) else f"{value:.0f} ± {(high - low) / 2:.0f}"
-    return f"{value:.3f}" if math.isnan(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
-
-
+COLUMNS: Columns = {
+    **{name: name for name in ("model", "arm", "seeds")},
+    "time factor": words.bounded("time_factor"),
+    "pass@1": words.bounded("pass_at_1_minus_baseline"),
+    "share minority": words.bounded("share_minority"),
+    "effective sample": words.bounded("effective_sample", ".0f"),
+    "signal to noise": words.bounded("signal_to_noise"),
+}
 ARTIFACT = Artifact("why-reweight", "Why reweighting changes how fast a policy learns", "diagnostic", (SUITE,), build)

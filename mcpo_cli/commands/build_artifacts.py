@@ -2,13 +2,12 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.analysis import artifacts, moved, render, report_content
+from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
@@ -48,27 +47,20 @@ def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
     return Workshop(plans, home() / "reports", scale, overrides)
 
 
-def report(
-    overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = (), against: Path | None = None
-) -> None:
+def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
     """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
 
     suites: outcomes of the runs started for the report, for `--json`.
-    against: folder of another report; the changes since are printed and added to the new one.
 
     Raises:
-        ConfigError: bad overrides, or `against` is not a report of this scale; nothing is written.
+        ConfigError: bad overrides; nothing is written.
         MissingCells: an artifact's runs are not done; the report is written and says so.
         McpoError: an artifact cannot be built although its runs are done; likewise.
     """
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
-    if against:
-        moved.check(against, made.folder, made.scale)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_content.gather(made, names)
-    if against:
-        content = replace(content, against=moved.between(against, made.folder, names, content.software))
+    content = report_files.gather(made, names)
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     if not as_json:
@@ -77,12 +69,9 @@ def report(
                 show(piece.built, whole=False)
             else:
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
-        if content.against:
-            page = render.Page("Against another report", content.against.sentence, [content.against.grid()], [])
-            console.print_text(render.text(page, console.width()))
         console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
-    if error := report_content.complaint(content, shlex.join([*command.split(), *overrides]), document):
+    if error := report_files.complaint(content, shlex.join([*command.split(), *overrides]), document):
         raise error
     if as_json:
         console.print_json(document)

@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.analysis.comparison import Choice, compare
-from mcpo_cli.analysis.differences import Difference
+from mcpo_cli.analysis.comparison import Choice, Row, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact
-from mcpo_cli.analysis.tables import base
+from mcpo_cli.analysis.tables import comparison
 from mcpo_cli.commands import build_artifacts, console
 from mcpo_cli.config import load, plan
 from mcpo_cli.config.plan import Plan
@@ -114,13 +113,17 @@ def chosen(name: str, choice: Choice) -> Choice:
     return replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
 
 
-def headline(whole: Plan, choice: Choice) -> list[tuple[str, Difference]]:
-    """The headline's differences of the done runs of a plan, with their regimes; nothing is written.
+def headline(whole: Plan, choice: Choice) -> list[Row]:
+    """The headline's differences of the done runs of a plan (`Comparison.differences`), with their regimes.
 
     Raises:
         MissingCells: a run is not done.
     """
-    return [(regime, one) for regime, part in by_regime(whole).items() for one in compare(Runs(part), choice).headline]
+    return [
+        {"regime": regime, **one}
+        for regime, part in by_regime(whole).items()
+        for one in records(compare(Runs(part), choice).headline)
+    ]
 
 
 def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
@@ -132,15 +135,15 @@ def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
     """
     whole = catalog.plan_of(location(), ids, "mcpo compare")
     name = _slug("compare", whole.plan_id, *_words(choice))
-    return [_make(base.of_runs(whole.suite, name, choice), whole, [], list(ids), choice)]
+    return [_make(comparison.of_runs(whole.suite, name, choice), whole, [], list(ids), choice)]
 
 
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
     """The suite's table; for another choice, or if an artifact has the suite's name, a comparison of its own."""
     stem = load.stem(name)
-    if choice == Choice() and not regime and (stem in base.PLACES or stem not in artifacts.declared()):
-        return base.comparison(name)
-    return base.comparison(name, choice, _slug("compare", stem, *_words(choice), regime))
+    if choice == Choice() and not regime and (stem in comparison.PLACES or stem not in artifacts.declared()):
+        return comparison.comparison(name)
+    return comparison.comparison(name, choice, _slug("compare", stem, *_words(choice), regime))
 
 
 def _make(artifact: Artifact, whole: Plan, overrides: Sequence[str], words: Sequence[str], choice: Choice) -> Built:

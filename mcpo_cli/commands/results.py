@@ -1,6 +1,5 @@
 """The verbs that show results: `mcpo compare`, `reproduce` and `report`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -148,21 +147,11 @@ def reproduce(
         build_artifacts.show(one, whole=len(built) == 1)
 
 
-Against = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Folder of another report (reports/SCALE, of this machine or another): list what changed since.",
-    ),
-]
-
-
-def report(overrides: Overrides = None, against: Against = None, as_json: Json = False, debug: Debug = False) -> None:
+def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:
     """Build everything whose runs are done, and write report.html and report.md. Trains nothing."""
-    from mcpo_cli import paths
     from mcpo_cli.machine import lasting
 
     with lasting():
         from mcpo_cli.commands import build_artifacts
 
-    build_artifacts.report(overrides or [], as_json=as_json, against=paths.named(against) if against else None)
+    build_artifacts.report(overrides or [], as_json=as_json)

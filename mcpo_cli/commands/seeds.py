@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mcpo_cli.analysis.comparison import Choice
-from mcpo_cli.analysis.differences import Difference
-from mcpo_cli.analysis.tables import words
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.comparison import Choice, Row
 from mcpo_cli.commands import comparisons, console
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
@@ -17,7 +16,6 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.statistics import power, sequential, stats
 from mcpo_cli.statistics.power import ALPHA, POWER
-from mcpo_cli.statistics.stats import Effect
 
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
 
@@ -39,9 +37,10 @@ def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json:
     about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
     choice = replace(comparisons.chosen(suite, choice), at=choice.at or ("steps",))
     found = [
-        {"regime": regime, "at": one.at, "model": one.model, "arm": one.arm} | _reach(one.effect, about.smallest_effect)
-        for regime, one in comparisons.headline(_done(whole), choice)
-        if one.effect.n >= stats.LEAST and one.effect.sd > stats.ROUNDING
+        {key: one[key] for key in ("regime", "at", "model", "arm")}
+        | _reach(one["sd"], one["seeds"], about.smallest_effect)
+        for one in comparisons.headline(_done(whole), choice)
+        if one["seeds"] >= stats.LEAST and one["sd"] > stats.ROUNDING
     ]
     relative = {seeds: power.detectable_effect(1.0, seeds) for seeds in SEEDS}
     document = {
@@ -77,11 +76,11 @@ def _place(seen: Mapping[str, Any]) -> str:
     return f"{seen['arm']}, {seen['model']}, {seen['regime']}, equal {seen['at']}"
 
 
-def _reach(effect: Effect, smallest: float) -> dict[str, Any]:
+def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
     """The deviation with its interval, and the seeds that the smallest effect of interest takes at both ends."""
-    low, high = power.sd_bounds(effect.sd, effect.n)
-    fewest, most = power.seeds_range(smallest, effect.sd, effect.n)
-    return {"sd": effect.sd, "sd_low": low, "sd_high": high, "seeds": effect.n, "fewest": fewest, "most": most}
+    low, high = power.sd_bounds(sd, seeds)
+    fewest, most = power.seeds_range(smallest, sd, seeds)
+    return {"sd": sd, "sd_low": low, "sd_high": high, "seeds": seeds, "fewest": fewest, "most": most}
 
 
 def _done(whole: Plan) -> Plan:
@@ -116,11 +115,11 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         whole = plan.from_suite(suite, given, command)
         document = run_plan(whole)
         tested = comparisons.headline(whole, comparisons.chosen(suite, Choice(at=("steps",))))
-        adjusted = stats.holm([one.effect.p for _, one in tested])
-        for (regime, one), p_holm in zip(tested, adjusted, strict=True):
-            key = (regime, one.model, one.arm)
+        adjusted = stats.holm([one["p"] for one in tested])
+        for one, p_holm in zip(tested, adjusted, strict=True):
+            key = (one["regime"], one["model"], one["arm"])
             if decided.get(key, {"verdict": "open"})["verdict"] == "open":
-                decided[key] = _decision(one, float(p_holm), regime, seeds, sequential.LEVELS[stage])
+                decided[key] = _decision(one, float(p_holm), seeds, sequential.LEVELS[stage])
         left = sum(one["verdict"] == "open" for one in decided.values())
         console.talk(f"{seeds} seeds: {len(decided) - left} of {len(decided)} differences decided")
         if not left:
@@ -129,17 +128,18 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
     return {**document, "decisions": [*decided.values()], "seeds": seeds}, given
 
 
-def _decision(one: Difference, p_holm: float, regime: str, seeds: int, level: float) -> dict[str, Any]:
+def _decision(one: Row, p_holm: float, seeds: int, level: float) -> dict[str, Any]:
     """A difference of the headline at the stage that decided it, or at the last one.
 
     Args:
+        one: see `comparisons.headline`.
         p_holm: p adjusted over all differences of that stage.
         seeds: number of seeds after that stage.
         level: the largest adjusted p that decides at that stage.
     """
-    verdict = "open" if not p_holm <= level else "above" if one.effect.mean > 0 else "below"
-    place = {"regime": regime, "model": one.model, "arm": one.arm, "metric": one.metric, "at": one.at}
-    numbers = {"difference": one.effect.mean, "low": one.effect.low, "high": one.effect.high}
+    verdict = "open" if not p_holm <= level else "above" if one["mean"] > 0 else "below"
+    place = {key: one[key] for key in ("regime", "model", "arm", "metric", "at")}
+    numbers = {"difference": one["mean"], "low": one["low"], "high": one["high"]}
     return place | numbers | {"p_holm": p_holm, "level": level, "seeds": seeds, "verdict": verdict}
 
 

@@ -34,8 +34,7 @@ EXAMPLES = {
   mcpo reproduce ./mine.yaml             the table of a suite of your own""",
     "report": """\
   mcpo report                            every table, figure and verdict of the done runs
-  mcpo report seed=0,1,2                 from these seeds only
-  mcpo report --against ../old/reports/toy    what moved since that report""",
+  mcpo report seed=0,1,2                 from these seeds only""",
 }
 """Of the commands that take overrides."""
 SETTINGS = """\

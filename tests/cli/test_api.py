@@ -45,8 +45,8 @@ def test_comparisons_and_findings_are_those_of_the_verbs(trained: InProcess) -> 
     (shown,) = trained.json("compare", *WORDS, "--metric", "best@8")["comparisons"]
     expected = [row for row in shown["rows"] if row["family"] == "headline"]
     found = api.compare(*WORDS, metric="best@8")["drift"].headline
-    assert [(one.arm, one.at) for one in found] == [(row["arm"], row["at"]) for row in expected]
-    assert [one.effect.mean for one in found] == pytest.approx([row["mean"] for row in expected])
+    assert found[["arm", "at"]].to_numpy().tolist() == [[row["arm"], row["at"]] for row in expected]
+    assert found["mean"].tolist() == pytest.approx([row["mean"] for row in expected])
 
     rows = trained.json("probe", "mastery", *WORDS)["runs"]
     values = api.probe("mastery", *WORDS).set_index("run_id")["gap_lag_1"]

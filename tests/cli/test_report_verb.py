@@ -1,10 +1,8 @@
 """`mcpo report` and `mcpo reproduce all` as users meet them."""
 
 import json
-import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from mcpo_cli.analysis import artifacts
@@ -48,50 +46,6 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
 @pytest.mark.parametrize(("overrides", "message"), [(["train.lr=1,2"], "can be swept"), (["lr=1"], "lr")])
 def test_bad_input_writes_nothing(here: InProcess, overrides: list[str], message: str) -> None:
     result = here("report", *SMALL, *overrides)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert not (here.home / "reports").exists()
-
-
-@pytest.mark.slow
-def test_what_moved_since_another_report(here: InProcess, tmp_path: Path) -> None:
-    write_runs(from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1,2"], ""))
-    settings = ("scale=smoke", "model=toy-s", "seed=0,1,2")
-    here("report", *settings)
-    reports, old = here.home / "reports" / "smoke", tmp_path / "old"
-    itself = here("report", *settings, "--against", str(reports))
-    assert itself.returncode == 2
-    assert "that is the report that is about to be written" in itself.stderr
-
-    shutil.copytree(reports, old)
-    same = json.loads(here("report", *settings, "--against", str(old), "--json").stdout)["report"]["against"]
-    assert (same["moves"], same["single"]) == ([], 0)
-    table = pd.read_csv(old / "table1.csv")
-    measured = table[table["block"] == "measured"].index
-    assert same["compared"] >= len(measured) > 2
-    table.loc[measured[0], ["mean", "low", "high"]] += [0.0001, 0.0001, 0.0001]
-    table.loc[measured[1], ["mean", "low", "high"]] = [0.98, 0.97, 0.99]
-    table.drop(index=measured[2]).to_csv(old / "table1.csv", index=False)
-    moved = json.loads(here("report", *settings, "--against", str(old), "--json").stdout)["report"]["against"]
-    assert (moved["compared"], moved["single"]) == (same["compared"] - 1, 1)
-    assert [one["beyond"] for one in moved["moves"]] == [True, False]
-    assert moved["software"] == {}
-    assert [one["row"].split(", ")[3] for one in moved["moves"]] == list(table.loc[measured[[1, 0]], "tier"])
-    shown = here("report", *settings, "--against", str(old))
-    assert "2 moved, 1 by more than the intervals; 0 verdicts changed; 1 rows" in shown.stdout
-    for file in ("report.html", "report.md"):
-        assert "2 moved, 1 by more than" in (reports / file).read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("files", "message"), [({}, "no report.json"), ({"report.json": '{"scale": "toy"}'}, "scale=toy")]
-)
-def test_what_is_no_report_to_compare_with_is_refused_before_anything_is_built(
-    here: InProcess, tmp_path: Path, files: dict[str, str], message: str
-) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    result = here("report", *SMALL, "--against", str(tmp_path))
     assert result.returncode == 2
     assert message in result.stderr
     assert not (here.home / "reports").exists()

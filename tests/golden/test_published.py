@@ -5,11 +5,13 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from mcpo_cli.analysis import artifacts, pooled, published
+from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.config import load
 from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.experiments import audit
 from mcpo_cli.statistics import stats
 
 PAPER = read_yaml(load.EXPERIMENTS / "paper.yaml")
@@ -35,33 +37,9 @@ COLUMNS = [(name, metric) for name in ("AIME24", "AIME25", "AMC23") for metric i
 def test_the_published_tables_come_out_unchanged(table: str) -> None:
     found = [
         " ".join([model, arm, *(f"{numbers[column]:.4f}" for column in COLUMNS)])
-        for model, arm, numbers in published.rows(PAPER, table)
+        for model, arm, numbers in tables.published_rows(PAPER, table)
     ]
     assert found == [line.strip() for line in PRINTED[table].strip().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def audits() -> dict[tuple[str, str, str], published.Audit]:
-    return {
-        (cell.model.split("-")[1], cell.arm, cell.benchmark): published.audit(cell) for cell in published.cells(PAPER)
-    }
-
-
-def test_every_pass_at_1_is_of_one_run_with_8_samples(audits: dict[tuple[str, str, str], published.Audit]) -> None:
-    """Multiples of 1/240 and 1/320; one of them, 97/240 = .40417, is printed with its digits cut."""
-    right = {key: one.right for key, one in audits.items()}
-    assert right["8B", "DAPO", "AIME24"] == 96
-    assert right["14B", "MCPO", "AMC23"] == 291
-    assert None not in right.values()
-    assert [key for key, one in audits.items() if one.cut] == [("14B", "DAPO", "AIME25")]
-
-
-def test_no_pass_at_8_is_any_of_8_and_best_at_8_fits_as_it_would_fit_most_numbers(
-    audits: dict[tuple[str, str, str], published.Audit],
-) -> None:
-    assert not any(one.any_of_8 for one in audits.values())
-    assert {one.estimator for one in audits.values()} == {"best@8"}
-    assert sum(one.reachable for one in audits.values()) == pytest.approx(16.8, abs=0.1)
 
 
 def verl_best(correct: list[int]) -> float:
@@ -73,7 +51,7 @@ def verl_best(correct: list[int]) -> float:
 
 def test_verls_draws_are_verls() -> None:
     """All orders of one and of six right samples of eight, and the error of a mean over 30 problems."""
-    mean_V, variance_V = published.drawn(8)
+    mean_V, variance_V = audit.drawn(8)
     for right in (1, 6):
         drawn = [verl_best([int(i in chosen) for i in range(8)]) for chosen in itertools.combinations(range(8), right)]
         assert mean_V[right] == pytest.approx(np.mean(drawn))
@@ -83,28 +61,9 @@ def test_verls_draws_are_verls() -> None:
     assert math.sqrt(variance_V.max() / 30) < 0.003
 
 
-def test_the_choice_of_problems_is_worth_5_to_8_points(audits: dict[tuple[str, str, str], published.Audit]) -> None:
-    one = audits["8B", "DAPO", "AIME24"]
-    assert 0.05 < one.problem[0] < one.problem[1] < 0.082
-    # Never more than if every problem were all right or all wrong.
-    assert one.problem[1] < math.sqrt(0.4 * 0.6 / 29)
-
-
-def test_no_published_difference_exceeds_its_noise(audits: dict[tuple[str, str, str], published.Audit]) -> None:
-    found = published.differences(list(audits.values()))
-    assert len(found) == 2 * (2 + 1 + 1) * 3
-    first = next(one for one in found if (one.arm, one.benchmark, one.metric) == ("DAPO", "AIME24", "pass@1"))
-    assert first.value == pytest.approx(0.0458)
-    expected = 1.959964 * math.sqrt((0.4 * 0.6 + 0.4458 * 0.5542) / 240)
-    assert first.binomial == pytest.approx(expected)
-    assert first.sampling[1] < expected
-    assert {one.verdict for one in found if one.metric == "pass@1"} == {"within sampling noise"}
-    assert {one.verdict for one in found if one.metric == "pass@8"} == {"within problem noise"}
-
-
 def test_verdicts_of_planted_differences() -> None:
     def verdict(value: float) -> str:
-        return published.Difference("", "", "", "", value, 0.3, (0.1, 0.2), (0.3, 0.4)).verdict
+        return audit.Difference("", "", "", "", value, 0.3, (0.1, 0.2), (0.3, 0.4)).verdict
 
     assert [verdict(value) for value in (-0.05, 0.15, 0.25, -0.35, 0.5)] == [
         "within sampling noise",
@@ -122,24 +81,23 @@ def test_arrangements_are_all_multisets(problems: int, samples: int, right: int)
             float(np.mean(stats.best_at_k(samples, list(counts), samples))),
             float(np.mean(np.square(stats.best_at_k(samples, list(counts), samples)))),
             float(np.mean(np.square(counts)) / samples**2),
-            *(float(column[list(counts)].mean()) for column in published.drawn(samples)),
+            *(float(column[list(counts)].mean()) for column in audit.drawn(samples)),
         )
         for counts in itertools.combinations_with_replacement(range(samples + 1), problems)
         if sum(counts) == right
     )
-    found = published.arrangements(problems, samples, right)
-    columns = (found.best_M, found.best_square_M, found.square_M, found.drawn_M, found.drawn_variance_M)
-    ours = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    found = audit.arrangements(problems, samples, right)
+    ours = sorted(map(tuple, found.T.tolist()))
     assert np.array(ours) == pytest.approx(np.array(expected), abs=1e-12)
 
 
 def test_a_number_of_another_kind_is_recognised() -> None:
     """A mean over three runs is no whole number of samples; 20 of 30 problems are any of 8."""
-    mean = published.Cell("", "", "", 30, 8, round(float(Fraction(289, 720)), 4), 0.5)
-    assert published.audit(mean).right is None
-    any_of_8 = published.audit(published.Cell("", "", "", 30, 8, 0.4, 0.6667))
+    mean = audit.Cell("", "", "", 30, 8, round(float(Fraction(289, 720)), 4), 0.5)
+    assert audit.audit(mean).right is None
+    any_of_8 = audit.audit(audit.Cell("", "", "", 30, 8, 0.4, 0.6667))
     assert (any_of_8.right, any_of_8.estimator) == (96, "any of 8")
-    impossible = published.audit(published.Cell("", "", "", 30, 8, 0.4, 0.99))
+    impossible = audit.audit(audit.Cell("", "", "", 30, 8, 0.4, 0.99))
     assert impossible.estimator == "none of these"
     assert math.isnan(impossible.problem[0])
 
@@ -150,8 +108,8 @@ def test_ranges_hold_what_made_the_cell() -> None:
     for _ in range(3):
         c = rng.binomial(8, rng.beta(0.6, 0.8, size=30))
         best = stats.best_at_k(8, c, 8)
-        found = published.audit(
-            published.Cell("", "", "", 30, 8, round(float(c.mean() / 8), 4), round(float(np.mean(best)), 4))
+        found = audit.audit(
+            audit.Cell("", "", "", 30, 8, round(float(c.mean() / 8), 4), round(float(np.mean(best)), 4))
         )
         assert found.estimator == "best@8"
         share = c / 8
@@ -163,25 +121,6 @@ def test_ranges_hold_what_made_the_cell() -> None:
             assert low - 1e-9 <= value <= high + 1e-9
 
 
-@pytest.fixture(scope="module")
-def together(audits: dict[tuple[str, str, str], published.Audit]) -> pooled.Pooled:
-    return pooled.pool(list(audits.values()))
-
-
-def test_the_pooled_difference_is_the_mean_of_six_cells(together: pooled.Pooled) -> None:
-    by_hand = [0.4458 - 0.4, 0.3333 - 0.3083, 0.8656 - 0.8438, 0.5583 - 0.5292, 0.4292 - 0.4041, 0.9094 - 0.8937]
-    assert (together.cells, together.positive) == (6, 6)
-    assert together.difference == pytest.approx(np.mean(by_hand))
-    same, *others = together.noises
-    # Inside 1.96 to 3.57, the range for any counts that give the pass@1 within a tolerance ten times as wide.
-    assert 1.96 < same.z[0] < same.z[1] < 3.57
-    assert [one.correlation for one in others] == [0, 0.5, 0.8, 0.9, 1]
-    # The more alike the arms find the problems, the less other problems can explain; never less than other samples.
-    errors = [one.error for one in others]
-    assert errors == sorted(errors, reverse=True)
-    assert all(high >= same.error[1] - 1e-12 for _, high in errors)
-
-
 def test_the_pooled_errors_are_those_of_simulated_arms() -> None:
     """Two arms of known accuracies on the same problems: the standard error over other samples, and other problems."""
     rng, N = np.random.default_rng(3), 30
@@ -190,42 +129,29 @@ def test_the_pooled_errors_are_those_of_simulated_arms() -> None:
     r = float(np.corrcoef(theta)[0, 1])
     c = rng.binomial(8, theta)
 
-    def audit(arm: str, counts: np.ndarray) -> published.Audit:
+    def of_arm(arm: str, counts: np.ndarray) -> audit.Audit:
         share = counts / 8
-        cell = published.Cell("m", arm, "b", N, 8, float(share.mean()), float(stats.best_at_k(8, counts, 8).mean()))
+        cell = audit.Cell("m", arm, "b", N, 8, float(share.mean()), float(stats.best_at_k(8, counts, 8).mean()))
         q = float(np.mean(share**2))
-        nothing = (math.nan, math.nan)
-        head = (cell, int(counts.sum()), False, False, 1, nothing, 1.0, math.nan, True, 0.0)
-        return published.Audit(*head, (q, q), nothing, nothing, nothing)
+        return audit.Audit(cell, int(counts.sum()), square=(q, q))
 
-    arms = [audit("MCPO", c[0]), audit("DAPO", c[1])]
+    arms = [of_arm("MCPO", c[0]), of_arm("DAPO", c[1])]
     samples = rng.binomial(8, theta, size=(4000, 2, N)).mean(-1) / 8
-    assert pooled.pool(arms).noises[0].error[0] == pytest.approx((samples[:, 0] - samples[:, 1]).std(), rel=0.25)
+    assert audit.pool(arms)[0].error[0] == pytest.approx((samples[:, 0] - samples[:, 1]).std(), rel=0.25)
     # Other problems, drawn with their pairing from the same thirty.
     index = rng.integers(N, size=(4000, N))
     drawn = rng.binomial(8, theta[:, index]).mean(-1) / 8
-    found = math.sqrt(pooled._variance([(arms[0], arms[1])], r)[0])
+    found = math.sqrt(audit.variance([(arms[0], arms[1])], r)[0])
     assert found == pytest.approx((drawn[0] - drawn[1]).std(), rel=0.3)
 
 
-def test_one_run_is_2_to_the_18_times_as_likely_as_two(
-    audits: dict[tuple[str, str, str], published.Audit],
-) -> None:
-    """A simulated mean over two runs is a whole number of one run's samples half of the time."""
-    assert pooled.likelihood_ratio(list(audits.values()), 2) == 2**18
-    rng = np.random.default_rng(0)
-    right = rng.binomial(480, 0.42, size=20_000)
-    assert np.mean(right % 2 == 0) == pytest.approx(0.5, abs=0.015)
-    mean = published.audit(published.Cell("", "", "", 30, 8, round(203 / 480, 4), 0.65))
-    assert pooled.likelihood_ratio([*audits.values(), mean], 2) == 0
-
-
-def test_the_artifact_says_it_in_a_sentence_and_a_row_each() -> None:
-    product = artifacts.registry()["audit"].build({})
-    assert product.sentence.startswith("18 of 18 published pass@1")
-    assert "2.62e+05 times as likely as for means over two runs" in product.sentence
-    assert "0 of 18 pass@8 are a share of problems; 18 can be best@8, as 16.8 of 18 numbers" in product.sentence
-    assert "MCPO minus DAPO is +0.0271, positive in 6: it is more than other samples of the same" in product.sentence
-    assert "no correlation of the arms makes it more than other problems could give" in product.sentence
-    assert product.data["block"].value_counts().to_dict() == {"difference": 24, "cell": 18, "pooled": 6}
-    assert [len(grid.rows) for grid in product.grids] == [18, 24, 6]
+def test_the_committed_rows_are_those_of_the_audit() -> None:
+    table = audit.table([audit.audit(cell) for cell in audit.cells(PAPER)])
+    assert table["block"].value_counts().to_dict() == {"difference": 24, "cell": 18, "pooled": 6}
+    committed = pd.read_csv(load.EXPERIMENTS / "results" / "audit.csv")
+    pd.testing.assert_frame_equal(committed, table, check_dtype=False, rtol=1e-6)
+    pooled = table[table["block"] == "pooled"]
+    by_hand = [0.4458 - 0.4, 0.3333 - 0.3083, 0.8656 - 0.8438, 0.5583 - 0.5292, 0.4292 - 0.4041, 0.9094 - 0.8937]
+    assert pooled["difference"].tolist() == pytest.approx([np.mean(by_hand)] * 6)
+    # The more alike the arms find the problems, the less other problems can explain.
+    assert pooled["pooled_se_high"].iloc[1:].is_monotonic_decreasing

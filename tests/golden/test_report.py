@@ -17,10 +17,10 @@ import pytest
 from matplotlib import image
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import artifacts, report, report_content
+from mcpo_cli.analysis import artifacts, report
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.analysis.product import Product
-from mcpo_cli.analysis.report_content import Content
+from mcpo_cli.analysis.report import Content
 from mcpo_cli.config.plan import Cell, Plan, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
@@ -68,7 +68,7 @@ def plans(names: list[str] = NAMES) -> dict[str, Plan]:
 
 
 def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folder: str = "reports") -> Content:
-    return report_content.gather(Workshop(found, home / folder, "smoke", OVERRIDES), names)
+    return report.gather(Workshop(found, home / folder, "smoke", OVERRIDES), names)
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def test_a_diagnostic_is_there_if_its_runs_are(home: Path, monkeypatch: pytest.M
     found = gathered(home, plans())
     shown = {heading: [piece.name for piece in pieces] for heading, pieces in found.sections.items()}
     assert shown == {"Tables and figures of the paper": ["table1", "fig1"], "Diagnostics": ["fig5a"]}
-    assert report_content.complaint(found, "mcpo reproduce all", {}) is None
+    assert report.complaint(found, "mcpo reproduce all", {}) is None
 
 
 @pytest.mark.slow
@@ -273,10 +273,10 @@ def test_an_artifact_that_cannot_be_built_keeps_no_other_from_being_read(
         ("fig1", "no such rows"),
         ("fig2a", "mastery: 2 of 2 runs are not done"),
     ]
-    error = report_content.complaint(content, "mcpo reproduce all", {})
+    error = report.complaint(content, "mcpo reproduce all", {})
     assert isinstance(error, RunFailed)
     assert error.fix == "mcpo probe hinge"
     monkeypatch.undo()
-    others = report_content.complaint(gathered(home, plans()), "mcpo reproduce all", {})
+    others = report.complaint(gathered(home, plans()), "mcpo reproduce all", {})
     assert isinstance(others, MissingCells)
     assert others.fix == "mcpo reproduce all"

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.analysis import base_policies
-from mcpo_cli.analysis.base_policies import BEFORE, Gain
-from mcpo_cli.analysis.comparison import Choice, Comparison, compare
+from mcpo_cli.analysis import comparison, equal_cost
+from mcpo_cli.analysis.comparison import Choice, Comparison, compare, records
+from mcpo_cli.analysis.equal_cost import BEFORE
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.analysis.tables import comparison_rows, words
+from mcpo_cli.analysis.tables.comparison import against_before, frame
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.statistics import effects, stats
+from mcpo_cli.statistics import effects
 from tests.fakes import build, write_runs
 
 SEEDS = 3
@@ -57,29 +57,28 @@ def test_arms_are_measured_from_the_mean_of_what_they_evaluated_before_training(
         {"DAPO": [0.39, 0.41, 0.43], "MCPO": [0.41, 0.41, 0.41]},
         {"DAPO": [0.40, 0.38, 0.36], "MCPO": [0.50, 0.51, 0.52]},
     )
-    (average,) = (one for one in found.before if (one.tier, one.metric) == ("average", "pass@1"))
-    assert (average.arm, average.n) == (BEFORE, SEEDS)
+    (average,) = records(found.before, tier="average", metric="pass@1")
+    assert (average["arm"], average["seeds"]) == (BEFORE, SEEDS)
     expected = effects.mean([np.array([[0.40], [0.41], [0.42]])])
-    assert (average.seeds.value, average.seeds.low) == pytest.approx((0.41, expected.low))
-    assert [one.seeds.value for one in found.before if one.metric == "pass@1"] == pytest.approx([0.46, 0.36, 0.41])
+    assert (average["mean"], average["low"]) == pytest.approx((0.41, expected.low))
+    assert [one["mean"] for one in records(found.before, metric="pass@1")] == pytest.approx([0.46, 0.36, 0.41])
 
     dapo, mcpo = (found.gain("steps", "toy-s", arm) for arm in ("DAPO", "MCPO"))
     # .40 - .40, .38 - .41, .36 - .42: 0, -.03, -.06, whose interval is -.03 +- 4.303 * .03 / sqrt(3).
-    assert (dapo.before, dapo.effect.mean) == pytest.approx((0.41, -0.03))
-    assert dapo.effect.half_width == pytest.approx(4.302653 * 0.03 / 3**0.5, rel=1e-6)
-    assert (dapo.loses, dapo.mark) == (True, "<")
-    assert mcpo.effect.mean == pytest.approx(0.10)
-    assert (mcpo.loses, mcpo.mark) == (False, "")
-    assert "DAPO (-0.030 ± 0.075) ends below that" in next(words.against_before(found))
-    assert "no arm" not in next(words.against_before(found))
+    assert (dapo["before"], dapo["mean"]) == pytest.approx((0.41, -0.03))
+    assert dapo["half_width"] == pytest.approx(4.302653 * 0.03 / 3**0.5, rel=1e-6)
+    assert dapo["mark"] == "<"
+    assert mcpo["mean"] == pytest.approx(0.10)
+    assert mcpo["mark"] == ""
+    assert "DAPO (-0.030 ± 0.075)" in next(against_before(found))
 
 
 def test_an_interval_below_the_base_policy_gets_the_stronger_mark(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
     found = compared(runs, monkeypatch, start, {"DAPO": [0.30, 0.31, 0.32], "MCPO": [0.35, 0.37, 0.36]})
-    assert {one.mark for one in found.gains} == {"<<"}
+    assert set(found.gains["mark"]) == {"<<"}
     # .05, .06 and .04: t is .05 over .01 / sqrt(3), p is .013.
-    assert found.in_words(found.headline[0]) == "loses less than DAPO"
+    assert found.in_words(records(found.headline)[0]) == "loses less than DAPO"
 
 
 def test_arms_that_start_from_other_policies_are_measured_from_their_own(
@@ -94,9 +93,9 @@ def test_arms_that_start_from_other_policies_are_measured_from_their_own(
         {"DAPO": [0.2, 0.2, 0.2], "MCPO": [0.4, 0.4, 0.4]},
         {"DAPO": [0.3, 0.3, 0.3], "MCPO": [0.3, 0.3, 0.3]},
     )
-    starts = {one.arm: one.seeds.value for one in found.before if (one.tier, one.metric) == ("average", "pass@1")}
+    starts = {one["arm"]: one["mean"] for one in records(found.before, tier="average", metric="pass@1")}
     assert starts == pytest.approx({f"{BEFORE} (DAPO)": 0.2, f"{BEFORE} (MCPO)": 0.4})
-    gained = {arm: found.gain("steps", "toy-s", arm).effect.mean for arm in ("DAPO", "MCPO")}
+    gained = {arm: found.gain("steps", "toy-s", arm)["mean"] for arm in ("DAPO", "MCPO")}
     assert gained == pytest.approx({"DAPO": 0.1, "MCPO": -0.1})
 
 
@@ -105,11 +104,10 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
 ) -> None:
     start = {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.4, 0.4, 0.4]}
     found = compared(runs, monkeypatch, start, {"DAPO": [0.4, 0.4, 0.4], "MCPO": [0.41, 0.19, 0.21]})
-    assert [(run.arm, run.seed) for run in found.ended("collapsed")] == [("MCPO", 1)]
-    assert found.headline[0].by_seed == pytest.approx((0.01, -0.21, -0.19))
-    frame = comparison_rows.frame(found, None)
-    gains = frame[(frame["block"] == "gain") & (frame["metric"] == "pass@1") & (frame["at"] == "steps")]
-    assert gains.set_index("arm")["collapsed"].to_dict() == {"DAPO": 0, "MCPO": 1}
+    assert [(run["arm"], run["seed"]) for run in records(found.runs, outcome="collapsed")] == [("MCPO", 1)]
+    assert found.headline["by_seed"].iloc[0] == pytest.approx((0.01, -0.21, -0.19))
+    gains = records(frame(found, None), block="gain", metric="pass@1", at="steps")
+    assert {row["arm"]: row["collapsed"] for row in gains} == {"DAPO": 0, "MCPO": 1}
 
 
 def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
@@ -131,11 +129,6 @@ def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: objec
     assert shown.drop("average").to_dict() == pytest.approx(by_tier.to_dict())
 
 
-def gain(change: float) -> Gain:
-    effect = stats.Effect(change, 0.01, SEEDS, 0.01, 0.01)
-    return Gain("steps", "toy-s", "DAPO", "pass@1", 0.4, effect)
-
-
 @pytest.mark.parametrize(
     ("verdict", "mine", "theirs", "said"),
     [
@@ -151,7 +144,7 @@ def gain(change: float) -> Gain:
 def test_an_arm_that_ends_below_its_base_policy_never_gains(
     verdict: str, mine: float, theirs: float, said: str
 ) -> None:
-    assert base_policies.compared(verdict, gain(mine), gain(theirs)) == said
+    assert comparison.compared(verdict, mine < 0, theirs < 0, "DAPO") == said
 
 
 def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
@@ -161,8 +154,9 @@ def test_seeds_of_one_base_policy_keep_their_own_evaluations() -> None:
         | {"pass@1": 0.4 + cell.spec.seed / 100}
         for cell in Plan("", "", plan.cells).cells
     ]
-    (one,) = base_policies.base_policies(pd.DataFrame(rows), plan.cells, ["pass@1"])
-    assert one.scores.xs("average", level="tier")["pass@1"].tolist() == pytest.approx([0.4, 0.41, 0.42])
+    names, scores = equal_cost.base_policies(pd.DataFrame(rows), plan.cells, ["pass@1"])
+    assert set(names.values()) == {BEFORE}
+    assert scores.xs("average", level="tier")["pass@1"].tolist() == pytest.approx([0.4, 0.41, 0.42])
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ FEW, MANY = (4, 12), (20, 50)
 EARLY = [0.15] * 4 + [0.02] * 16
 
 
-STATISTICS = (measures._gap, measures._deepest, measures._swings)
+STATISTICS = (measures.gap, measures.deepest, measures.swings)
 
 
 def rejected(few_R: Sequence[float], many_R: Sequence[float], seeds: int) -> float:

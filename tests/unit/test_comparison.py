@@ -1,15 +1,18 @@
 """Comparisons of runs whose scores are set by hand: equal cost, families, verdicts, several base policies."""
 
-from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import comparison
-from mcpo_cli.analysis.comparison import Choice, compare
+from mcpo_cli.analysis.comparison import Choice, Row, adjusted, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.statistics import stats
 from tests.fakes import write_runs
 
 
@@ -44,15 +47,14 @@ def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.
     found = compare(runs, Choice())
     assert found.axes == ["steps", "rollouts"]
     assert found.where == {("steps", "toy-s"): 3.0, ("rollouts", "toy-s"): 400.0}
-    means = {one.at: one.effect.mean for one in found.headline}
+    headline = found.headline.set_index("at")
     # Seeds 0, 1, 2 add .00, .01, .02 to MCPO.
-    assert means == pytest.approx({"steps": 0.25 + 0.01 - 0.4, "rollouts": 0.25 + 0.01 - 0.3})
-    by_seed = next(one.by_seed for one in found.headline if one.at == "rollouts")
-    assert by_seed == pytest.approx((-0.05, -0.04, -0.03))
+    assert headline["mean"].to_dict() == pytest.approx({"steps": 0.25 + 0.01 - 0.4, "rollouts": 0.25 + 0.01 - 0.3})
+    assert headline.loc["rollouts", "by_seed"] == pytest.approx((-0.05, -0.04, -0.03))
     # The t statistics are .14 and .04 over .01 / sqrt(3); Holm doubles the smaller p.
-    assert [one.effect.p for one in found.headline] == pytest.approx([0.0016965, 0.0202041], rel=1e-3)
-    assert [one.p_holm for one in found.headline] == pytest.approx([0.003393, 0.0202041], rel=1e-3)
-    assert [one.verdict for one in found.headline] == ["below (Holm)", "below (Holm)"]
+    assert headline["p"].tolist() == pytest.approx([0.0016965, 0.0202041], rel=1e-3)
+    assert headline["p_holm"].tolist() == pytest.approx([0.003393, 0.0202041], rel=1e-3)
+    assert headline["verdict"].tolist() == ["below (Holm)", "below (Holm)"]
 
 
 def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +62,7 @@ def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, mon
     set_scores(runs, monkeypatch, points)
     found = compare(runs, Choice(baseline="MCPO", metric="best@8", at=("rollouts",)))
     assert (found.axes, found.baseline, found.metric) == (["rollouts"], "MCPO", "best@8")
-    assert {one.arm for one in found.headline} == {"DAPO"}
+    assert set(found.headline["arm"]) == {"DAPO"}
     curves = found.curves
     assert curves["x"].max() == 400
     assert curves[(curves["arm"] == "DAPO") & (curves["x"] == 400)]["value"].tolist() == pytest.approx([0.3] * 3)
@@ -102,13 +104,95 @@ def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mc
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "base_seed=0,1"], "mcpo reproduce table1")
     write_runs(plan)
     found = compare(Runs(plan), Choice())
-    assert {one.effect.n for one in found.headline} == {6}
+    assert set(found.headline["seeds"]) == {6}
     assert set(found.components["toy-s", "MCPO"].parts) == {"seed", "problem", "rest", "base"}
 
 
-def test_a_verdict_says_whether_it_holds_for_the_family() -> None:
-    effect = comparison.stats.paired_t([0.1, 0.11, 0.12])
-    one = comparison.Difference("steps", "m", "a", "average", "pass@1", effect, (), p_holm=0.01)
-    assert one.verdict == "above (Holm)"
-    assert replace(one, p_holm=0.2).verdict == "above"
-    assert replace(one, effect=comparison.stats.paired_t([0.1, -0.11, 0.12])).verdict == "open"
+@pytest.mark.parametrize(
+    ("mean", "p", "p_holm", "verdict"),
+    [
+        (0.1, 0.01, 0.01, "above (Holm)"),
+        (0.1, 0.01, 0.2, "above"),
+        (-0.1, 0.05, 0.06, "below"),
+        (0.1, 0.2, 0.2, "open"),
+    ],
+)
+def test_a_verdict_says_whether_it_holds_for_the_family(mean: float, p: float, p_holm: float, verdict: str) -> None:
+    assert comparison.verdict({"mean": mean, "p": p, "p_holm": p_holm}) == verdict
+
+
+# Families: a difference that repeats another counts once.
+
+
+def difference(at: str, arm: str, *by_seed: float, tier: str = "average", metric: str = "pass@1") -> Row:
+    effect = stats.paired_t(by_seed)
+    about = {"at": at, "model": "toy-s", "arm": arm, "tier": tier, "metric": metric}
+    return about | {"mean": effect.mean, "p": effect.p, "by_seed": by_seed}
+
+
+def test_equal_steps_and_equal_rollouts_count_once_where_they_are_one_comparison() -> None:
+    one, other = (0.01, 0.02, 0.03), (0.05, 0.02, 0.03)
+    family = [
+        difference(at, arm, *values) for at in ("steps", "rollouts") for arm, values in (("a", one), ("b", other))
+    ]
+    found = adjusted(family, "headline")
+    assert [row["test"] for row in found] == [0, 1, 0, 1]
+    # t = .02 / (.01 / sqrt(3)) = 3.464, and for b .0333 / (.01528 / sqrt(3)) = 3.780; the smaller p is doubled.
+    p_a, p_b = (scipy_stats.ttest_1samp(values, 0).pvalue for values in (one, other))
+    assert [row["p_holm"] for row in found] == pytest.approx([max(p_a, 2 * p_b), 2 * p_b] * 2)
+
+
+def test_differences_of_other_arms_tiers_metrics_or_values_are_tests_of_their_own() -> None:
+    same = (0.01, 0.02, 0.03)
+    family = [
+        difference("steps", "a", *same),
+        difference("steps", "b", *same),
+        difference("steps", "a", *same, tier="k2-3"),
+        difference("steps", "a", *same, metric="best@8"),
+        difference("rollouts", "a", 0.01, 0.02, 0.04),
+    ]
+    found = adjusted(family, "others")
+    assert [row["test"] for row in found] == list(range(5))
+    assert found[0]["p_holm"] == pytest.approx(5 * min(row["p"] for row in family), rel=1)
+
+
+def test_the_average_over_a_single_tier_is_not_counted_beside_the_tier(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = runs.scores(8)
+    monkeypatch.setattr(Runs, "scores", lambda self, k: scores[scores["tier"] == "k2-3"])
+    others = records(compare(runs, Choice()).differences, family="others")
+    assert [(row["tier"], row["metric"]) for row in others] == [("k2-3", m) for m in ("pass@1", "best@8", "pass@8")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [3, 5, 8])
+def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
+    seeds: int, mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A/A: 200 comparisons of two arms whose scores come from one distribution, around what a seed gives to both."""
+    trials = 200
+    numbers = ",".join(map(str, range(seeds)))
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", f"seed={numbers}"], "mcpo reproduce table1")
+    write_runs(plan)
+    runs, rng = Runs(plan), np.random.default_rng(seeds)
+    called = 0
+    for _ in range(trials):
+        level_S, noise_AS = rng.normal(0.4, 0.05, seeds), rng.normal(0, 0.02, (2, seeds))
+        rows = [
+            {"model": "toy-s", "arm": cell.arm, "base_seed": cell.spec.seed_of_base, "seed": cell.spec.seed}
+            | {"tier": "k2-3", "step": step, "cost/rollouts": 100.0 * step}
+            | dict.fromkeys(
+                ("pass@1", "best@8", "pass@8"),
+                level_S[cell.spec.seed] + (step > 0) * noise_AS[int(cell.arm == "MCPO")][cell.spec.seed],
+            )
+            for cell in plan.cells
+            for step in (0, 3)
+        ]
+        frame = pd.DataFrame(rows)
+        monkeypatch.setattr(Runs, "scores", lambda self, k, frame=frame: frame)
+        found = compare(runs, Choice())
+        assert found.headline["test"].nunique() == 1
+        called += found.headline["verdict"].iloc[0] != "open"
+    # With probability .05 each, more than 18 of 200 happen in less than one of a hundred such tests.
+    assert called <= scipy_stats.binom.ppf(0.99, trials, 0.05) == 18

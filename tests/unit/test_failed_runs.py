@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli.analysis.comparison import Choice, compare
+from mcpo_cli.analysis.comparison import Choice, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import McpoError, MissingCells
@@ -52,14 +52,16 @@ def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
 
 
 def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_home: object) -> None:
-    whole = compare(Runs(planned()), Choice()).headline[0].by_seed
+    whole = compare(Runs(planned()), Choice()).headline["by_seed"].iloc[0]
     found = compare(Runs(planned(("MCPO", 1)), failed_too=True), Choice())
-    assert found.headline[0].by_seed == pytest.approx((whole[0], *whole[2:]))
-    assert {(one.arm, one.n) for one in found.scores} == {("DAPO", 4), ("MCPO", 3)}
-    assert [(run.arm, run.seed, run.error) for run in found.ended("failed")] == [("MCPO", 1, STARVED)]
+    assert found.headline["by_seed"].iloc[0] == pytest.approx((whole[0], *whole[2:]))
+    assert set(zip(found.scores["arm"], found.scores["seeds"], strict=True)) == {("DAPO", 4), ("MCPO", 3)}
+    assert [(run["arm"], run["seed"], run["error"]) for run in records(found.runs, outcome="failed")] == [
+        ("MCPO", 1, STARVED)
+    ]
     assert len(found.runs) == len(found.plan.cells)
     # The base policy of the failed run's pair is known from the other arm.
-    assert {one.n for one in found.before} == {4}
+    assert set(found.before["seeds"]) == {4}
     assert set(found.components) == {("toy-s", "MCPO")}
 
 

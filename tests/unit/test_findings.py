@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from mcpo_cli.analysis import findings
-from mcpo_cli.analysis.committed import Committed, Query
-from mcpo_cli.analysis.findings import MARK, NUMBER, ROOT, Entries, Finding, written_like
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.experiments import findings
+from mcpo_cli.experiments.findings import MARK, NUMBER, ROOT, Committed, Entries, Finding, Query, written_like
 
 CONTROL = "DAPO w/o filter"
 
@@ -71,7 +70,8 @@ def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Pa
     """Every text that uses a file is found once the results in it are mirrored."""
     path = rows_of(tmp_path) / name
     frame = pd.read_csv(path)
-    for column in {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds"} & set(frame):
+    numbers = {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds"}
+    for column in (numbers | {"difference", "z_low", "z_high"}) & set(frame):
         frame[column] = 1 - frame[column]
     frame.to_csv(path, index=False)
     using = tuple(one for one in entries.findings if any(name in query.csv for query in one.values))

@@ -1,0 +1,359 @@
+"""The comparison of a suite's arms as a table: Tables 1 and 2 of the paper, and the same for any other suite."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+import pandas as pd
+
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, records
+from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
+from mcpo_cli.analysis.figures import comparison as figures
+from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.analysis.product import Artifact, Product, Section
+from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.tables import comparison_notes
+from mcpo_cli.config import load, plan
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.statistics import power
+from mcpo_cli.statistics.variance import ADVICE
+
+STANDS_FOR = {"toy-s": "Qwen3-8B-Base", "toy-m": "Qwen3-14B-Base"}
+PLACES = {"table1": "Table 1", "table2": "Table 2"}
+"""Where the paper has the table of a suite."""
+PAPERS = {"pass@1": "pass@1", "best@8": "pass@8"}
+"""Our name of a metric -> the paper's."""
+MARKS = {"clean": "", "dirty": " *", "unknown": " ?"}
+COLUMNS = (
+    "block", "model", "arm", "tier", "metric", "mean", "at", "cost", "baseline", "low", "high", "sd", "p", "p_holm",
+    "family", "seeds_above", "seeds", "collapsed", "failed", "problems", "samples", "run_ids", "trees",
+)  # fmt: skip
+"""Of the CSV file: one number per row with its uncertainty and provenance. `block`: measured, before training, gain
+(arm minus before training), difference (arm minus baseline), mean, iqm, better or mean difference over tiers and
+models, sd base and the like (components of the headline's difference), curve, or the label of the published numbers."""
+BY_DEFAULT = Choice()
+
+
+def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artifact:
+    """The artifact that compares the arms of a suite, named like it or `name`.
+
+    Raises:
+        ConfigError: there is no such suite.
+    """
+    about, stem = plan.read(suite), load.stem(suite)
+    chosen = replace(choice, baseline=choice.baseline or about.baseline, metric=choice.metric or about.metric)
+    section: Section = "paper" if stem in PLACES else "beyond"
+    title, place = about.title or stem, "" if name else PLACES.get(stem, "")
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        return _product(name or stem, title, data[suite], chosen, about.smallest_effect)
+
+    return Artifact(name or stem, title, section, (suite,), build, place, failed_too=True, source=plan.file(suite))
+
+
+def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
+    """The artifact `name` that compares single runs, given as those of `suite`."""
+
+    def build(data: Mapping[str, Runs]) -> Product:
+        return _product(name, "Runs by id", data[suite], choice, plan.SMALLEST_EFFECT)
+
+    return Artifact(name, "Runs by id", "beyond", (suite,), build, failed_too=True)
+
+
+def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
+    compared = compare(runs, choice)
+    paper = read_yaml(load.EXPERIMENTS / "paper.yaml") if runs.plan.suite in PLACES else None
+    grids = list(_Grids(compared, paper, smallest).all())
+    full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
+    notes = comparison_notes.notes(compared, runs, paper)
+    return Product(full, _sentence(compared), frame(compared, paper), grids, notes, figures.figure(compared))
+
+
+def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:
+    """All rows of the CSV file. paper: `experiments/paper.yaml`; None where the paper has no such table."""
+    rows: list[Row] = []
+    for row in records(compared.scores):
+        rows.append({"block": "measured", **row, **_runs(compared, row, row["arm"])})
+    rows += [{"block": BEFORE, **row, "cost": 0.0} for row in records(compared.before)]
+    for row in records(compared.gains):
+        about = {"block": "gain", "tier": AVERAGE, "baseline": BEFORE} | _ended(compared, row)
+        rows.append({**row, **about, **_runs(compared, row, row["arm"])})
+    for row in records(compared.differences):
+        about = {"block": "difference", "baseline": compared.baseline, "seeds_above": row["above"]}
+        rows.append({**row, **about, **_runs(compared, row, row["arm"], compared.baseline)})
+    rows += [row for one in records(compared.aggregates) for row in _over_tiers(compared, one)]
+    about = {"tier": AVERAGE, "metric": compared.metric}
+    for (model, arm), found in compared.components.items():
+        sds = {name: getattr(found, name) for name in ("base", "seed", "problem", "rest")}
+        row = {"model": model, "arm": arm, **about, "at": "steps", "baseline": compared.baseline}
+        rows += [{"block": f"sd {name}", "mean": sd, **row} for name, sd in sds.items() if not math.isnan(sd)]
+    curves = compared.curves.groupby(["at", "model", "arm", "x"], sort=False)["value"].mean().reset_index()
+    for row in records(curves):
+        rows.append({"block": "curve", **row, **about, "cost": row["x"], "mean": row["value"]})
+    if paper:
+        label = _published_label(paper, compared.plan.suite)
+        for model, arm, numbers in published_rows(paper, compared.plan.suite):
+            for (benchmark, metric), value in numbers.items():
+                row = {"block": label, "model": model, "arm": arm, "tier": benchmark, "metric": metric}
+                rows.append({**row, "mean": value, "at": "steps"})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _over_tiers(compared: Comparison, one: Row) -> Iterator[Row]:
+    row = {"model": ", ".join(compared.models), "tier": AVERAGE} | {key: one[key] for key in ("arm", "metric", "at")}
+    for block in ("mean", "iqm", "better"):
+        if not math.isnan(one[block]):
+            yield {"block": block, **row, "mean": one[block], "low": one[f"{block}_low"], "high": one[f"{block}_high"]}
+    if not math.isnan(one["difference_mean"]):
+        effect = {key: one[f"difference_{key}"] for key in ("mean", "low", "high", "sd", "p", "seeds")}
+        yield {"block": "mean difference", **row, **effect, "baseline": compared.baseline}
+
+
+def _runs(compared: Comparison, row: Row, *arms: str) -> Row:
+    """The columns of a measured row: its cost, size and runs."""
+    runs = compared.scored(row["model"], *arms)
+    return {
+        "cost": compared.where[row["at"], row["model"]],
+        "problems": compared.sizes.get(row.get("tier", AVERAGE), sum(compared.sizes.values())),
+        "samples": compared.spec.eval.samples,
+        "run_ids": " ".join(runs["run_id"]),
+        "trees": " ".join(runs["tree"]),
+    }
+
+
+def _ended(compared: Comparison, row: Row) -> Row:
+    """How the runs of the row's arm ended."""
+    outcomes = [run["outcome"] for run in records(compared.runs, model=row["model"], arm=row["arm"])]
+    return {"runs": len(outcomes)} | {name: outcomes.count(name) for name in ("collapsed", "failed")}
+
+
+def _sentence(compared: Comparison) -> str:
+    """The differences, the arms that end below the policies before training, and the runs that ended otherwise."""
+    outcomes = list(compared.runs["outcome"])
+    counts = [f"{outcomes.count(name)} {name}" for name in ("failed", "collapsed") if name in outcomes]
+    ended = [f"Of {len(outcomes)} runs {' and '.join(counts)}."] if counts else []
+    return " ".join([_found(compared), *against_before(compared), *ended, *comparison_notes.same_runs(compared)])
+
+
+def _found(compared: Comparison) -> str:
+    if compared.headline.empty:
+        scores = records(compared.scores, metric=compared.metric, at=compared.axes[0])
+        means = [f"{_share(one)} on {one['tier']} ({one['model']})" for one in scores if one["tier"] != AVERAGE]
+        return words.caption(f"{compared.metric} of {compared.baseline}, 95% interval over seeds", means)
+    parts = [
+        f"at equal {_words(at)}: {', '.join(_in_words(compared, one) for one in records(compared.headline, at=at))}"
+        for at in compared.axes
+    ]
+    head = f"Average {compared.metric} minus that of {compared.baseline}, with 95% t-interval over seeds"
+    return f"{head}, {'; '.join(parts)}."
+
+
+def _in_words(compared: Comparison, one: Row) -> str:
+    said = "" if one["verdict"] == "open" else f"; {compared.in_words(one)}"
+    return f"{one['arm']} {_change(one)} ({one['model']}{said})"
+
+
+def against_before(compared: Comparison) -> Iterator[str]:
+    """A sentence for each model: the headline's metric before training, and the arms that end below that."""
+    for model in compared.models:
+        start = records(compared.before, model=model, tier=AVERAGE, metric=compared.metric)
+        gains = records(compared.gains, at=compared.axes[0], model=model, metric=compared.metric)
+        below = [f"{one['arm']} ({_change(one)})" for one in gains if one["mark"]]
+        began = f"Before training {compared.metric} is {start[0]['mean']:.3f}"
+        began = began if len(start) == 1 else "Arms start from several policies"
+        ends = "end" if len(below) > 1 else "ends"
+        yield f"{began} ({model}); {', '.join(below) or 'no arm'} {ends} below that."
+
+
+@dataclass(frozen=True)
+class _Grids:
+    """The tables of a comparison."""
+
+    compared: Comparison
+    paper: dict[str, Any] | None
+    """The content of `experiments/paper.yaml`; None where the paper has no such table."""
+    smallest: float
+    """The smallest difference that matters."""
+
+    def all(self) -> Iterator[Grid]:
+        compared, at = self.compared, self.compared.axes[0]
+        if not compared.headline.empty:
+            yield self._headline()
+        yield self._gains()
+        for model in compared.models:
+            yield self._scores(at, model)
+            if rows := records(compared.differences, model=model, family="others"):
+                title = f"{model} at equal {_words(at)}: minus {compared.baseline}, paired by seed"
+                yield Grid.of(title, rows, DIFFERENCES, labels=3)
+        yield self._aggregates()
+        if compared.components:
+            yield self._components()
+        yield Grid.of("Runs and the state of their working trees", records(compared.runs), RUNS, labels=len(RUNS))
+        if self.paper:
+            yield _published_grid(self.paper, compared.plan.suite)
+
+    def _headline(self) -> Grid:
+        """One row per model and arm, with columns for each axis."""
+        compared, columns = self.compared, ["model", "arm"]
+        rows: dict[tuple[str, str], list[str]] = {}
+        for at in compared.axes:
+            columns += [f"{_words(at)}: minus {compared.baseline}", f"{_words(at)}: p Holm", f"{_words(at)}: verdict"]
+            for one in records(compared.headline, at=at):
+                planned = len(records(compared.runs, model=one["model"], arm=one["arm"]))
+                pairs = "" if one["seeds"] == planned else f" ({one['seeds']} of {planned} pairs)"
+                row = rows.setdefault((one["model"], one["arm"]), [one["model"], one["arm"]])
+                row += [_change(one) + pairs, words.p_value(one["p_holm"]), one["verdict"]]
+        title = f"{compared.metric} averaged over tiers, minus {compared.baseline}, paired by seed"
+        return Grid(title, columns, list(rows.values()), labels=2)
+
+    def _gains(self) -> Grid:
+        """One row per model and arm: its distance from the policies before training, and how its runs ended."""
+        compared, columns = self.compared, ["model", "arm", "before"]
+        rows: dict[tuple[str, str], list[str]] = {}
+        for at in compared.axes:
+            columns += [f"{_words(at)}: end minus before", f"{_words(at)}: below"]
+            for one in records(compared.gains, at=at, metric=compared.metric):
+                head = [one["model"], one["arm"], f"{one['before']:.3f}"]
+                rows.setdefault((one["model"], one["arm"]), head).extend([_change(one), one["mark"] or "-"])
+        for (model, arm), row in rows.items():
+            row.extend(map(str, _ended(compared, {"model": model, "arm": arm}).values()))
+        title = f"{compared.metric} averaged over tiers, minus that before training, and how runs ended"
+        return Grid(title, [*columns, "runs", "collapsed", "failed"], list(rows.values()), labels=2)
+
+    def _scores(self, at: str, model: str) -> Grid:
+        compared = self.compared
+        found = [one for part in (compared.before, compared.scores) for one in records(part, at=at, model=model)]
+        cells = {(one["arm"], one["tier"], one["metric"]): _share(one) for one in found}
+        names = list(dict.fromkeys(name for name, _, _ in cells))
+        tiers, rows = [*compared.sizes, AVERAGE], []
+        for metric in compared.metrics:
+            for name in names:
+                label = self._label(model, name, metric) if name in compared.arms else name
+                rows.append([metric if name == names[0] else "", label, *(cells[name, tier, metric] for tier in tiers)])
+        return Grid(self._model_title(at, model), ["metric", "arm", *tiers], rows, labels=2)
+
+    def _model_title(self, at: str, model: str) -> str:
+        compared = self.compared
+        sizes = [str(size) for size in compared.sizes.values()]
+        problems = f"{sizes[0]} problems per tier" if len(set(sizes)) == 1 else f"{' + '.join(sizes)} problems"
+        pairs = len({(run["base_seed"], run["seed"]) for run in records(compared.runs, model=model)})
+        stands = f" (in place of the paper's {STANDS_FOR[model]})" if self.paper and model in STANDS_FOR else ""
+        where = f"after {compared.where[at, model]:,.0f} {UNITS[at]}"
+        return f"{model}{stands} {where}: {pairs} seeds x {problems} x {compared.spec.eval.samples} samples"
+
+    def _label(self, model: str, arm: str, metric: str) -> str:
+        """The arm, marked where it ends below its base policies, and by the state of its working trees."""
+        trees = set(self.compared.scored(model, arm)["tree"])
+        gain = self.compared.gain(self.compared.axes[0], model, arm, metric)
+        return f"{arm} {gain['mark']}".rstrip() + "".join(mark for tree, mark in MARKS.items() if tree in trees)
+
+    def _aggregates(self) -> Grid:
+        columns: Columns = {
+            "equal": lambda one: _words(one["at"]),
+            "metric": "metric",
+            "arm": "arm",
+            "IQM": lambda one: _share(one, "iqm"),
+            "P(better)": lambda one: _share(one, "better"),
+            "difference": lambda one: "-" if math.isnan(one["difference_mean"]) else _change(one, "difference_"),
+            "detectable": lambda one: self._reach(one)[0],
+            f"seeds for {'published' if self.paper else f'{self.smallest:g}'}": lambda one: self._reach(one)[1],
+        }
+        title = f"Over tiers and models, against {self.compared.baseline}"
+        return Grid.of(title, records(self.compared.aggregates), columns, labels=3)
+
+    def _reach(self, one: Row) -> tuple[str, str]:
+        """The difference that these seeds detect, and the seeds that the target takes."""
+        sd, seeds, paper = one["difference_sd"], one["difference_seeds"], self.paper
+        if math.isnan(one["difference_half_width"]):
+            return "-", "-"
+        target: float | None = self.smallest
+        if paper:
+            target = _published_difference(paper, self.compared, one["arm"], PAPERS.get(one["metric"], ""))
+        needed = "-".join(map(words.count, power.seeds_range(target, sd, int(seeds)))) if target else "-"
+        return f"{power.detectable_effect(sd, int(seeds)):.3f}", needed
+
+    def _components(self) -> Grid:
+        rows = []
+        for (model, arm), found in self.compared.components.items():
+            total = sum(found.parts.values())
+            share = f"{found.parts[found.largest] / total:.0%} {found.largest}" if total else "-"
+            sds = [words.number(value) for value in (found.base, found.seed, found.problem, found.rest)]
+            rows.append([model, arm, *sds, share, ADVICE[found.largest] if total else "-"])
+        header = ["model", "arm", "sd base", "sd seed", "sd problem", "sd rest", "largest share", "buy more"]
+        title = f"Where the variance of {self.compared.metric} minus that of {self.compared.baseline} comes from"
+        return Grid(title, header, rows, labels=2)
+
+
+def published_rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
+    """Each published row of `table` in printed order: model, arm, and its numbers by (benchmark, metric)."""
+    benchmarks = paper["settings"]["evaluation"]["benchmarks"]
+    for row in paper["tables"][table]["rows"]:
+        numbers = {(name, metric): value for name in benchmarks for metric, value in row[name].items()}
+        yield row["model"], row["arm"], numbers
+
+
+def _published_difference(paper: Mapping[str, Any], compared: Comparison, arm: str, metric: str) -> float | None:
+    """The paper's difference, averaged over models and benchmarks; None where it has none."""
+    rows = {(model, name): numbers for model, name, numbers in published_rows(paper, compared.plan.suite)}
+    pairs = [
+        (numbers, rows[model, compared.baseline])
+        for (model, name), numbers in rows.items()
+        if name == arm and (model, compared.baseline) in rows
+    ]
+    found = [mine[key] - other[key] for mine, other in pairs for key in mine if key[1] == metric]
+    return fmean(found) if found else None
+
+
+def _published_grid(paper: Mapping[str, Any], table: str) -> Grid:
+    printed = list(published_rows(paper, table))
+    columns = list(printed[0][2])
+    rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
+    header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
+    return Grid(_published_label(paper, table), header, rows, labels=2)
+
+
+def _published_label(paper: Mapping[str, Any], table: str) -> str:
+    where = paper["tables"][table]["where"].split(",")[0]
+    return f"published (arXiv {paper['source']['arxiv']}, {where}), not measured here"
+
+
+def _words(at: str) -> str:
+    return at.replace("_", " ")
+
+
+def _change(row: Row, prefix: str = "") -> str:
+    return words.change(row[f"{prefix}mean"], row[f"{prefix}half_width"])
+
+
+def _share(row: Row, name: str = "") -> str:
+    value, bounds = (row[name], f"{name}_") if name else (row["mean"], "")
+    return words.share(value, row[f"{bounds}low"], row[f"{bounds}high"])
+
+
+def _interval(row: Row) -> str:
+    return "-" if math.isnan(row["half_width"]) else f"[{row['low']:+.3f}, {row['high']:+.3f}]"
+
+
+DIFFERENCES: Columns = {
+    "arm": "arm",
+    "tier": "tier",
+    "metric": "metric",
+    "difference": lambda one: f"{one['mean']:+.3f}",
+    "95% t": _interval,
+    "p": lambda one: words.p_value(one["p"]),
+    "p Holm": lambda one: words.p_value(one["p_holm"]),
+    "seeds >0": lambda one: f"{one['above']}/{one['seeds']}",
+}
+RUNS: Columns = {
+    "model": "model",
+    "arm": "arm",
+    "base": "base_seed",
+    "seed": "seed",
+    "run": "run_id",
+    "ended": "outcome",
+    "tree": lambda run: run["tree"] + MARKS[run["tree"]],
+}
+ARTIFACTS: Sequence[Artifact] = tuple(comparison(suite) for suite in PLACES)

@@ -1,0 +1,345 @@
+"""Recomputes the numbers on the pages from committed rows: `make check-findings`.
+
+`experiments/findings.yaml` has one entry per quoted text. The numbers in the quote, in order, must equal the results of
+its queries over `experiments/results/*.csv`, with as many digits as the page shows. Texts whose numbers cannot be
+computed from committed rows are listed as `unverified`, and their paragraph on the page must say so.
+"""
+
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.convert import convert
+from mcpo_cli.errors import ConfigError, McpoError, nearest
+from mcpo_cli.statistics import clusters
+
+ROOT = EXPERIMENTS.resolve().parent
+"""The checkout: pages are not installed."""
+MARK = "not recomputable from committed rows"
+"""Words that the paragraph of an unverified number has."""
+NUMBER = re.compile(r"(?<![\w@.,-])([+-]?(?:\d{1,3}(?:,\d{3})+|\d*\.?\d+))(?![\w@])( %)?")
+"""A number in a quote; not the digits of `pass@1`, `toy-s` or `5e-4`."""
+RESULT = re.compile(r"(?<![\w.])[+-]?(?:\.\d+|\d[\d.]* ± [\d.]+)")
+"""A number that a page must not show outside of quotes: a decimal without a leading 0, or one with an interval.
+Pages write settings with a leading 0 or as `5e-4`, so that the two can be distinguished."""
+CONTEXT = 40
+"""Characters before an unlisted number that a message shows."""
+PROMPTS = 128
+"""Prompts of a global step in the suites with a design."""
+HALF_WIDTH = "half_width"
+"""In the place of a column: half of the distance between the bounds of an interval."""
+RANGE = frozenset({"from", "below"})
+BOUNDS = (("low", "high"), ("t_low", "t_high"))
+
+
+@dataclass(frozen=True)
+class Query:
+    """One statistic of committed rows."""
+
+    of: tuple[str, ...] = ()
+    """Columns, or the names of the parts of the statistic: a query gives one number for each."""
+    csv: tuple[str, ...] = ()
+    """Files in `experiments/results`, whose rows are taken together."""
+    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base"] = "value"
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `effect` and `points` it selects points, which
+    also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first."""
+    arm: str = ""
+    baseline: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A text on a page and where its numbers come from."""
+
+    id: str
+    pages: tuple[str, ...]
+    """Files, by their paths in the checkout; each has the quote exactly once."""
+    quote: str
+    values: tuple[Query, ...] = ()
+    """Give one number for each in the quote, in order."""
+    reason: str = ""
+    """Why no committed row gives these numbers; only of unverified texts."""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of `experiments/findings.yaml`."""
+
+    findings: tuple[Finding, ...]
+    unverified: tuple[Finding, ...] = ()
+
+    @property
+    def pages(self) -> list[str]:
+        """All pages that an entry names."""
+        return sorted({page for one in (*self.findings, *self.unverified) for page in one.pages})
+
+
+def read(root: Path = ROOT) -> Entries:
+    """The entries of the checkout `root`.
+
+    Raises:
+        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or it has both or neither of
+            values and a reason.
+    """
+    found = convert(Entries, read_yaml(root / "experiments" / "findings.yaml"), "")
+    ids = [one.id for one in (*found.findings, *found.unverified)]
+    if twice := {name for name in ids if ids.count(name) > 1}:
+        raise ConfigError(f"ids are used twice: {', '.join(sorted(twice))}", fix="edit experiments/findings.yaml")
+    wrong = [one.id for one in found.findings if not one.values or one.reason]
+    wrong += [one.id for one in found.unverified if one.values or not one.reason]
+    if wrong:
+        raise ConfigError(
+            f"{', '.join(wrong)}: a finding needs values, an unverified text a reason",
+            fix="edit experiments/findings.yaml",
+        )
+    return found
+
+
+def read_pages(found: Entries, root: Path = ROOT) -> dict[str, str]:
+    """The text of each page.
+
+    Raises:
+        ConfigError: a page does not exist.
+    """
+    if missing := [page for page in found.pages if not (root / page).is_file()]:
+        raise ConfigError(f"there is no page {', '.join(missing)}", fix="edit experiments/findings.yaml")
+    return {page: (root / page).read_text(encoding="utf-8") for page in found.pages}
+
+
+def compute(found: Entries, root: Path = ROOT) -> dict[str, list[float] | str]:
+    """The numbers of each finding by its id, or the message of the error that its queries end in."""
+    committed = Committed(root / "experiments")
+    computed: dict[str, list[float] | str] = {}
+    for one in found.findings:
+        try:
+            computed[one.id] = [number for query in one.values for number in committed.numbers(query)]
+        except ConfigError as error:
+            computed[one.id] = error.message
+    return computed
+
+
+def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapping[str, str]) -> list[str]:
+    """One line for each number that differs, quote that a page lacks, missing mark, and result in no entry."""
+    lines = [line for one in found.findings for line in _differing(one, computed[one.id])]
+    for page, text in pages.items():
+        flat = _flat(text)
+        here = [one for one in (*found.findings, *found.unverified) if page in one.pages]
+        for one in here:
+            count = flat.count(_flat(one.quote))
+            if count != 1:
+                lines.append(f"{page}, {one.id}: the page has {count or 'no'} text {one.quote!r}; it must have one")
+        unmarked = [one for one in here if one.reason and not _marked(text, one.quote)]
+        lines += [f"{page}, {one.id}: the paragraph does not say {MARK!r}" for one in unmarked]
+        lines += _unlisted(page, flat, [_flat(one.quote) for one in here])
+    return lines
+
+
+def written_like(shown: str, value: float) -> str:
+    """`value` as `shown` is written: decimals, sign, leading 0, thousands separators."""
+    decimals = len(shown.partition(".")[2])
+    sign = "+" if shown[0] in "+-" else ""
+    text = f"{value:{sign}{',' if ',' in shown else ''}.{decimals}f}"
+    return text if "0." in shown or not decimals else re.sub(r"^([+-]?)0\.", r"\1.", text)
+
+
+def _differing(one: Finding, computed: list[float] | str) -> Iterator[str]:
+    where = f"{', '.join(one.pages)}, {one.id}"
+    if isinstance(computed, str):
+        yield f"{where}: {computed}"
+        return
+    shown = NUMBER.findall(one.quote)
+    if len(shown) != len(computed):
+        yield f"{where}: the quote has {len(shown)} numbers, its values are {len(computed)}"
+        return
+    for (text, percent), value in zip(shown, computed, strict=True):
+        expected = written_like(text, value * 100 if percent else value)
+        if text != expected:
+            yield f"{where}: the page says {text}{percent}, the rows give {expected}{percent} ({one.quote!r})"
+
+
+def _unlisted(page: str, flat: str, quotes: Sequence[str]) -> Iterator[str]:
+    """Results on the page that no quote contains."""
+    spans = [(start, start + len(quote)) for quote in quotes if (start := flat.find(quote)) >= 0]
+    for match in RESULT.finditer(flat):
+        if not any(low <= match.start() and match.end() <= high for low, high in spans):
+            context = flat[max(0, match.start() - CONTEXT) : match.end()]
+            yield f"{page}: no entry of findings.yaml has '...{context}'"
+
+
+def _marked(text: str, quote: str) -> bool:
+    """Whether the paragraph or list item of the quote has the mark."""
+    parts = [_flat(part) for part in re.split(r"\n\s*\n|\n- ", text)]
+    return any(_flat(quote) in part and MARK in part.lower() for part in parts)
+
+
+def _flat(text: str) -> str:
+    """The text with each run of spaces and line breaks as one space."""
+    return " ".join(text.split())
+
+
+class Committed:
+    """The committed rows of a checkout, whose folder `experiments` is given; each file is read once."""
+
+    def __init__(self, experiments: Path) -> None:
+        self._experiments = experiments
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    def numbers(self, query: Query) -> list[float]:
+        """The numbers that `query` asks for.
+
+        Raises:
+            ConfigError: a file, column, arm or part does not exist, or the number of matching rows is wrong.
+        """
+        return STATISTICS[query.statistic](self, query)
+
+    def rows(self, query: Query, **more: Any) -> pd.DataFrame:
+        """The rows of the query's files that match its `where` and `more`."""
+        return _select(pd.concat([self._frame(name) for name in query.csv]), {**query.where, **more})
+
+    def points(self, query: Query, metric: str) -> pd.DataFrame:
+        """The points of a design that match `where`: settings, control, drift, and the arm's difference in `metric`.
+
+        Without a baseline the difference is the arm's own value.
+        """
+        runs = pd.concat([self._frame(name) for name in query.csv])
+        points = _runs(runs, query.arm)
+        control = _runs(runs, query.baseline or query.arm)
+        value = _column(points, metric)
+        added = {
+            "control": control["pass@1"],
+            "drift": points["train.lr"] * (np.ceil(PROMPTS / points["train.mini_batch"]) - 1),
+            "difference": value - control[metric] if query.baseline else value,
+        }
+        return _select(points.assign(**added), query.where)
+
+    def _frame(self, name: str) -> pd.DataFrame:
+        path = self._experiments / "results" / name
+        if not path.is_file():
+            raise ConfigError(f"{path} does not exist", fix=f"ls {path.parent}")
+        if name not in self._frames:
+            self._frames[name] = pd.read_csv(path).assign(file=name)
+        return self._frames[name]
+
+
+def _select(frame: pd.DataFrame, where: Mapping[str, Any]) -> pd.DataFrame:
+    for name, wanted in where.items():
+        values = _column(frame, name)
+        if isinstance(wanted, Mapping):
+            if unknown := wanted.keys() - RANGE:
+                raise ConfigError(f"where.{name}: unknown key '{min(unknown)}': {nearest(min(unknown), RANGE)}")
+            inside = (values >= wanted.get("from", -math.inf)) & (values < wanted.get("below", math.inf))
+        else:
+            inside = values == wanted
+        frame = frame[inside]
+    return frame
+
+
+def _runs(runs: pd.DataFrame, arm: str) -> pd.DataFrame:
+    """The run of an arm at each point of a design."""
+    rows = runs[runs["arm"] == arm]
+    if rows.empty or rows["point"].duplicated().any():
+        raise ConfigError(f"there is not one run of '{arm}' at each point: {nearest(arm, runs['arm'].unique())}")
+    return rows.set_index("point")
+
+
+def _column(frame: pd.DataFrame, name: str) -> pd.Series:
+    if name not in frame:
+        raise ConfigError(f"unknown column '{name}': {nearest(name, map(str, frame))}")
+    return frame[name]
+
+
+def _value(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    if len(rows) != 1:
+        raise ConfigError(f"{', '.join(query.csv)}: {len(rows)} rows match {dict(query.where)}, not one")
+    return [_cell(rows, name) for name in query.of]
+
+
+def _cell(rows: pd.DataFrame, name: str) -> float:
+    if name == HALF_WIDTH:
+        low, high = next(pair for pair in BOUNDS if pair[0] in rows)
+        return (_cell(rows, high) - _cell(rows, low)) / 2
+    return float(_column(rows, name).iloc[0])
+
+
+def _mean(committed: Committed, query: Query) -> list[float]:
+    rows = committed.rows(query)
+    return [float(_column(rows, name).mean()) for name in query.of]
+
+
+def _difference(committed: Committed, query: Query) -> list[float]:
+    """An arm's value minus the baseline's. It has no interval, because these rows are means over runs."""
+    rows = [committed.rows(query, arm=arm) for arm in (query.arm, query.baseline)]
+    if [len(some) for some in rows] != [1, 1]:
+        raise ConfigError(f"{', '.join(query.csv)}: not one row of each arm matches {dict(query.where)}")
+    return [_cell(rows[0], name) - _cell(rows[1], name) for name in query.of]
+
+
+def _effect(committed: Committed, query: Query) -> list[float]:
+    """Mean difference over points and its 95 % half-width, with base policy x seed as clusters.
+
+    Runs of one base policy and seed share the policy that they start from and the prompts that they are trained on.
+    """
+    if len(query.of) != 1:
+        raise ConfigError(f"effect: of must be one column, not {', '.join(query.of) or 'none'}")
+    points = committed.points(query, query.of[0])
+    if points.empty:
+        raise ConfigError(f"{', '.join(query.csv)}: no point matches {dict(query.where)}")
+    cluster = points["base_seed"].astype(str) + "-" + points["seed"].astype(str)
+    interval = clusters.mean(points["difference"], np.ones(len(points)), cluster).interval()
+    return [interval.mean, interval.half_width]
+
+
+def _points(committed: Committed, query: Query) -> list[float]:
+    return [float(len(committed.points(query, "pass@1")))]
+
+
+def _below_base(committed: Committed, query: Query) -> list[float]:
+    """Number of arms whose average pass@1 after the last step is below that of their base policies; number of arms."""
+    about = {"tier": "average", "metric": "pass@1", "at": "steps"}
+    keys = ["file", "model", "arm"]
+    base = committed.rows(query, block="curve", cost=0, **about).set_index(keys)["mean"]
+    end = committed.rows(query, block="measured", **about).set_index(keys)["mean"]
+    return [float((end < base.reindex(end.index)).sum()), float(len(end))]
+
+
+STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
+    "value": _value,
+    "mean": _mean,
+    "difference": _difference,
+    "effect": _effect,
+    "points": _points,
+    "below_base": _below_base,
+}
+
+
+def main() -> int:
+    """Print every difference and how many numbers are verified; the exit code is 1 if there is a difference."""
+    try:
+        found = read()
+        lines = check(found, compute(found), read_pages(found))
+    except McpoError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    for line in lines:
+        print(line)
+    counted = sum(len(NUMBER.findall(one.quote)) for one in found.findings)
+    print(
+        f"{len(found.pages)} pages: {counted} numbers in {len(found.findings)} texts recomputed from committed rows, "
+        f"{len(found.unverified)} texts marked as {MARK}, {len(lines)} problems"
+    )
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

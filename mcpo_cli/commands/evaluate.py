@@ -55,7 +55,7 @@ def evaluate(
 ) -> None:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.errors import Interrupted
@@ -80,7 +80,7 @@ def evaluate(
             ]
             console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
         return
-    publish = publisher(chosen.compute.tracking_uri, console.talk)
+    publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)

@@ -62,7 +62,7 @@ def grade(
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import paths
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
@@ -77,7 +77,7 @@ def grade(
     document: dict[str, Any] = {"target": target, "answers": len(answers)}
     with Graders(Grading(timeout=timeout, workers=workers)) as pools:
         if folder:
-            publish = publisher("", console.talk)
+            publish = evaluation_publisher("", console.talk)
             document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
             verdicts = regrade.verdicts(folder, document["results"])
             publish(folder)

@@ -22,11 +22,11 @@ from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling import limits
 from mcpo_cli.scheduling.estimate import Estimator, makespan
-from mcpo_cli.scheduling.feed import feeding
 from mcpo_cli.scheduling.forks import ForkServers
 from mcpo_cli.scheduling.handles import LocalWorker, Worker
 from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
+from mcpo_cli.store.uploader import uploading
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
@@ -123,7 +123,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with feeding(plan, display.note), _signals(scheduler.stop), closing(scheduler.forks):
+    with uploading(plan, display.note), _signals(scheduler.stop), closing(scheduler.forks):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)

@@ -1,13 +1,10 @@
 """Files and settings made to exhaust or fool what reads them: suites, archives, answers, plug-ins, models."""
 
 import gzip
-import io
 import json
 import os
 import resource
-import tarfile
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,11 +13,10 @@ import pytest
 from mcpo_cli import data, methods, plugins
 from mcpo_cli.config import load
 from mcpo_cli.config.yaml_files import read_yaml
-from mcpo_cli.errors import ConfigError, McpoError, StoreError
+from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.evaluation import regrade
 from mcpo_cli.model_facts import resolve
 from mcpo_cli.redaction import redact
-from mcpo_cli.store import archive
 from tests.cli.conftest import InProcess
 from tests.conftest import forget_plugins
 from tests.faults.conftest import Faults
@@ -141,62 +137,6 @@ def test_an_override_that_is_a_trap(
     assert done.stderr.count("error:") == 1
     assert len(done.stderr) < 2000
     faults(f"an override with {request.node.callspec.id}", wrong=int(took > SECONDS))
-
-
-def packed(name: str, zeros: int, **headers: str) -> bytes:
-    """An archive whose one member has so many zeros."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz", format=tarfile.PAX_FORMAT) as tar:
-        member = tarfile.TarInfo(name)
-        member.size, member.pax_headers = zeros, headers
-        tar.addfile(member, io.BytesIO(bytes(zeros)))
-    return content.getvalue()
-
-
-def empties(count: int) -> bytes:
-    """An archive of so many empty files."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as tar:
-        for number in range(count):
-            tar.addfile(tarfile.TarInfo(f"attempt_1/groups/step_{number:06d}.jsonl"))
-    return content.getvalue()
-
-
-def claiming(size: int) -> bytes:
-    """An archive whose header promises more than there is."""
-    member = tarfile.TarInfo("spec.json")
-    member.size = size
-    return gzip.compress(member.tobuf(tarfile.GNU_FORMAT))
-
-
-GOOD = packed("spec.json", 10)
-ARCHIVES: dict[str, Callable[[], bytes]] = {
-    "one file of 200 MiB zeros": lambda: packed("attempt_1/metrics.jsonl", 200 << 20),
-    "20 000 empty files": lambda: empties(20_000),
-    "a header of 50 MiB": lambda: packed("spec.json", 0, comment="x" * (50 << 20)),
-    "a file that claims 10^15 bytes": lambda: claiming(10**15),
-    "a member that claims less than nothing": lambda: packed("spec.json", 0, size="-5"),
-    "a cut end": lambda: GOOD[:-6],
-    "a wrong checksum": lambda: GOOD[:-8] + bytes(8),
-    "no archive in it": lambda: gzip.compress(b"\xff" * 4096),
-    "nothing in it": lambda: gzip.compress(b""),
-    "no compression": lambda: zlib.decompress(GOOD, 31),
-    "a broken stream": lambda: GOOD[:12] + b"\xff" * 40,
-}
-
-
-@pytest.mark.parametrize("make", ARCHIVES.values(), ids=ARCHIVES)
-def test_an_archive_that_is_a_trap(
-    make: Callable[[], bytes], tmp_path: Path, request: pytest.FixtureRequest, faults: Faults
-) -> None:
-    """Refused before anything is written, in memory that goes with its own size."""
-    content = make()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(StoreError, match=archive.NAME):
-        archive.unpack(content, tmp_path / "run")
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
-    written = list(tmp_path.rglob("*"))
-    faults(f"an archive with {request.node.callspec.id}", wrong=int(grown > 64) + len(written))
 
 
 LINES: dict[str, bytes] = {

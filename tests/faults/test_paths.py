@@ -1,21 +1,18 @@
 """Names lead to no other folder: what stands on a command line, in a record, in an archive or in a model's index."""
 
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, McpoError, RunFailed, StoreError
+from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation import gradings
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.model_facts import resolve
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.store import archive
 from tests.cli.conftest import InProcess
 from tests.fakes import write_run
 from tests.faults.conftest import Faults
@@ -103,39 +100,6 @@ def test_a_grading_from_elsewhere_names_no_other_folder(tmp_path: Path, change: 
         gradings.all_of(folder)
 
 
-def member(name: str, kind: bytes, target: str) -> bytes:
-    """An archive with one member."""
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w:gz") as tar:
-        one = tarfile.TarInfo(name)
-        one.type, one.linkname = kind, target
-        tar.addfile(one, io.BytesIO())
-    return content.getvalue()
-
-
-STRANGE: list[tuple[str, bytes, str]] = [
-    ("../spec.json", tarfile.REGTYPE, ""),
-    ("/tmp/spec.json", tarfile.REGTYPE, ""),
-    ("attempt_1/../../../spec.json", tarfile.REGTYPE, ""),
-    ("spec.json", tarfile.SYMTYPE, "/etc/passwd"),
-    ("spec.json", tarfile.LNKTYPE, "../../outside.json"),
-    ("attempt_1", tarfile.SYMTYPE, ".."),
-    ("spec.json", tarfile.FIFOTYPE, ""),
-    ("attempt_1/checkpoints/step_1/weights.pt", tarfile.REGTYPE, ""),
-    ("run.sh", tarfile.REGTYPE, ""),
-]
-
-
-@pytest.mark.parametrize(("name", "kind", "target"), STRANGE)
-def test_an_archive_writes_nothing_beside_its_folder(
-    tmp_path: Path, name: str, kind: bytes, target: str, faults: Faults
-) -> None:
-    with pytest.raises(StoreError, match="does not belong to a journal"):
-        archive.unpack(member(name, kind, target), tmp_path / "home" / "run")
-    assert [path for path in tmp_path.rglob("*") if path.name != "home"] == []
-    faults("an archive with a member that leads to another folder")
-
-
 def test_an_index_of_weights_names_no_other_folder(tmp_path: Path) -> None:
     folder = untrained(tmp_path / "model")
     (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
@@ -143,14 +107,3 @@ def test_an_index_of_weights_names_no_other_folder(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ConfigError, match=r"names a file outside the folder: \.\./model\.safetensors"):
         resolve(str(folder))
-
-
-def test_a_name_in_an_archive_that_was_pulled_is_no_way_out(spec: RunSpec, mcpo_home: Path, tmp_path: Path) -> None:
-    """What a store holds may be anybody's: the suite of a pulled run is looked at when the run is read."""
-    source = run_dir(spec.run_id)
-    write_json(source / "origin.json", {"suite": "../../../outside", "arm": "x", "command": "mcpo train"})
-    packed = archive.pack(source)
-    restored = tmp_path / "other" / "runs" / spec.run_id
-    archive.unpack(packed, restored)
-    with pytest.raises(McpoError, match="is not a plain folder name"):
-        catalog.find(tmp_path / "other", spec.run_id)

@@ -3,11 +3,14 @@
 import math
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +20,9 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import Eval
 from mcpo_cli.errors import ConfigError, StoreError
-from mcpo_cli.scheduling import feed, scheduler
+from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.progress import View
+from mcpo_cli.store import uploader
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
 from tests.faults.conftest import Faults
@@ -28,6 +32,7 @@ from tests.faults.store_swarm import swarm
 from tests.faults.test_disk import REAL, mount, tmpfs
 
 pytestmark = pytest.mark.slow
+MAKE = "import sys; from mcpo_cli.store.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 LOCK = """
 import sqlite3, sys, time
@@ -63,7 +68,7 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
     monkeypatch.setenv("FAKE_SECONDS", "0.5")
-    monkeypatch.setattr(feed, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.2)
     return mcpo_home
 
 
@@ -214,3 +219,27 @@ def test_ten_thousand_steps_in_the_store(database: Path, home: Path, faults: Fau
     assert not set(metrics) & {"train/nan", "train/inf", "train/minus"}
     lost, wrong = differences(home, plan, database)
     faults("10 000 steps with NaN, inf and -inf brought to the store", lost=lost, wrong=wrong)
+
+
+def test_killed_while_the_store_is_made(home: Path, faults: Faults) -> None:
+    """The file is there whole or not at all, and the same command goes on."""
+    database, killed = home / "mlflow.db", 0
+    # When the schema is begun, and when the file is being written, which may be over before it is seen.
+    for sign in ("mlflow.db.lock", ".mlflow.db.*.part"):
+        process = subprocess.Popen([sys.executable, "-c", MAKE, f"sqlite:///{database}"], stdout=subprocess.PIPE)
+        while process.poll() is None and not any(home.glob(sign)):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        if database.exists():
+            with closing(sqlite3.connect(database)) as connection:
+                assert connection.execute("select name from experiments").fetchall() == [("Default",)]
+    assert killed > 0
+    plan = store_runs.plan(store_runs.spec())
+    store_runs.complete(plan.cells[0].spec)
+    began = time.monotonic()
+    Store(f"sqlite:///{database}").sync()
+    taken = time.monotonic() - began
+    lost, wrong = differences(home, plan, database)
+    faults("SIGKILL while an SQLite store is made", times=killed, lost=lost, wrong=wrong, seconds=[taken])

@@ -11,13 +11,14 @@ import tempfile
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from mcpo_cli import records
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed
+from mcpo_cli.records import Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.disk import writing
@@ -45,6 +46,8 @@ KINDS: dict[str, Any] = {
     "branches": records.BranchRow,
 }
 """The schema of the rows in each file or folder of an attempt."""
+LATEST = 1 << 40
+"""A time, in seconds since the epoch, that no run ends at."""
 UNIQUE = {"metrics": ("step",), "eval": ("tier", "problem"), "mini_batches": ("mini_batch",)}
 """The columns that no two rows of a file share."""
 
@@ -151,6 +154,10 @@ def _check(folder: Path) -> None:
         sums = read_json(attempt / SUMS) if (attempt / SUMS).exists() else {}
         if wrong := [name for name in sums if not re.fullmatch(ROWS, name)]:
             raise damaged(attempt / SUMS, f"damaged: {wrong[0]!r} is no file of rows")
+    for attempt in Journal(folder).attempts():
+        status: Status = read_json(attempt / "status.json")
+        if not all(0 <= status[name] < LATEST for name in ("started", "updated")):
+            raise damaged(attempt / "status.json", "damaged: it names times that no run has")
     if attempts.state(folder, spec) != "done":
         raise RunFailed("its records are not those of a run that is done")
     Journal(folder).check_all()
@@ -162,14 +169,17 @@ def _check_rows(path: Path, attempt: Path, spec: RunSpec) -> None:
     schema, seen = KINDS.get(kind), set[tuple[Any, ...]]()
     if schema is None:
         raise damaged(path, "none of the files that runs write")
+    hints = get_type_hints(schema)
     for number, row in enumerate(read_lines(path), start=1):
-        wrong = _misfit(schema, row)
+        wrong = _misfit(hints, schema.__required_keys__, row)
         if not wrong:
-            step, n, place = row["step"], row.get("n", LARGEST), tuple(row[name] for name in UNIQUE.get(kind, ()))
+            step, n, place = row["step"], row.get("n", 1), tuple(row[name] for name in UNIQUE.get(kind, ()))
             if not 0 <= step <= spec.train.steps or (path.parent != attempt and path.stem != f"step_{step:06d}"):
                 wrong = f"step={step}"
-            elif not 0 <= row.get("c", 0) <= n:
+            elif n < 1 or not all(0 <= row.get(name, 0) <= n for name in ("c", "c_after")):
                 wrong = f"c={row['c']} of n={n}"
+            elif not 0 <= row.get("time", 0) < LATEST:
+                wrong = f"time={row['time']}"
             elif place in seen:
                 wrong = f"it repeats {', '.join(map(str, place))}"
             elif place:
@@ -178,12 +188,12 @@ def _check_rows(path: Path, attempt: Path, spec: RunSpec) -> None:
             raise damaged(path, f"damaged: row {number}: {wrong}")
 
 
-def _misfit(schema: Any, row: Mapping[str, Any]) -> str:
-    """The first value of a row that its schema, a TypedDict, does not allow; empty if there is none."""
-    for key, hint in get_type_hints(schema).items():
+def _misfit(hints: Mapping[str, Any], required: Set[str], row: Mapping[str, Any]) -> str:
+    """The first value of a row that its schema does not allow; empty if there is none."""
+    for key, hint in hints.items():
         if key in row and not _fits(hint, row[key]):
             return f"{key}={str(row[key])[:60]}"
-        if key not in row and key in schema.__required_keys__:
+        if key not in row and key in required:
             return f"{key} is missing"
     return ""
 

@@ -1,9 +1,7 @@
 """A connection to an MLflow store: connect, find or create experiments and runs, log."""
 
-import json
 import re
 import sqlite3
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -93,12 +91,11 @@ class Connection:
         try:
             self.client()
             yield
-        except StoreError:
-            self._forget()
-            raise
         except Exception as error:
             # Rows that were read but not sent must be read again, and cached objects may be gone.
             self._forget()
+            if isinstance(error, StoreError):
+                raise
             raise StoreError(f"the MLflow store {self.shown} failed: {reason(error)}", fix=fix) from error
 
     def client(self) -> MlflowClient:
@@ -178,17 +175,6 @@ class Connection:
             last = tags if tags and i + BATCH >= len(points) else {}
             labels = [RunTag(key, str(value)) for key, value in last.items()]
             self.client().log_batch(mlflow_id, metrics=metrics, tags=labels)
-
-    def read_artifact(self, mlflow_id: str, path: str) -> dict[str, Any]:
-        """A JSON artifact; empty if it does not exist."""
-        folder = path.rpartition("/")[0]
-        if path not in {file.path for file in self.client().list_artifacts(mlflow_id, folder or None)}:
-            return {}
-        with tempfile.TemporaryDirectory() as target:
-            found: dict[str, Any] = json.loads(
-                Path(self.client().download_artifacts(mlflow_id, path, target)).read_text()
-            )
-        return found
 
     def _forget(self) -> None:
         """Clear the caches of the store's contents."""

@@ -54,9 +54,9 @@ class _Child:
     """Global step of the last ingested evaluation; -1 for none."""
     settled: str
     """The ending (see `_update`) that is completely in the store; empty for none."""
+    state: State
     attempt: str = ""
     """The attempt that its tags and parameters describe."""
-    state: State = "planned"
 
 
 @contextmanager
@@ -141,8 +141,15 @@ class Store(Connection):
     def _forget(self) -> None:
         super()._forget()
         self._parents: dict[str, str] = {}
+        self._named: dict[str, dict[str, str]] = {}
         self._children: dict[tuple[str, str], _Child] = {}
         self._statuses: dict[str, str] = {}
+
+    def _series(self, plan: Plan) -> dict[str, str]:
+        """See `descriptions.series`."""
+        if plan.plan_id not in self._named:
+            self._named[plan.plan_id] = descriptions.series(plan)
+        return self._named[plan.plan_id]
 
     def _journal(self, cell: Cell) -> Journal:
         return Journal(self.home / "runs" / cell.spec.run_id)
@@ -200,11 +207,12 @@ class Store(Connection):
                 steps=FinalSteps(journal, after=_number(tags.get("mcpo.step"), 0)),
                 evaluated=_number(tags.get("mcpo.eval_step"), -1),
                 settled=tags.get(SETTLED, ""),
+                state=tags.get("state", "planned"),
             )
         child = self._children[key]
         if (adopt or not child.parent) and child.parent != self.parent(plan):
             child.parent = self.parent(plan)
-            series = descriptions.series(plan)[cell.spec.run_id]
+            series = self._series(plan)[cell.spec.run_id]
             self.log(child.mlflow_id, tags={PARENT: child.parent, descriptions.SERIES: series})
             self.client().update_run(child.mlflow_id, name=f"{series} {cell.spec.seeds}")
         return child
@@ -226,7 +234,7 @@ class Store(Connection):
             self.client().delete_run(run.info.run_id)
             run = None
         if run is None:
-            series = descriptions.series(plan)[run_id]
+            series = self._series(plan)[run_id]
             tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
             run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
         return run
@@ -236,10 +244,10 @@ class Store(Connection):
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
         ending = f"{attempt.name} {updated}"
-        # Read the state before the rows: if it says that the run has ended, all rows exist.
-        child.state = attempts.state(journal.run_dir, cell.spec)
         if child.settled == ending:
             return 0
+        # Read the state before the rows: if it says that the run has ended, all rows exist.
+        child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
             self._describe_run(child, cell, attempt)

@@ -1,6 +1,5 @@
 """Uploads what is computed from runs: evaluations, probe results, and the files of artifacts and reports."""
 
-import hashlib
 import json
 import math
 import time
@@ -20,8 +19,7 @@ from mcpo_cli.store.mlflow import STATUS, Store
 EVALUATIONS = "evaluate"
 """The experiment of all evaluations."""
 FOLDER = "reports"
-INDEX = f"{FOLDER}/index.json"
-"""Artifact that maps the name of each uploaded file to its checksum."""
+"""The folder of tables, figures and reports among the artifacts of a parent run."""
 
 
 def log_gradings(store: Store, folder: Path, gradings: Iterable[Results]) -> int:
@@ -67,34 +65,24 @@ def log_probe(store: Store, probe: str, findings: Mapping[str, Mapping[str, floa
 
 def log_artifacts(
     store: Store, plan: Plan, files: Sequence[Path], values: Mapping[str, float], results: str = ""
-) -> list[str]:
-    """Upload new and changed files to the plan's parent run, and the plan's runs if they are missing.
+) -> None:
+    """Upload files to the plan's parent run, and what the store lacks of the plan's runs.
 
     Args:
-        values: metrics to log to the parent run, if a file changed.
+        values: metrics to log to the parent run.
         results: Markdown for the description of the parent run.
-
-    Returns:
-        The names of the files that were sent.
 
     Raises:
         StoreError: the store failed; the next call sends what is missing.
     """
     store.ingest(plan)
     with store.answering():
-        parent = store.parent(plan)
-        there = store.read_artifact(parent, INDEX)
-        digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-        changed = [path for path in files if there.get(path.name) != digests[path.name]]
-        for path in changed:
+        parent, now = store.parent(plan), milliseconds(time.time())
+        for path in files:
             store.client().log_artifact(parent, str(path), FOLDER)
-        if changed:
-            store.client().log_dict(parent, there | digests, INDEX)
-            now = milliseconds(time.time())
-            store.log(parent, [(name, value, now, 0) for name, value in values.items()])
+        store.log(parent, [(name, value, now, 0) for name, value in values.items()])
         if results:
             store.describe(parent, descriptions.plan_note(plan, results))
-    return [path.name for path in changed]
 
 
 def _log_grading(store: Store, folder: Path, results: Results) -> int:

@@ -11,14 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.schema import Eval
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.progress import View
@@ -42,7 +40,6 @@ print("locked", flush=True)
 time.sleep(600)
 """
 PROCESSES = 32
-STEPS = 10_000
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
 
@@ -198,27 +195,6 @@ def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) 
         missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database)
         lost, wrong = lost + missing, wrong + strange
     faults(f"{PROCESSES} processes logging at once into one SQLite store", lost=lost, wrong=wrong)
-
-
-def test_ten_thousand_steps_in_the_store(database: Path, home: Path, faults: Faults) -> None:
-    """Each with values that are none: they are counted, and not written."""
-    spec = replace(store_runs.spec(steps=STEPS), eval=Eval(problems=2, samples=2, every=500))
-    plan, store = store_runs.plan(spec), Store(f"sqlite:///{database}")
-    attempt = store_runs.begin(spec)
-    values = {"train/accuracy": 0.5, "train/nan": math.nan, "train/inf": math.inf, "train/minus": -math.inf}
-    store_runs.train(attempt, range(1, STEPS // 2 + 1), **values)
-    attempt.durable(STEPS // 2)
-    assert store.ingest(plan) == 2 * STEPS // 2
-    store_runs.train(attempt, range(STEPS // 2 + 1, STEPS + 1), **values)
-    store_runs.evaluate(attempt, *range(0, STEPS + 1, 500))
-    attempt.end("done")
-    store.ingest(plan)
-    assert store.ingest(plan) == 0
-    metrics = store_runs.runs(store)[spec.run_id].data.metrics
-    assert metrics["journal/nonfinite"] == 3
-    assert not set(metrics) & {"train/nan", "train/inf", "train/minus"}
-    lost, wrong = differences(home, plan, database)
-    faults("10 000 steps with NaN, inf and -inf brought to the store", lost=lost, wrong=wrong)
 
 
 def test_killed_while_the_store_is_made(home: Path, faults: Faults) -> None:

@@ -122,6 +122,8 @@ RECORDS: dict[str, tuple[Change, str]] = {
     "a metric that is text": (row(METRICS, metrics={"train/accuracy": "much"}), "metrics="),
     "c above n": (row(EVAL, c=3, n=2), "c=3 of n=2"),
     "c below 0": (row(EVAL, c=-1), "c=-1"),
+    "n of 0": (row(EVAL, c=0, n=0), "c=0 of n=0"),
+    "a time that no clock shows": (row(METRICS, time=1e308), "time="),
     "10^30": (row(EVAL, n=10**30), "n=1"),
     "true for 1": (row(EVAL, c=True), "c=True"),
     "a problem without a name": (row(EVAL, problem=None), "problem is missing"),
@@ -138,7 +140,7 @@ RECORDS: dict[str, tuple[Change, str]] = {
     "rows that are missing": (lambda members: members.pop(METRICS) and None, ""),
     "a status that is text": (
         lambda members: members.update({"attempt_1/status.json": b'"done"'}),
-        "done",
+        "no JSON object",
     ),
     "brackets": (lambda members: members.update({METRICS: b"[" * 100_000 + b"\n"}), "damaged"),
 }

@@ -64,17 +64,6 @@ def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -
     assert store.left == {}
 
 
-def test_every_point_stands_once_after_the_cursor_was_lost(store: Store, home: Path) -> None:
-    complete(spec())
-    store.ingest(plan(spec()))
-    run = runs(store)[spec().run_id]
-    for tag in ("mcpo.step", "mcpo.eval_step", "mcpo.settled"):
-        MlflowClient(store.uri).delete_tag(run.info.run_id, tag)
-    everything = expected(spec(), range(1, 5), (0, 2, 4))
-    assert Store(store.uri).ingest(plan(spec())) == everything.total()
-    assert points(home / "mlflow.db") == everything
-
-
 def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(store: Store, home: Path) -> None:
     first = begin(spec())
     train(first, range(1, 4))
@@ -310,6 +299,12 @@ def test_settings_name_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
     assert resolve("") == "http://somewhere"
     assert resolve("sqlite:///x.db") == "sqlite:///x.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    for sign in "?#%":
+        monkeypatch.setenv("MCPO_HOME", str(home / f"a{sign}b"))
+        with pytest.raises(ConfigError, match="cannot hold"):
+            resolve("")
+        assert resolve("offline") is None
 
 
 def test_a_plan_that_goes_on_is_running_and_has_the_load_of_the_machine(store: Store) -> None:
@@ -342,15 +337,6 @@ def test_a_run_that_was_trained_anew_replaces_the_old_one(store: Store, home: Pa
     complete(spec())
     assert set(Store(store.uri).sync()) == {spec().run_id}
     assert runs(store)[spec().run_id].info.run_id != old
-
-
-def test_a_home_whose_path_is_no_part_of_a_uri_has_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for sign in "?#%":
-        monkeypatch.setenv("MCPO_HOME", str(tmp_path / f"a{sign}b"))
-        with pytest.raises(ConfigError, match="cannot hold"):
-            resolve("")
-        assert resolve("offline") is None
 
 
 def change_a_parameter(client: MlflowClient, run: Any, database: Path) -> None:

@@ -39,7 +39,7 @@ connection.execute("begin immediate")
 print("locked", flush=True)
 time.sleep(600)
 """
-PROCESSES = 32
+PROCESSES = 16
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
 

@@ -8,13 +8,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from mlflow import MlflowClient
+
 from mcpo_cli import methods, tasks
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import Eval, RunSpec, Train
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store.connection import MlflowClient
 from mcpo_cli.store.mlflow import Store
 from tests.fakes import write_runs
 
@@ -91,7 +92,8 @@ def points(database: Path) -> Counter[tuple[str, str, int]]:
     """How often each (run id, metric, step) stands in the store, whatever its time and value."""
     query = (
         "select tags.value, metrics.key, metrics.step from metrics join tags on tags.run_uuid = metrics.run_uuid "
-        "where tags.key = 'mcpo.run_id'"
+        "join runs on runs.run_uuid = metrics.run_uuid "
+        "where tags.key = 'mcpo.run_id' and runs.lifecycle_stage = 'active'"
     )
     with closing(sqlite3.connect(database)) as connection:
         return Counter(connection.execute(query).fetchall())

@@ -11,7 +11,8 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.commands import console, publish_artifacts
+from mcpo_cli.commands import console
+from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, load, plan
 from mcpo_cli.config.branching import Study, Trunk
@@ -83,12 +84,12 @@ def publish(plans: Mapping[str, Plan], built: Mapping[str, Built], report: Seque
     for name, one in built.items():
         for suite in artifacts.get(name).needs:
             made.setdefault(suite, []).append(one)
-    publish_artifacts.publish([(plans[suite], here) for suite, here in made.items()], report)
+    publish_artifacts([(plans[suite], here) for suite, here in made.items()], report)
 
 
 def publish_suite(plan: Plan, built: Sequence[Built]) -> None:
     """Log the artifacts of one plan to its parent run in MLflow."""
-    publish_artifacts.publish([(plan, built)])
+    publish_artifacts([(plan, built)])
 
 
 def show(built: Built, *, whole: bool) -> None:

@@ -22,7 +22,7 @@ from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.plugins import Found, Plugin
 from mcpo_cli.redaction import redact
-from mcpo_cli.store.address import OFFLINE
+from mcpo_cli.store import OFFLINE
 
 DISTRIBUTION = "mcpo-cli"
 LEAST_DISK = LEAST_MEMORY = 2 * GIB

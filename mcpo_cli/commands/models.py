@@ -62,7 +62,7 @@ def evaluate(
 ) -> None:
     """Sample a model on benchmarks, grade, and report with intervals. Rerunning samples only what is missing."""
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config import load
     from mcpo_cli.config.evaluation import Evaluation
     from mcpo_cli.errors import Interrupted
@@ -87,7 +87,7 @@ def evaluate(
             ]
             console.print_text(f"{plan.eval_id}: {plan.label}; to be sampled: {', '.join(lacking)}")
         return
-    publish = publisher(chosen.compute.tracking_uri, console.talk)
+    publish = evaluation_publisher(chosen.compute.tracking_uri, console.talk)
     try:
         with _terminable():
             results = run.evaluate(plan, loaded, console.progress)
@@ -162,7 +162,7 @@ def grade(
     """Grade the answers in a file, or regrade an evaluation; its old grading is kept."""
     from mcpo_cli import paths
     from mcpo_cli.commands import console, print_evaluation
-    from mcpo_cli.commands.publish_evaluations import publisher
+    from mcpo_cli.commands.publish import evaluation_publisher
     from mcpo_cli.config.evaluation import Grading
     from mcpo_cli.evaluation import regrade
     from mcpo_cli.evaluation.gradings import Graders
@@ -177,7 +177,7 @@ def grade(
     document: dict[str, Any] = {"target": target, "answers": len(answers)}
     with Graders(Grading(timeout=timeout, workers=workers)) as pools:
         if folder:
-            publish = publisher("", console.talk)
+            publish = evaluation_publisher("", console.talk)
             document["results"] = regrade.grade_again(folder, drawn, grader, pools, console.progress)
             verdicts = regrade.verdicts(folder, document["results"])
             publish(folder)

@@ -1,4 +1,4 @@
-"""`mcpo runs`: list, show, sync and pull the runs of MCPO_HOME; other verbs about them have files of their own."""
+"""`mcpo runs`: list and show the runs of MCPO_HOME; copy them to the MLflow store, other tools and other people."""
 
 import re
 from pathlib import Path
@@ -6,23 +6,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.exchange import EXAMPLES, bundle, export, unbundle
 from mcpo_cli.commands.samples import samples
-from mcpo_cli.commands.verbs import Debug, Json, RunId, complete_methods, complete_suites
+from mcpo_cli.commands.verbs import (
+    Debug,
+    Json,
+    RunId,
+    What,
+    complete_methods,
+    complete_suite_or_runs,
+    complete_suites,
+)
 from mcpo_cli.records import State
 
 if TYPE_CHECKING:
     from mcpo_cli.runs.catalog import Run
 
 STEP = re.compile(r"step_\d+\.jsonl$")
+EXAMPLES = """\
+Examples:
+
+mcpo runs export --to data                 all done runs of MCPO_HOME
+
+mcpo runs export table1 --to data          the runs of a suite
+
+mcpo runs bundle table1 table1.mcpo        the same runs for a colleague,
+
+mcpo runs unbundle table1.mcpo             who then prints the same Table 1: mcpo reproduce table1"""
 
 app = typer.Typer(
-    help="List and show runs; copy them to the MLflow store and back, to other tools and to other people.",
+    help="List and show runs; copy them to the MLflow store, to other tools and to other people.",
     no_args_is_help=True,
 )
 app.command()(samples)
-for verb in (export, bundle, unbundle):
-    app.command(epilog=EXAMPLES)(verb)
 
 InState = Annotated[State | None, typer.Option("--state", help="Only runs in this state.")]
 OfMethod = Annotated[
@@ -31,6 +46,18 @@ OfMethod = Annotated[
 OfSuite = Annotated[
     str | None, typer.Option("--suite", help="Only runs that this suite started.", autocompletion=complete_suites)
 ]
+Some = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SUITE|FILE|RUN_ID] [KEY=VALUE]",
+        help="A suite or its file, with settings to change in it; or several runs (default: all done runs).",
+        autocompletion=complete_suite_or_runs,
+        show_default=False,
+    ),
+]
+To = Annotated[Path, typer.Option(help="The folder to write; it must not exist.", show_default=False)]
+NewFile = Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")]
+Bundle = Annotated[Path, typer.Argument(metavar="FILE", help="A file that `mcpo runs bundle` wrote.")]
 
 
 @app.command("list")
@@ -87,31 +114,31 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
-    """Copy all journals and evaluations of MCPO_HOME to the MLflow store. Rerunning sends no point twice."""
-    from mcpo_cli.commands import console, publish_evaluations
-    from mcpo_cli.errors import RunFailed, StoreError
+    """Send the MLflow store what it lacks of the runs and evaluations of MCPO_HOME. Rerunning sends nothing twice."""
+    from mcpo_cli.commands import console, publish
+    from mcpo_cli.errors import ConfigError, StoreError
     from mcpo_cli.machine import lasting
+    from mcpo_cli.store import resolve
 
+    uri = resolve("")
+    if uri is None:
+        raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
     with lasting():
         from mcpo_cli.store.mlflow import Store
 
-    uri = _store()
     store = Store(uri)
     store.check()
-    points = store.sync(console.progress) | publish_evaluations.sync(uri)
-    document = {"store": store.shown, "points": points, "repaired": store.notes, "elsewhere": store.elsewhere}
-    for note in (*store.notes, *store.foreign_lines()):
-        console.talk(note)
-    if store.damaged:
-        head = f"{len(store.damaged)} runs are damaged; their data in the store is unchanged"
-        message = "\n  ".join([f"{head}:", *store.damaged.values()])
-        fix = "remove each folder, then run: mcpo runs pull, or the command that trained the run"
-        raise RunFailed(message, fix=fix, data=document)
-    if store.refused:
-        head = f"the store does not take {len(store.refused)} of {len(points) + len(store.refused)} runs"
-        message = "\n  ".join([f"{head}; the others are there:", *store.refused.values()])
-        fix = "delete these runs in mcpo ui: the next mcpo runs sync makes them anew"
-        raise StoreError(message, fix=fix, data=document)
+    points = store.sync(console.progress)
+    left = dict(store.left)
+    points |= publish.sync_evaluations(store)
+    document = {"store": store.shown, "points": points, "left": left}
+    if left:
+        head = f"{len(left)} runs are not sent, or not in full; the others are"
+        fix = (
+            "remove the folder of a damaged run, and repeat the command that trained it; delete one that the store "
+            "refuses or has from elsewhere in mcpo ui, and repeat this command"
+        )
+        raise StoreError("\n  ".join([f"{head}:", *left.values()]), fix=fix, data=document)
     if as_json:
         console.print_json(document)
     else:
@@ -119,32 +146,73 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
         console.print_text(f"{sent} copied to {store.shown}")
 
 
-@app.command("pull")
-def pull_runs(suite: OfSuite = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Copy completed runs that MCPO_HOME lacks from the MLflow store: journals only, no weights."""
-    from mcpo_cli.commands import console
-    from mcpo_cli.store.pulls import Pulls
+@app.command(epilog=EXAMPLES)
+def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row an observation."""
+    from mcpo_cli.analysis import exports
+    from mcpo_cli.analysis.frames import Runs
+    from mcpo_cli.commands import comparisons, console
+    from mcpo_cli.runs.folders import whole
 
-    store = Pulls(_store())
-    store.check()
-    pulled, left = store.pull(suite)
-    for run_id, reason in left.items():
-        console.talk(f"{run_id} stays in the store: {reason}")
+    folder = _new(to)
+    plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
+    tables = exports.tables(Runs(plan))
+    with whole(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
+        for name, table in tables.items():
+            table.to_parquet(part / f"{name}.parquet", index=False)
     if as_json:
-        console.print_json({"store": store.shown, "pulled": pulled, "left": left})
+        rows = {name: len(table) for name, table in tables.items()}
+        console.print_json({"folder": str(folder), "runs": len(plan.cells), "rows": rows})
     else:
-        console.print_text("\n".join([*pulled, f"{len(pulled)} runs copied from {store.shown}"]))
+        console.print_table(
+            ["file", "rows"], [[f"{folder / name}.parquet", str(len(table))] for name, table in tables.items()]
+        )
 
 
-def _store() -> str:
-    """The address of the store that the environment names."""
+@app.command(epilog=EXAMPLES)
+def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = False) -> None:
+    """Write the records of done runs into one file, without weights, to hand them to somebody else."""
+    from mcpo_cli.analysis.frames import Runs
+    from mcpo_cli.commands import comparisons, console
+    from mcpo_cli.home import run_dir
+    from mcpo_cli.runs.bundle import write
+
+    target = _new(file)
+    ids = [cell.spec.run_id for cell in Runs(comparisons.plan_of(what, "mcpo runs bundle")).cells]
+    write([run_dir(run_id) for run_id in ids], target)
+    if as_json:
+        console.print_json({"file": str(target), "bytes": target.stat().st_size, "runs": ids})
+    else:
+        console.print_text(f"{len(ids)} runs written to {target}, {target.stat().st_size / 1e6:.2f} MB")
+
+
+@app.command(epilog=EXAMPLES)
+def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
+    """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one is there with other records."""
+    from mcpo_cli import paths
+    from mcpo_cli.commands import console
+    from mcpo_cli.home import home
+    from mcpo_cli.runs.bundle import restore
+
+    restored, there = restore(paths.named(file), home())
+    if as_json:
+        console.print_json({"home": str(home()), "restored": restored, "already_there": there})
+    else:
+        kept = f"; {len(there)} were there already" if there else ""
+        console.print_text("\n".join([*restored, f"{len(restored)} runs restored in {home()}{kept}"]))
+
+
+def _new(path: Path) -> Path:
+    """The path of what is to be written. Raises ConfigError if something is there, or its folder is not."""
+    from mcpo_cli import paths
     from mcpo_cli.errors import ConfigError
-    from mcpo_cli.store.address import resolve
 
-    uri = resolve("")
-    if uri is None:
-        raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
-    return uri
+    path = paths.named(path).absolute()
+    if path.exists():
+        raise ConfigError(f"{path} already exists and is not overwritten", fix="name another one, or remove it")
+    if not path.parent.is_dir():
+        raise ConfigError(f"there is no folder {path.parent}", fix=f"mkdir -p {path.parent}")
+    return path
 
 
 def _row(run: "Run") -> dict[str, Any]:

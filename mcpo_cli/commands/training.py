@@ -172,7 +172,7 @@ def probe(
 ) -> None:
     """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
     from mcpo_cli import probes
-    from mcpo_cli.commands import console, publish_findings
+    from mcpo_cli.commands import console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan
     from mcpo_cli.errors import ConfigError
@@ -201,7 +201,7 @@ def probe(
         run_plan(plan)
         measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
     document = study.document(chosen, measured)
-    publish_findings.publish(chosen, measured, document)
+    publish.publish_probe(chosen, measured, document)
     if as_json:
         console.print_json(document)
         return

@@ -42,7 +42,7 @@ Host = Annotated[
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
     """Browse the runs in MLflow's UI until Ctrl-C. Whoever reaches it can read, change and delete what it shows."""
     from mcpo_cli.commands import console
-    from mcpo_cli.store.address import resolve
+    from mcpo_cli.store import resolve
     from mcpo_cli.store.mlflow import Store
 
     uri = resolve("")

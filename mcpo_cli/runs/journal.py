@@ -325,8 +325,8 @@ def damaged(path: Path, what: str) -> RunFailed:
     """The error for a damaged file. what: the damage, as in "gone"."""
     return RunFailed(
         f"{path} is {what}",
-        fix="restore that file from a copy, or remove the run's folder: mcpo runs pull restores a completed run from "
-        "the store, and the command that trained it trains it again",
+        fix="restore that file from a copy, or remove the run's folder: mcpo runs unbundle restores a run from a "
+        "bundle, and the command that trained it trains it again",
         code="damaged",
     )
 

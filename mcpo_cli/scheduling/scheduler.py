@@ -20,10 +20,10 @@ from mcpo_cli.records import State
 from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling.estimate import Estimator, makespan, slots
-from mcpo_cli.scheduling.feed import feeding
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
 from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
+from mcpo_cli.store.uploader import uploading
 
 WORKER = (sys.executable, "-P", "-m", "mcpo_cli.scheduling.worker")
 """A worker of a backend that preloads nothing. -P keeps files in the user's folder from shadowing modules."""
@@ -120,7 +120,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with feeding(plan, display.note), _signals(scheduler.stop), closing(scheduler):
+    with uploading(plan, display.note), _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)

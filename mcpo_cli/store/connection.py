@@ -1,92 +1,58 @@
-"""A connection to an MLflow store: connecting, locking, searching and logging."""
+"""A connection to an MLflow store: connect, find or create experiments and runs, log."""
 
 import re
 import sqlite3
-import tempfile
 import uuid
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy
 from filelock import FileLock
-from mlflow.entities import LifecycleStage, Metric, RunTag
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
-from mlflow.store.db.db_types import DATABASE_ENGINES
-from mlflow.store.db.utils import create_sqlalchemy_engine
-from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun
-from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-from mlflow.tracking import MlflowClient
-from mlflow.utils.file_utils import local_file_uri_to_path
-from sqlalchemy import Engine, event, func, update
 
-from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import home
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs.journal import write_atomic
-from mcpo_cli.store import pages, rows
-from mcpo_cli.store.address import OFFLINE
-from mcpo_cli.store.points import Point, milliseconds
+from mcpo_cli.store import OFFLINE, descriptions
+from mcpo_cli.store.contents import Point, milliseconds
 
-STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
-"""MLflow's status for each state of a started run."""
-BATCH = 900
-"""Metrics per call: MLflow accepts 1000 entities, which include the cursor's tags."""
+BATCH, MOST_PARAMS = 900, 100
+"""Points and parameters per call: MLflow accepts 1000 entities, tags included, of which 100 may be parameters."""
 PARENT = "mlflow.parentRunId"
 RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
 """The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
 SUITE = "suite"
 """The tag with the suite that an MLflow run stands under."""
-SUITES = "suites"
-"""The tag with all suites that use a run."""
-PAGE = 1000
-"""Runs per page of a search."""
 NOTE = "mlflow.note.content"
 """The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
-NOTED = "mcpo.note"
-"""The tag of a run with the digest of the last description that was written here."""
+UNNAMEABLE = re.compile(r"[^\w./ -]")
+"""Characters that MLflow refuses in the name of a metric; they become `_`."""
 EXISTS = "RESOURCE_ALREADY_EXISTS"
-REFUSALS = {"BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE", EXISTS, "RESOURCE_DOES_NOT_EXIST"}
-"""MLflow's error codes that concern one run, not the store."""
 SYNC = "mcpo runs sync"
-DOCTOR = "mcpo doctor, which checks the store; the same command then sends or fetches what is missing"
+DOCTOR = "mcpo doctor, which checks the store; the same command then sends what is missing"
 LOCK_SECONDS = 60
-_OPENED: dict[Path, tuple[int, int] | None] = {}
-"""Identity of each SQLite file when this process opened it. MLflow keeps connections until the process exits and would
-silently write to a removed file."""
-
-
-@dataclass
-class Listing:
-    """The active runs of an experiment."""
-
-    ids: set[str] = field(default_factory=set)
-    """Their MLflow ids."""
-    runs: dict[tuple[str, str], list[Any]] = field(default_factory=lambda: defaultdict(list))
-    """Tag and its value -> the runs that have it, for the tags that runs are looked up by."""
+DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
+"""Schemes of the databases that MLflow can use as a store."""
 
 
 class Connection:
     """An MLflow store.
 
-    File locks make two operations atomic between processes: finding or creating an experiment or a run, and creating
-    the schema of a new SQLite file.
+    A file lock makes these operations atomic between processes of one home: to find or create an experiment or a run,
+    and to create the schema of a new SQLite file.
     """
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        self._home = home()
-        name = self.database or self._home / "mlflow.db"
-        self._setup = FileLock(f"{name}.setup.lock", timeout=LOCK_SECONDS)
-        self._turn = FileLock(f"{name}.writer.lock", timeout=LOCK_SECONDS)
+        self.home = home()
+        self.turn = FileLock(f"{self.database or self.home / 'mlflow.db'}.lock", timeout=LOCK_SECONDS)
         self._mlflow: MlflowClient | None = None
-        self._engine: Engine | None = None
-        self.notes: list[str] = []
-        """What was repaired in the store."""
-        self._forget()
+        self._experiments: dict[str, str] = {}
 
     @property
     def shown(self) -> str:
@@ -110,265 +76,150 @@ class Connection:
         Raises:
             ConfigError: the store cannot be reached or written.
         """
+        self._mlflow = None
         try:
-            self._mlflow = None
-            self._client()
+            self.client()
         except Exception as error:
             raise ConfigError(
                 f"the MLflow store {self.shown} cannot be used: {reason(error)}",
-                fix=f"compute.tracking_uri={OFFLINE} trains without it; mcpo runs sync uploads the runs later",
+                fix=f"compute.tracking_uri={OFFLINE} trains without it; {SYNC} uploads the runs later",
             ) from error
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._answering(fix=SYNC), self._turn:
-            yield
-
-    @contextmanager
-    def _answering(self, fix: str) -> Iterator[None]:
-        """fix: the command that repairs what a failing block leaves."""
+    def answering(self, fix: str = SYNC) -> Iterator[None]:
+        """Turn every error of the block into a StoreError. fix: the command that sends what the block did not."""
         try:
+            self.client()
             yield
         except Exception as error:
             # Rows that were read but not sent must be read again, and cached objects may be gone.
             self._forget()
+            if isinstance(error, StoreError):
+                raise
             raise StoreError(f"the MLflow store {self.shown} failed: {reason(error)}", fix=fix) from error
+
+    def client(self) -> MlflowClient:
+        """MLflow's client, connected."""
+        if self._mlflow is None:
+            with self.turn:
+                if self.database and not self.database.exists():
+                    _create(self.database)
+                self._probe()
+                self._mlflow = MlflowClient(self.uri)
+                self._mlflow.search_experiments(max_results=1)  # the first call creates the schema of other databases
+        if self.database and not self.database.exists():
+            # MLflow keeps connections, and would silently write to the removed file.
+            raise StoreError(f"the MLflow store {self.shown} failed: its file was removed", fix=SYNC)
+        return self._mlflow
+
+    def experiment(self, suite: str) -> str:
+        """The id of a suite's experiment, which is created if there is none.
+
+        Raises:
+            StoreError: it was deleted in the store, or its files belong to a home that moved.
+        """
+        if suite not in self._experiments:
+            with self.turn:
+                found = self.client().get_experiment_by_name(suite) or self._new_experiment(suite)
+            if found.lifecycle_stage == "deleted":
+                raise StoreError(f"the experiment '{suite}' was deleted in {self.shown}", fix="restore it in mcpo ui")
+            is_ours = self.database is not None and self.database.parent.resolve() == self.home
+            place = found.artifact_location
+            if is_ours and place.startswith("file:") and place != self._location(suite):
+                raise StoreError(
+                    f"{self.shown} keeps the files of '{suite}' in {place}: this home was moved",
+                    fix=f"rm {self.database}, then {SYNC}, which makes the store anew from the journals",
+                )
+            self._experiments[suite] = str(found.experiment_id)
+        return self._experiments[suite]
+
+    def find(self, experiment: str, tag: str, value: str) -> Any:
+        """The run whose `tag` is `value`; None without any. A request sent twice may have made two: one is deleted."""
+        found = self.client().search_runs([experiment], f"tags.`{tag}` = '{value}'")
+        # The one with more tags holds the data.
+        runs = sorted(found, key=lambda run: (-len(run.data.tags), run.info.run_id))
+        for duplicate in runs[1:]:
+            self.client().delete_run(duplicate.info.run_id)
+        return runs[0] if runs else None
+
+    def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
+        """A new run, to be found by the tag and value `key`. start: in seconds since the epoch."""
+        self.client().create_run(experiment, milliseconds(start), {**dict([key]), **tags}, name)
+        return self.find(experiment, *key)
+
+    def describe(self, mlflow_id: str, note: str) -> None:
+        """Set the description of a run, unless a person wrote the one that it has."""
+        there = self.client().get_run(mlflow_id).data.tags.get(NOTE, descriptions.OURS)
+        if descriptions.OURS in there:
+            self.log(mlflow_id, tags={NOTE: note})
+
+    def log(
+        self,
+        mlflow_id: str,
+        points: Sequence[Point] = (),
+        tags: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Log to a run in batches; the last holds `tags`, so that a cursor among them never precedes its points.
+
+        MLflow keeps a point that is sent twice once.
+        """
+        pairs = list((params or {}).items())
+        for i in range(0, len(pairs), MOST_PARAMS):
+            some = [Param(key, str(value)) for key, value in pairs[i : i + MOST_PARAMS]]
+            self.client().log_batch(mlflow_id, params=some)
+        for i in range(0, max(len(points), 1), BATCH):
+            metrics = [
+                Metric(UNNAMEABLE.sub("_", name), value, at, step) for name, value, at, step in points[i : i + BATCH]
+            ]
+            last = tags if tags and i + BATCH >= len(points) else {}
+            labels = [RunTag(key, str(value)) for key, value in last.items()]
+            self.client().log_batch(mlflow_id, metrics=metrics, tags=labels)
 
     def _forget(self) -> None:
         """Clear the caches of the store's contents."""
-        self._experiments: dict[str, str] = {}
-        self._listed: dict[str, Listing] = {}
-        self._statuses: dict[str, str] = {}
-
-    def _client(self) -> MlflowClient:
-        if self.database in _OPENED and _identity(self.database) != _OPENED[self.database]:
-            raise StoreError("its file was removed, or replaced by another, while it was in use")
-        if self._mlflow is None:
-            with self._setup:
-                if self.database and not self.database.exists():
-                    self._make(self.database)
-                self._probe()
-                client = MlflowClient(self.uri)
-                client.search_experiments(max_results=1)  # the first call creates the schema of a new database
-                self._share_engine()
-                self._mlflow = client
-        return self._mlflow
-
-    def _make(self, database: Path) -> None:
-        """Create an SQLite file with MLflow's schema.
-
-        MLflow's 70 migrations run in memory, as each waits for the disk several times, and the file is written whole.
-        """
-        name = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
-        with closing(sqlite3.connect(name, uri=True)) as memory:
-            SqlAlchemyStore(f"sqlite:///{name}&uri=true", (self._home / "mlartifacts").as_uri()).engine.dispose()
-            write_atomic(database, memory.serialize())
-
-    @property
-    def _is_database(self) -> bool:
-        return re.split(r"[:+]", self.uri)[0] in DATABASE_ENGINES
-
-    def _probe(self) -> None:
-        """Fail at once if the database cannot be used; MLflow itself would retry for minutes."""
-        if not self._is_database:
-            return
-        engine = create_sqlalchemy_engine(self.uri)
-        try:
-            with engine.connect() as connection:
-                if self.database:
-                    connection.exec_driver_sql("BEGIN IMMEDIATE")
-        finally:
-            engine.dispose()
-
-    def _share_engine(self) -> None:
-        """Use MLflow's own connections to a database, so that both find it prepared in the same way."""
-        if not self._is_database:
-            return
-        self._engine = SqlAlchemyStore(self.uri, self._location("")).engine
-        if self.database:
-            if not event.contains(self._engine, "connect", _prepare):
-                event.listen(self._engine, "connect", _prepare)
-            _OPENED[self.database] = _identity(self.database)
-        self._engine.dispose()  # those opened until now were not prepared
-
-    def _set_status(self, mlflow_id: str, status: str, end: float) -> None:
-        if self._statuses.get(mlflow_id) == status:
-            return
-        if status == STATUS["running"]:
-            self._client().update_run(mlflow_id, status=status)
-        else:
-            self._client().set_terminated(mlflow_id, status=status, end_time=milliseconds(end))
-        self._statuses[mlflow_id] = status
-
-    def _experiment(self, suite: str) -> str:
-        if suite not in self._experiments:
-            # Several commands of this home may meet a store without the experiment.
-            with self._turn:
-                self._experiments[suite] = self._prepared_experiment(suite)
-        return self._experiments[suite]
-
-    def _prepared_experiment(self, suite: str) -> str:
-        client = self._client()
-        existing = client.get_experiment_by_name(suite) or self._new_experiment(suite)
-        if existing.lifecycle_stage == LifecycleStage.DELETED:
-            client.restore_experiment(existing.experiment_id)
-            self.notes.append(f"the experiment '{suite}' had been deleted from the store: restored with its runs")
-        self._relocate(existing)
-        # An existing note may have been edited by the user.
-        if NOTE not in existing.tags:
-            client.set_experiment_tag(existing.experiment_id, NOTE, pages.experiment_note(suite))
-        return str(existing.experiment_id)
+        self._experiments.clear()
 
     def _new_experiment(self, suite: str) -> Any:
         """An experiment that was not there a moment ago; another machine may have made it since."""
         # A server chooses its own artifact location; a plain database would use the current folder.
         location = None if self.is_server else self._location(suite)
         try:
-            return self._client().get_experiment(self._client().create_experiment(suite, location))
+            self.client().create_experiment(suite, location, {NOTE: descriptions.experiment_note(suite)})
         except MlflowException as error:
             if error.error_code != EXISTS:
                 raise
-            return self._client().get_experiment_by_name(suite)
+        return self.client().get_experiment_by_name(suite)
 
     def _location(self, suite: str) -> str:
         """The address of a suite's artifacts in this home."""
-        return (self._home / "mlartifacts" / suite).as_uri()
+        return (self.home / "mlartifacts" / suite).as_uri()
 
-    def _relocate(self, experiment: Any) -> None:
-        """Point an experiment in a database to this home's artifacts, if those it points to are in a home that moved.
-
-        A database inside this home moves with it; one elsewhere may serve several homes.
-        """
-        old, new = experiment.artifact_location, self._location(experiment.name)
-        if self._engine is None or old == new or not old.startswith("file:"):
+    def _probe(self) -> None:
+        """Fail at once if a database cannot be used; MLflow itself would retry for minutes."""
+        if re.split(r"[:+]", self.uri)[0] not in DATABASES:
             return
-        is_ours = self.database is not None and self.database.parent.resolve() == self._home
-        if is_ours or not Path(local_file_uri_to_path(old)).exists():
-            experiments, runs = SqlExperiment.__table__, SqlRun.__table__
-            moved = new + func.substr(runs.c.artifact_uri, len(old) + 1)
-            here = runs.c.artifact_uri.startswith(f"{old}/", autoescape=True)
-            key = int(experiment.experiment_id)
-            with self._engine.begin() as connection:
-                connection.execute(
-                    update(experiments).where(experiments.c.experiment_id == key).values(artifact_location=new)
-                )
-                connection.execute(update(runs).where(runs.c.experiment_id == key, here).values(artifact_uri=moved))
-            self.notes.append(f"the artifacts of '{experiment.name}' are now looked for in {new}, no longer in {old}")
-
-    def _describe_run(self, mlflow_id: str, note: str) -> None:
-        """Set the description of a run, unless a person wrote or changed the one that it has."""
-        if tags := described(note, self._client().get_run(mlflow_id).data.tags):
-            self._log(mlflow_id, [], tags)
-
-    def _list(self, experiment: str) -> None:
-        """Read all runs of an experiment at once, for the look-ups that follow."""
-        listing = Listing()
-        token: str | None = ""
-        while token is not None:
-            page = self._client().search_runs([experiment], max_results=PAGE, page_token=token or None)
-            for run in page:
-                listing.ids.add(run.info.run_id)
-                for tag in (RUN_ID, PLAN_ID):
-                    if tag in run.data.tags:
-                        listing.runs[tag, run.data.tags[tag]].append(run)
-            token = page.token or None
-        self._listed[experiment] = listing
-
-    def _find(self, experiment: str, tag: str, value: str) -> Any:
-        """The run whose `tag` is `value`, from the list of the experiment's runs if it is in one; None without any."""
-        listing = self._listed.get(experiment)
-        # Another process may have made it since the list was read.
-        return (self._only(listing.runs[tag, value]) if listing else None) or self._search(experiment, tag, value)
-
-    def _search(self, experiment: str, tag: str, value: str) -> Any:
-        return self._only(self._client().search_runs([experiment], f"tags.`{tag}` = '{value}'"))
-
-    def _copies(self, run_id: str, besides: str = "") -> Sequence[Any]:
-        """The MLflow runs of a run: one in the experiment of each suite that uses it, but for the experiment `besides`.
-
-        There is more than one because the UI nests a run only below a parent of the same experiment.
-        """
-        found = [experiment.experiment_id for experiment in self._client().search_experiments()]
-        others = [experiment for experiment in found if experiment != besides]
-        # Without an experiment MLflow would search its default one.
-        return self._client().search_runs(others, f"tags.`{RUN_ID}` = '{run_id}'") if others else []
-
-    def _name_suites(self, made: Any, run_id: str, suite: str) -> None:
-        """Tag a run that was just made for `suite`, and its copies, with all suites that use it."""
-        copies = self._copies(run_id, besides=made.info.experiment_id)
-        suites = sorted({suite} | {copy.data.tags[SUITE] for copy in copies if SUITE in copy.data.tags})
-        for run in (made, *copies) if copies else ():
-            self._client().set_tag(run.info.run_id, SUITES, ", ".join(suites))
-
-    def _only(self, runs: Sequence[Any]) -> Any:
-        """One of several runs for the same thing; the others are deleted."""
-        # A retried create request can leave two runs: keep the one with more tags, which holds the data.
-        runs = sorted(runs, key=lambda run: (-len(run.data.tags), run.info.run_id))
-        for duplicate in runs[1:]:
-            self._client().delete_run(duplicate.info.run_id)
-        return runs[0] if runs else None
-
-    def _create(self, experiment: str, name: str, start: float, tags: dict[str, str]) -> Any:
-        """A new run; later lookups use the first of `tags`. start: seconds since the epoch."""
-        run = self._client().create_run(experiment, start_time=milliseconds(start), tags=tags, run_name=name)
-        if experiment in self._listed:
-            self._listed[experiment].ids.add(run.info.run_id)
-        # A server may have been asked twice for it.
-        return self._search(experiment, *next(iter(tags.items()))) if self.is_server else run
-
-    def _has(self, mlflow_id: str, artifacts: str, name: str) -> bool:
-        """Whether a run whose artifacts are at the address `artifacts` has the one called `name`, in no folder."""
-        if artifacts.startswith("file:"):
-            return (Path(local_file_uri_to_path(artifacts)) / name).exists()
-        return name in {file.path for file in self._client().list_artifacts(mlflow_id)}
-
-    def _artifact(self, mlflow_id: str, path: str) -> bytes | None:
-        """The content of an artifact; None if it does not exist."""
-        client, folder = self._client(), path.rpartition("/")[0]
-        if path not in {file.path for file in client.list_artifacts(mlflow_id, folder or None)}:
-            return None
-        with tempfile.TemporaryDirectory() as target:
-            return Path(client.download_artifacts(mlflow_id, path, target)).read_bytes()
-
-    def _log(self, mlflow_id: str, points: Sequence[Point], last_tags: Mapping[str, Any]) -> None:
-        """Log `points` in batches, and `last_tags` with the last batch."""
-        if self._client() and self._engine and self._engine.dialect.name in rows.INSERT:
-            rows.insert(self._engine, mlflow_id, points, {key: str(value) for key, value in last_tags.items()})
-            return
-        for i in range(0, max(len(points), 1), BATCH):
-            metrics = [Metric(*point) for point in points[i : i + BATCH]]
-            tags = last_tags if i + BATCH >= len(points) else {}
-            self._client().log_batch(mlflow_id, metrics=metrics, tags=run_tags(tags))
+        engine = sqlalchemy.create_engine(self.uri)
+        try:
+            with engine.connect() as connection:
+                if self.database:
+                    # In WAL mode, which stands in the file, the UI reads while a process writes.
+                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                    connection.exec_driver_sql("BEGIN IMMEDIATE")
+        finally:
+            engine.dispose()
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
-    """Device and inode, which change when the file is replaced; None if it does not exist."""
-    try:
-        status = file.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
+def _create(database: Path) -> None:
+    """Create an SQLite file with MLflow's schema.
 
-
-def _prepare(connection: Any, _record: object) -> None:
-    """Set up a connection to an SQLite file.
-
-    WAL mode, which is stored in the file, lets the UI read while a process writes. A power cut can take the last
-    transactions but tears none: the journals hold everything, and the cursor stands in the transaction of its points.
+    MLflow's migrations run in memory, as each waits for the disk several times. The file is written whole, so that a
+    kill leaves none in part.
     """
-    for statement in ("busy_timeout = 20000", "journal_mode = WAL", "synchronous = NORMAL"):
-        connection.execute(f"PRAGMA {statement}")
-
-
-def described(note: str, there: Mapping[str, str]) -> dict[str, str]:
-    """The tags that describe a run which has the tags `there`; none if a person wrote or changed the description."""
-    is_ours = NOTE not in there or there.get(NOTED) == digest(there[NOTE])
-    return {NOTE: note, NOTED: digest(note)} if is_ours else {}
-
-
-def run_tags(tags: Mapping[str, Any]) -> list[RunTag]:
-    """Tags as MLflow entities."""
-    return [RunTag(key, str(value)) for key, value in tags.items()]
+    name = f"file:{uuid.uuid4().hex}?mode=memory&cache=shared"
+    with closing(sqlite3.connect(name, uri=True)) as memory:
+        MlflowClient(f"sqlite:///{name}&uri=true").search_experiments(max_results=1)
+        write_atomic(database, memory.serialize())
 
 
 def reason(error: Exception) -> str:

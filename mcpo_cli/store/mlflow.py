@@ -2,57 +2,43 @@
 
 Each suite is an experiment, each plan a parent run, each run a child run. The journal is the source of truth:
 ingesting is incremental, can be repeated, and uploads only steps that no later attempt can replace, so that no point
-ever has to be withdrawn.
+ever has to be withdrawn. What people change in the store is left as they made it.
 """
 
 import platform
 import re
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterator, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlflow.entities import Param
 from mlflow.exceptions import MlflowException
-from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
 from mcpo_cli.config.plan import Cell, Plan
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.records import SOURCES, State, Status
+from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.settings import flat
-from mcpo_cli.store import archive, contents, pages
-from mcpo_cli.store.connection import (
-    DOCTOR,
-    NOTE,
-    PARENT,
-    PLAN_ID,
-    REFUSALS,
-    RUN_ID,
-    STATUS,
-    SUITE,
-    SUITES,
-    SYNC,
-    Connection,
-    described,
-    reason,
-    run_tags,
-)
-from mcpo_cli.store.points import eval_points, milliseconds, step_points
+from mcpo_cli.store import contents, descriptions
+from mcpo_cli.store.connection import DOCTOR, NOTE, PARENT, PLAN_ID, RUN_ID, SUITE, Connection, reason
 
-ORIGIN, DIGEST = "mcpo.home", "mcpo.digest"
-"""Tags of a run: machine and home that it was sent from, and the digest of its journal when it ended."""
+STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+"""MLflow's status for each state of a started run."""
+ORIGIN, SETTLED = "mcpo.home", "mcpo.settled"
+"""Tags of a run: machine and home that it was sent from, and the attempt whose end is completely in the store."""
+REFUSALS = {
+    *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"),
+    *("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"),
+}
+"""MLflow's error codes that concern one run, not the store."""
 Progress = Callable[[str, int, str], AbstractContextManager[Callable[[], None]]]
 """Shows progress: from a title, a number of units and their name, a function to call after each."""
-MONITOR_SECONDS = 5
-CONTENT = 4
-"""Version of the content stored for a finished run; raise it to upload finished runs again."""
 
 
 @dataclass
@@ -60,34 +46,17 @@ class _Child:
     """The MLflow run of one of our runs, and how much of the journal it holds."""
 
     mlflow_id: str
-    artifacts: str
-    """The address of its artifacts."""
     parent: str
-    """MLflow id of the parent run; empty if that is unknown."""
+    """MLflow id of the parent run."""
     steps: FinalSteps
     """The steps still to be ingested."""
     evaluated: int
     """Global step of the last ingested evaluation; -1 for none."""
-    attempt: str
-    """The attempt that its tags describe."""
-    state: State
     settled: str
     """The ending (see `_update`) that is completely in the store; empty for none."""
-    is_new: bool
-    """Whether it was made a moment ago, so that nobody can have described it."""
-
-
-@dataclass
-class _Brought:
-    """What came of bringing a run to the store."""
-
-    parent: str
-    """MLflow id of the parent run; empty if nothing is known of it."""
     state: State
-    end: float = 0.0
-    """When the run last changed, in seconds since the epoch."""
-    points: int | None = None
-    """Number of points sent; None if the run was left out."""
+    attempt: str = ""
+    """The attempt that its tags and parameters describe."""
 
 
 @contextmanager
@@ -101,270 +70,202 @@ class Store(Connection):
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
-        self._monitored = False
-        self._machine = f"{platform.node()}:{self._home}"
-        self.damaged: dict[str, str] = {}
-        """Runs that the last call left out as damaged: run id -> reason."""
-        self.refused: dict[str, str] = {}
-        """Runs that the store would not take in the last call: run id -> reason."""
-        self.elsewhere: dict[str, str] = {}
-        """Runs that the store has from another home, with other results: run id -> where from."""
+        self._machine = f"{platform.node()}:{self.home}"
+        self._forget()
+        self.left: dict[str, str] = {}
+        """Runs that the last call did not bring: run id -> reason."""
 
-    def ingest(self, plan: Plan) -> int:
+    def ingest(self, plan: Plan, *, is_running: bool = False) -> int:
         """Upload what is new in the plan's journals; returns the number of points sent.
+
+        is_running: the plan goes on, whatever the states of its runs; its parent gets the machine's load.
 
         Raises:
             StoreError: the store failed; the next call continues where this one stopped.
         """
-        self._begin()
-        with self._answering(fix=SYNC):
-            return sum(self._ingest(plan, adopt=True).values())
+        self.left.clear()
+        with self.answering():
+            if is_running:
+                self.log(self.parent(plan), contents.load_points())
+            return sum(self._ingest(plan, adopt=True, is_running=is_running).values())
 
     def sync(self, progress: Progress = quiet) -> dict[str, int]:
-        """Upload every run of this home; returns the number of points sent for each run id.
-
-        What was changed in the store behind our back is repaired: lost artifacts, tags, experiments.
+        """Upload what is new in the journals of this home; returns the number of points sent for each run id.
 
         Raises:
             StoreError: the store failed.
         """
-        self._begin()
+        self.left.clear()
         plans: dict[tuple[str, str], list[Cell]] = defaultdict(list)
-        for run in catalog.runs(self._home):
-            if self._journal(run.spec).attempts():
+        for run in catalog.runs(self.home):
+            if Journal(run.folder).attempts():
                 suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
                 plans[suite, command].append(run.cell)
-        points: dict[str, int] = {}
-        total = sum(map(len, plans.values()))
-        with self._answering(fix=DOCTOR), progress("sync", total, "runs") as advance:
-            for suite in dict.fromkeys(suite for suite, _ in plans):
-                self._list(self._experiment(suite))
-            try:
-                for (suite, command), cells in plans.items():
-                    points |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False, advance=advance)
-            finally:
-                self._listed.clear()
-        return points
+        sent: dict[str, int] = {}
+        with self.answering(DOCTOR), progress("sync", sum(map(len, plans.values())), "runs") as advance:
+            for (suite, command), cells in plans.items():
+                sent |= self._ingest(Plan(suite, command, tuple(cells)), adopt=False, advance=advance)
+        return sent
 
-    def _begin(self) -> None:
-        for found in (self.damaged, self.refused, self.elsewhere, self.notes):
-            found.clear()
-
-    def foreign_lines(self) -> list[str]:
-        """`elsewhere` as a warning for each run."""
-        return [
-            f"warning: {run_id} is left as it is: the store has it from {origin}, with another journal; delete that "
-            "run in mcpo ui, or choose another store with MLFLOW_TRACKING_URI"
-            for run_id, origin in self.elsewhere.items()
-        ]
-
-    @contextmanager
-    def monitor(self, plan: Plan) -> Iterator[None]:
-        """Log the machine's load to the plan's parent run, whose status is running until the next `ingest` afterwards.
-
-        Errors of the monitor are ignored: they must not stop the runs.
-        """
-        self._monitored = True
-        monitor = None
-        with suppress(Exception), self._writing():
-            parent = self._parent(plan)
-            self._set_status(parent, STATUS["running"], 0.0)
-            monitor = SystemMetricsMonitor(parent, MONITOR_SECONDS, resume_logging=True, tracking_uri=self.uri)
-            monitor.start()
-        try:
-            yield
-        finally:
-            self._monitored = False
-            if monitor:
-                with suppress(Exception):
-                    monitor.finish()
+    def parent(self, plan: Plan) -> str:
+        """The MLflow id of the plan's parent run, which is made if there is none."""
+        key = f"{plan.suite} {plan.plan_id}"
+        if key not in self._parents:
+            experiment, name = self.experiment(plan.suite), descriptions.plan_name(plan)
+            with self.turn:
+                run = self.find(experiment, PLAN_ID, plan.plan_id)
+                if run is None:
+                    tags = {SUITE: plan.suite, "mcpo.command": redact(plan.command), NOTE: descriptions.plan_note(plan)}
+                    run = self.create(experiment, name, (PLAN_ID, plan.plan_id), self._start(plan), tags)
+            differing = descriptions.contrasts(plan)
+            if differing.keys() - run.data.params.keys():
+                self.log(run.info.run_id, params=differing)
+            self._parents[key] = run.info.run_id
+        return self._parents[key]
 
     def link(self, plan: Plan) -> str:
-        """The address of the saved view that compares the plan's arms; this object must have ingested the plan.
+        """The address of the charts of the plan's runs. Without a server it is that of `mcpo ui`."""
+        server = self.shown.rstrip("/") if self.is_server else descriptions.UI
+        return f"{server}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
 
-        Without a server the address is that of `mcpo ui`.
-        """
-        server = self.shown.rstrip("/") if self.is_server else pages.UI
-        return f"{server}/{pages.fragment(self._experiments[plan.suite], plan.plan_id)}"
+    def set_status(self, mlflow_id: str, status: str, end: float) -> None:
+        """Set the status of an MLflow run. end: when it ended, in seconds since the epoch, if it did."""
+        if self._statuses.get(mlflow_id) == status:
+            return
+        if status == STATUS["running"]:
+            self.client().update_run(mlflow_id, status=status)
+        else:
+            self.client().set_terminated(mlflow_id, status, contents.milliseconds(end))
+        self._statuses[mlflow_id] = status
 
     def _forget(self) -> None:
         super()._forget()
         self._parents: dict[str, str] = {}
-        self._series: dict[str, dict[str, str]] = {}
+        self._named: dict[str, dict[str, str]] = {}
         self._children: dict[tuple[str, str], _Child] = {}
+        self._statuses: dict[str, str] = {}
 
-    def _journal(self, spec: RunSpec) -> Journal:
-        return Journal(self._home / "runs" / spec.run_id)
+    def _series(self, plan: Plan) -> dict[str, str]:
+        """See `descriptions.series`."""
+        if plan.plan_id not in self._named:
+            self._named[plan.plan_id] = descriptions.series(plan)
+        return self._named[plan.plan_id]
 
-    def _ingest(self, plan: Plan, *, adopt: bool, advance: Callable[[], None] = lambda: None) -> dict[str, int]:
-        """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's."""
-        points = {}
+    def _journal(self, cell: Cell) -> Journal:
+        return Journal(self.home / "runs" / cell.spec.run_id)
+
+    def _start(self, plan: Plan) -> float:
+        """When the first run of a plan began; now, if none has."""
+        firsts = [attempt for cell in plan.cells for attempt in self._journal(cell).attempts()[:1]]
+        return min((_status(attempt)["started"] for attempt in firsts), default=time.time())
+
+    def _ingest(
+        self, plan: Plan, *, adopt: bool, is_running: bool = False, advance: Callable[[], None] = lambda: None
+    ) -> dict[str, int]:
+        """Points sent for each run id. adopt: move runs that belong to another plan's parent to this plan's.
+
+        A run that is damaged, that another home has sent, or that MLflow refuses stands in `left`, and blocks no other.
+        """
+        sent: dict[str, int] = {}
         ends: dict[str, list[tuple[State, float]]] = defaultdict(list)
         for cell in plan.cells:
-            # Others get their turn between two runs.
-            with self._turn:
-                found = self._bring(plan, cell, adopt=adopt)
-            if found.parent:
-                ends[found.parent].append((found.state, found.end))
-            if found.points is not None:
-                points[cell.spec.run_id] = found.points
+            run_id, journal = cell.spec.run_id, self._journal(cell)
+            if not journal.attempts():
+                ends[self.parent(plan)].append(("planned", 0.0))
+                continue
+            try:
+                # Others get their turn between two runs.
+                with self.turn:
+                    child = self._child(plan, cell, journal, adopt=adopt)
+                    sent[run_id] = self._update(child, cell, journal)
+                ends[child.parent].append((child.state, _status(journal.attempts()[-1])["updated"]))
+            except RunFailed as error:
+                self.left[run_id] = error.message
+            except MlflowException as error:
+                if error.error_code not in REFUSALS:
+                    raise
+                self._children.pop((plan.suite, run_id), None)
+                self.left[run_id] = f"{run_id}: the store refuses it: {reason(error)}"
+            if run_id in self.left and adopt:
+                ends[self.parent(plan)].append(("failed", time.time()))
             advance()
-        with self._turn:
-            for parent, cells in ends.items():
-                states = {state for state, _ in cells}
-                self._set_status(parent, self._plan_status(states), max(end for _, end in cells))
-        return points
+        for parent, cells in ends.items():
+            states = {state for state, _ in cells}
+            status = STATUS["running"] if is_running else _plan_status(states)
+            self.set_status(parent, status, max(end for _, end in cells))
+        return sent
 
-    def _bring(self, plan: Plan, cell: Cell, *, adopt: bool) -> _Brought:
-        """Bring one run up to date. One that is damaged, or refused by the store, must not block the others."""
-        run_id, journal = cell.spec.run_id, self._journal(cell.spec)
-        if not journal.attempts():
-            return _Brought(self._parent(plan), "planned")
-        child = None
-        try:
-            child = self._child(plan, cell, journal)
-            if run_id in self.elsewhere:
-                return _Brought("", "done")
-            parent = self._parent(plan) if adopt or not self._is_there(plan, child.parent) else child.parent
-            if child.parent != parent:
-                child.parent = parent
-                self._client().set_tag(child.mlflow_id, PARENT, parent)
-            points = self._update(child, cell, journal, repair=not adopt)
-            return _Brought(child.parent, child.state, _status(journal.attempts()[-1])["updated"], points)
-        except RunFailed as damage:
-            self.damaged[run_id] = damage.message
-        except MlflowException as error:
-            if error.error_code not in REFUSALS:
-                raise
-            self.refused[run_id] = f"{run_id}: {reason(error)}"
-            self._children.pop((self._experiment(plan.suite), run_id), None)
-        return _Brought(child.parent if child else "", "failed")
-
-    def _is_there(self, plan: Plan, parent: str) -> bool:
-        """Whether the parent run of a run is in the store, as far as is known."""
-        listing = self._listed.get(self._experiment(plan.suite))
-        return bool(parent) and (listing is None or parent in listing.ids)
-
-    def _plan_status(self, states: set[State]) -> str:
-        if self._monitored or "running" in states:
-            return STATUS["running"]
-        if "failed" in states:
-            return STATUS["failed"]
-        return STATUS["done" if states == {"done"} else "interrupted"]
-
-    def _parent(self, plan: Plan) -> str:
-        key = f"{plan.suite} {plan.plan_id}"
-        if key not in self._parents:
-            experiment, name = self._experiment(plan.suite), pages.plan_name(plan)
-            run = self._find(experiment, PLAN_ID, plan.plan_id)
-            if run is None:
-                started = [
-                    _status(first)["started"]
-                    for cell in plan.cells
-                    for first in self._journal(cell.spec).attempts()[:1]
-                ]
-                tags = {PLAN_ID: plan.plan_id, "mcpo.command": redact(plan.command)}
-                run = self._create(experiment, name, min(started, default=time.time()), tags)
-            self._present(run, name, {SUITE: plan.suite})
-            self._explain(run, plan)
-            self._parents[key] = run.info.run_id
-        return self._parents[key]
-
-    def _explain(self, run: Any, plan: Plan) -> None:
-        """Save the view that compares the plan's arms, and write the parent's parameters and note if it has none."""
-        if len(plan.cells) > 1:
-            content = pages.view(plan, run.info.run_id, run.info.start_time)
-            self._client().set_experiment_tag(run.info.experiment_id, f"{pages.VIEW}{plan.plan_id}", content)
-        params = [Param(key, value) for key, value in pages.contrasts(plan).items() if key not in run.data.params]
-        if params:
-            self._client().log_batch(run.info.run_id, params=params)
-        if NOTE not in run.data.tags:
-            note = pages.plan_note(plan, redact(plan.command), run.info.experiment_id)
-            self._describe_run(run.info.run_id, note)
-
-    def _present(self, run: Any, name: str, tags: Mapping[str, str]) -> None:
-        """Set the name and tags that the UI shows, if they differ."""
-        if run.info.run_name != name:
-            self._client().update_run(run.info.run_id, name=name)
-        if not tags.items() <= run.data.tags.items():
-            self._client().log_batch(run.info.run_id, tags=run_tags(tags))
-
-    def _child(self, plan: Plan, cell: Cell, journal: Journal) -> _Child:
-        experiment, run_id = self._experiment(plan.suite), cell.spec.run_id
-        if (experiment, run_id) not in self._children:
-            series = self._series_of(plan)[run_id]
-            name = f"{series} {cell.spec.seeds}"
-            shown = {pages.SERIES: series, SUITE: plan.suite}
-            run = self._find(experiment, RUN_ID, run_id)
-            if is_new := run is None:
-                tags = {RUN_ID: run_id, PARENT: self._parent(plan), **shown, SUITES: plan.suite}
-                run = self._create(experiment, name, _status(journal.attempts()[0])["started"], tags)
-                self._name_suites(run, run_id, plan.suite)
-            elif origin := self._other_origin(run, journal):
-                self.elsewhere[run_id] = origin
-            else:
-                self._present(run, name, shown)
-            settled = (tags := run.data.tags).get("mcpo.settled", "")
-            is_outdated = bool(settled) and not settled.endswith(f" {CONTENT}")
-            self._children[experiment, run_id] = _Child(
+    def _child(self, plan: Plan, cell: Cell, journal: Journal, *, adopt: bool) -> _Child:
+        key = plan.suite, cell.spec.run_id
+        if key not in self._children:
+            run = self._found_or_made(plan, cell, journal)
+            tags = run.data.tags
+            self._children[key] = _Child(
                 mlflow_id=run.info.run_id,
-                artifacts=run.info.artifact_uri,
                 parent=tags.get(PARENT, ""),
                 # Points that are sent again are dropped, so a cursor that cannot be read costs only time.
                 steps=FinalSteps(journal, after=_number(tags.get("mcpo.step"), 0)),
-                evaluated=-1 if is_outdated else _number(tags.get("mcpo.eval_step"), -1),
-                attempt=tags.get("attempt", ""),
+                evaluated=_number(tags.get("mcpo.eval_step"), -1),
+                settled=tags.get(SETTLED, ""),
                 state=tags.get("state", "planned"),
-                settled=settled,
-                is_new=is_new,
             )
-        return self._children[experiment, run_id]
+        child = self._children[key]
+        if (adopt or not child.parent) and child.parent != self.parent(plan):
+            child.parent = self.parent(plan)
+            series = self._series(plan)[cell.spec.run_id]
+            self.log(child.mlflow_id, tags={PARENT: child.parent, descriptions.SERIES: series})
+            self.client().update_run(child.mlflow_id, name=f"{series} {cell.spec.seeds}")
+        return child
 
-    def _other_origin(self, run: Any, journal: Journal) -> str | None:
-        """The home from which the store has this run with another journal; None if it is this one's.
+    def _found_or_made(self, plan: Plan, cell: Cell, journal: Journal) -> Any:
+        """The MLflow run of a run; it begins when the run's first attempt did, which tells runs of one id apart.
 
-        A home that moved, or that pulled the run, has the same first attempt.
+        Raises:
+            RunFailed: the store has the run from another home, where it was trained anew.
         """
-        origin, tags = run.data.tags.get(ORIGIN, self._machine), run.data.tags
-        started = milliseconds(_status(journal.attempts()[0])["started"])
-        if origin == self._machine or run.info.start_time == started or tags.get(DIGEST) == journal.digest():
-            return None
-        return str(origin)
+        experiment, run_id = self.experiment(plan.suite), cell.spec.run_id
+        started = _status(journal.attempts()[0])["started"]
+        run = self.find(experiment, RUN_ID, run_id)
+        if run is not None and run.info.start_time != contents.milliseconds(started):
+            origin = run.data.tags.get(ORIGIN, "another home")
+            if origin != self._machine:
+                raise RunFailed(f"{run_id}: the store has it from {origin}, and not from {self._machine}")
+            # Its folder was removed, and it was trained again.
+            self.client().delete_run(run.info.run_id)
+            run = None
+        if run is None:
+            series = self._series(plan)[run_id]
+            tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
+            run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
+        return run
 
-    def _series_of(self, plan: Plan) -> dict[str, str]:
-        if plan.plan_id not in self._series:
-            self._series[plan.plan_id] = pages.series(plan)
-        return self._series[plan.plan_id]
-
-    def _update(self, child: _Child, cell: Cell, journal: Journal, *, repair: bool) -> int:
-        """Bring one run up to date; returns the number of points sent. repair: send lost artifacts again."""
+    def _update(self, child: _Child, cell: Cell, journal: Journal) -> int:
+        """Bring one run up to date; returns the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
-        ending = f"{attempt.name} {updated} {CONTENT}"
+        ending = f"{attempt.name} {updated}"
         if child.settled == ending:
-            if repair and not self._has(child.mlflow_id, child.artifacts, archive.NAME):
-                self._log(child.mlflow_id, [], contents.send_files(journal, child.artifacts, self.uri))
             return 0
-        is_new, child.is_new = child.is_new, False
         # Read the state before the rows: if it says that the run has ended, all rows exist.
         child.state = attempts.state(journal.run_dir, cell.spec)
         has_ended = child.state != "running"
         if has_ended or child.attempt != attempt.name:
-            self._describe(child, cell, attempt)
+            self._describe_run(child, cell, attempt)
         points = self._send(child, journal)
-        self._set_status(child.mlflow_id, STATUS[child.state], updated)
         if has_ended:
-            tags = contents.send_files(journal, child.artifacts, self.uri)
-            tags |= {"state": child.state, "mcpo.settled": ending, DIGEST: journal.digest()}
-            there = {} if is_new else self._client().get_run(child.mlflow_id).data.tags
-            self._log(child.mlflow_id, [], tags | described(contents.note(cell, journal), there))
+            self.describe(child.mlflow_id, _run_note(cell, journal))
+            with tempfile.TemporaryDirectory() as folder:
+                tags = contents.write_files(Path(folder), journal)
+                self.client().log_artifacts(child.mlflow_id, folder)
+            self.log(child.mlflow_id, tags={**tags, "state": child.state, SETTLED: ending})
             child.settled = ending
+        self.set_status(child.mlflow_id, STATUS[child.state], updated)
         return points
 
     def _send(self, child: _Child, journal: Journal) -> int:
         """Send the points of all newly final steps and evaluations, and move the cursor; returns their number."""
         rows = list(child.steps.read())
-        points = [point for row in rows for point in step_points(row)]
+        points = [point for row in rows for point in contents.step_points(row)]
         final = journal.final_step()
         files = {step: path for step, path in journal.files("eval").items() if child.evaluated < step <= final}
         if files:
@@ -373,21 +274,33 @@ class Store(Connection):
             if not files.keys() <= times.keys() | {0}:
                 times = {row["step"]: row["time"] for row in journal.steps()}
             for step, path in files.items():
-                points += eval_points(step, times.get(step, started), journal.read(path))
+                points += contents.eval_points(step, times.get(step, started), journal.read(path))
             child.evaluated = max(files)
-        cursor = {"mcpo.step": str(child.steps.last), "mcpo.eval_step": str(child.evaluated)}
         if points:
-            # The last batch carries the cursor: after a crash points are sent again, and MLflow drops equal ones.
-            self._log(child.mlflow_id, points, cursor)
+            # After a crash points are sent again from the cursor, and MLflow drops equal ones.
+            self.log(child.mlflow_id, points, {"mcpo.step": child.steps.last, "mcpo.eval_step": child.evaluated})
         return len(points)
 
-    def _describe(self, child: _Child, cell: Cell, attempt: Path) -> None:
-        spec, tags = cell.spec, contents.tags(cell, attempt) | {ORIGIN: self._machine}
-        params = [Param(key, str(value)) for key, value in flat(spec.identity()).items() if value != ""]
-        for i in range(0, len(params), 100):
-            self._client().log_batch(child.mlflow_id, params=params[i : i + 100], tags=[] if i else run_tags(tags))
-        self._client().log_inputs(child.mlflow_id, list(contents.inputs(spec, attempt.parent / SOURCES)))
+    def _describe_run(self, child: _Child, cell: Cell, attempt: Path) -> None:
+        params = {key: value for key, value in flat(cell.spec.identity()).items() if value != ""}
+        self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
+        self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, attempt.parent))
         child.attempt = attempt.name
+
+
+def _plan_status(states: Set[State]) -> str:
+    """MLflow's status of a plan whose runs are in `states`."""
+    worst = next((state for state in ("running", "failed") if state in states), "interrupted")
+    return STATUS["done" if states == {"done"} else worst]
+
+
+def _run_note(cell: Cell, journal: Journal) -> str:
+    """The description of a run that has ended: its last scores, and where its policy and its rollouts are."""
+    step, path = max(journal.files("eval").items(), default=(0, None))
+    scores = contents.averages(journal.read(path)) if path else {}
+    policy = journal.attempts()[-1] / "policy"
+    where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
+    return descriptions.run_note(cell, scores, step, where)
 
 
 def _number(tag: str | None, default: int) -> int:

@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from mcpo_cli.analysis.artifacts import Built
-from mcpo_cli.commands.publish_artifacts import publish
+from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.store.address import resolve
+from mcpo_cli.store import resolve
 from mcpo_cli.store.mlflow import Store
 from tests import fakes
 from tests.store_runs import free_port, made_up
@@ -51,7 +51,7 @@ def plan(home: Path) -> Plan:
 def built(plan: Plan, home: Path) -> dict[str, Built]:
     """The table and a figure of it, in the store."""
     found = {name: fakes.build(name, plan, home) for name in ("table1", "fig5a")}
-    publish([(plan, list(found.values()))])
+    publish_artifacts([(plan, list(found.values()))])
     return found
 
 

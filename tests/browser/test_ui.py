@@ -1,7 +1,6 @@
 """What a person sees of runs, curves and results in MLflow's UI."""
 
 from collections import Counter
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -10,9 +9,8 @@ from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.workload import eval_steps
-from mcpo_cli.store import pages
-from mcpo_cli.store.address import resolve
-from mcpo_cli.store.connection import MlflowClient
+from mcpo_cli.store import descriptions, resolve
+from mcpo_cli.store.mlflow import Store
 
 pytestmark = pytest.mark.browser
 
@@ -30,8 +28,8 @@ def runs(page: Page) -> Page:
 @pytest.fixture
 def parent(runs: Page, plan: Plan) -> Page:
     """The page of the plan's parent run."""
-    runs.get_by_role("link", name=pages.plan_name(plan)).click()
-    expect(runs.get_by_role("heading", name=pages.plan_name(plan))).to_be_visible(timeout=WAIT)
+    runs.get_by_role("link", name=descriptions.plan_name(plan)).click()
+    expect(runs.get_by_role("heading", name=descriptions.plan_name(plan))).to_be_visible(timeout=WAIT)
     return runs
 
 
@@ -51,7 +49,8 @@ def test_the_experiments_say_what_they_ask(page: Page, plan: Plan) -> None:
 
 def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, plan: Plan) -> None:
     names = [
-        f"{series} {cell.spec.seeds}" for cell, series in zip(plan.cells, pages.series(plan).values(), strict=True)
+        f"{series} {cell.spec.seeds}"
+        for cell, series in zip(plan.cells, descriptions.series(plan).values(), strict=True)
     ]
     assert Counter(names) == Counter(f"{arm} toy-s seed {seed}" for arm in ("DAPO", "MCPO") for seed in (0, 1))
     for name in names:
@@ -69,7 +68,7 @@ def test_filters_find_runs_by_what_they_are(runs: Page, plan: Plan) -> None:
     runs.keyboard.press("Enter")
     # The UI counts the parent with its children.
     expect(runs.get_by_text("2 matching runs")).to_be_visible(timeout=WAIT)
-    expect(runs.get_by_role("link", name=pages.plan_name(plan))).to_be_visible(timeout=WAIT)
+    expect(runs.get_by_role("link", name=descriptions.plan_name(plan))).to_be_visible(timeout=WAIT)
 
 
 def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, plan: Plan) -> None:
@@ -80,23 +79,15 @@ def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, pl
     assert points(parent.locator(".js-plotly-plot").first) == len(eval_steps(plan.cells[0].spec))
 
 
-def test_the_saved_view_compares_arms_over_their_seeds(parent: Page, plan: Plan) -> None:
-    with parent.expect_popup() as popup:
-        parent.get_by_role("link", name="Compare the arms").click()
-    compared = popup.value
+def test_the_address_that_a_plan_ends_with_shows_the_charts_of_its_runs(page: Page, ui: str, plan: Plan) -> None:
     uri = resolve("")
     assert uri
-    experiment = MlflowClient(uri).get_experiment_by_name("table1")
-    assert experiment
-    linked = pages.fragment(experiment.experiment_id, plan.plan_id).lstrip("#")
-    assert urlsplit(compared.url).fragment.startswith(linked)
-    for arm in ("DAPO", "MCPO"):
-        group = compared.get_by_role("row").filter(has_text=f"Group: {arm} toy-s")
-        expect(group.first).to_contain_text("2", timeout=WAIT)
-        # A line an arm, not one a run.
-        expect(compared.get_by_text(f"{arm} toy-s (eval/average/pass_at_1)")).to_be_visible(timeout=WAIT)
-    expect(compared.get_by_text("seed 0 (eval/average")).to_have_count(0)
-    assert points(compared.locator(".js-plotly-plot").first) >= 2 * len(eval_steps(plan.cells[0].spec))
+    store = Store(uri)
+    page.goto(ui.partition("#")[0] + descriptions.address(store.experiment(plan.suite), store.parent(plan)))
+    for cell in plan.cells:
+        name = f"{descriptions.series(plan)[cell.spec.run_id]} {cell.spec.seeds}"
+        expect(page.get_by_role("link", name=name).first).to_be_visible(timeout=WAIT)
+    assert points(page.locator(".js-plotly-plot").first) >= 1
 
 
 def test_results_are_displayed_beside_their_runs(parent: Page, built: dict[str, Built]) -> None:

@@ -1,7 +1,5 @@
 """Results for other tools and other people: `mcpo runs export`, `bundle` and `unbundle`."""
 
-import io
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +10,6 @@ from pandas.testing import assert_frame_equal
 from mcpo_cli.analysis.frames import RUN, Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
-from mcpo_cli.store import archive
 from tests.cli.conftest import InProcess
 from tests.store_runs import made_up
 
@@ -126,42 +123,6 @@ def test_a_run_that_is_there_with_other_records_stays_and_nothing_is_restored(
     assert f"has other records of {plan.cells[0].spec.run_id}" in result.stderr
     assert "nothing is restored" in result.stderr
     assert {path: path.read_bytes() for path in other.rglob("*") if path.is_file()} == own
-
-
-def test_what_is_no_bundle_is_refused_and_leaves_nothing(
-    here: InProcess, home: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, target = tmp_path / "good.mcpo", tmp_path / "theirs"
-    here.json("runs", "bundle", *SUITE, str(good))
-    cases: dict[str, Path] = {
-        name: tmp_path / name for name in ("text", "cut", "renamed", "foreign", "empty", "sparse", "none")
-    }
-    cases["text"].write_text("no tar")
-    with tarfile.open(good) as source, tarfile.open(cases["renamed"], "w") as renamed:
-        last = source.getmembers()[-1]
-        cases["cut"].write_bytes(good.read_bytes()[: last.offset_data + last.size // 2])
-        first = source.getmembers()[0]
-        content = source.extractfile(first)
-        first.name = "../../outside.tar.gz"
-        renamed.addfile(first, content)
-    with tarfile.open(cases["foreign"], "w") as foreign:
-        foreign.add(cases["text"], "notes.txt")
-    with tarfile.open(cases["empty"], "w") as outer:
-        packed = archive.pack(tmp_path / "nothing")
-        member = tarfile.TarInfo("mcpo-toy-s-s0.tar.gz")
-        member.size = len(packed)
-        outer.addfile(member, io.BytesIO(packed))
-    with tarfile.open(cases["sparse"], "w") as sparse:
-        member = tarfile.TarInfo("huge.tar.gz")
-        member.type = tarfile.GNUTYPE_SPARSE
-        sparse.addfile(member)
-    monkeypatch.setenv("MCPO_HOME", str(target))
-    for name, file in cases.items():
-        result = here("runs", "unbundle", str(file))
-        assert result.returncode == 2, (name, result.stderr)
-        assert str(file) in result.stderr
-    assert list((target / "runs").iterdir()) == []
-    assert not list(tmp_path.rglob("outside*"))
 
 
 def test_an_unfinished_suite_is_not_bundled(here: InProcess, plan: Plan, tmp_path: Path) -> None:

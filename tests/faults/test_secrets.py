@@ -72,7 +72,7 @@ def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path) -> N
         assert failed.returncode == 1, failed.stderr
         shown = cli("runs", "show", "grpo", "--json").stdout + cli("runs", "sync").stdout
     assert len(list((cli.home / "runs").iterdir())) == 3
-    assert len(list(server.rglob("journal.tar.gz"))) == 3
+    assert len(list(server.rglob("provenance.json"))) == 3
     assert leaks(files(tmp_path)) == set()
     said = made.stdout + made.stderr + failed.stdout + failed.stderr + shown
     assert [line for line in said.splitlines() if any(secret in line for secret in SECRETS)] == []

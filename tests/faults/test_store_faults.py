@@ -3,22 +3,24 @@
 import math
 import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.schema import Eval
 from mcpo_cli.errors import ConfigError, StoreError
-from mcpo_cli.scheduling import feed, scheduler
+from mcpo_cli.scheduling import scheduler
 from mcpo_cli.scheduling.progress import View
+from mcpo_cli.store import uploader
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
 from tests.faults.conftest import Faults
@@ -28,6 +30,7 @@ from tests.faults.store_swarm import swarm
 from tests.faults.test_disk import REAL, mount, tmpfs
 
 pytestmark = pytest.mark.slow
+MAKE = "import sys; from mcpo_cli.store.mlflow import Store; print('go', flush=True); Store(sys.argv[1]).check()"
 MCPO = (sys.executable, "-m", "mcpo_cli.main")
 LOCK = """
 import sqlite3, sys, time
@@ -36,8 +39,7 @@ connection.execute("begin immediate")
 print("locked", flush=True)
 time.sleep(600)
 """
-PROCESSES = 32
-STEPS = 10_000
+PROCESSES = 16
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
 
@@ -63,7 +65,7 @@ def home(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", str(PATIENCE))
     monkeypatch.setenv("FAKE_SECONDS", "0.5")
-    monkeypatch.setattr(feed, "EVERY_SECONDS", 0.2)
+    monkeypatch.setattr(uploader, "EVERY_SECONDS", 0.2)
     return mcpo_home
 
 
@@ -195,22 +197,25 @@ def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) 
     faults(f"{PROCESSES} processes logging at once into one SQLite store", lost=lost, wrong=wrong)
 
 
-def test_ten_thousand_steps_in_the_store(database: Path, home: Path, faults: Faults) -> None:
-    """Each with values that are none: they are counted, and not written."""
-    spec = replace(store_runs.spec(steps=STEPS), eval=Eval(problems=2, samples=2, every=500))
-    plan, store = store_runs.plan(spec), Store(f"sqlite:///{database}")
-    attempt = store_runs.begin(spec)
-    values = {"train/accuracy": 0.5, "train/nan": math.nan, "train/inf": math.inf, "train/minus": -math.inf}
-    store_runs.train(attempt, range(1, STEPS // 2 + 1), **values)
-    attempt.durable(STEPS // 2)
-    assert store.ingest(plan) == 2 * STEPS // 2
-    store_runs.train(attempt, range(STEPS // 2 + 1, STEPS + 1), **values)
-    store_runs.evaluate(attempt, *range(0, STEPS + 1, 500))
-    attempt.end("done")
-    store.ingest(plan)
-    assert store.ingest(plan) == 0
-    metrics = store_runs.runs(store)[spec.run_id].data.metrics
-    assert metrics["journal/nonfinite"] == 3
-    assert not set(metrics) & {"train/nan", "train/inf", "train/minus"}
+def test_killed_while_the_store_is_made(home: Path, faults: Faults) -> None:
+    """The file is there whole or not at all, and the same command goes on."""
+    database, killed = home / "mlflow.db", 0
+    # When the schema is begun, and when the file is being written, which may be over before it is seen.
+    for sign in ("mlflow.db.lock", ".mlflow.db.*.part"):
+        process = subprocess.Popen([sys.executable, "-c", MAKE, f"sqlite:///{database}"], stdout=subprocess.PIPE)
+        while process.poll() is None and not any(home.glob(sign)):
+            time.sleep(0.001)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        killed += process.returncode == -signal.SIGKILL
+        if database.exists():
+            with closing(sqlite3.connect(database)) as connection:
+                assert connection.execute("select name from experiments").fetchall() == [("Default",)]
+    assert killed > 0
+    plan = store_runs.plan(store_runs.spec())
+    store_runs.complete(plan.cells[0].spec)
+    began = time.monotonic()
+    Store(f"sqlite:///{database}").sync()
+    taken = time.monotonic() - began
     lost, wrong = differences(home, plan, database)
-    faults("10 000 steps with NaN, inf and -inf brought to the store", lost=lost, wrong=wrong)
+    faults("SIGKILL while an SQLite store is made", times=killed, lost=lost, wrong=wrong, seconds=[taken])

@@ -22,7 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path, empty_store: Path) -> "Store":
-    from mcpo_cli.store.address import resolve
+    from mcpo_cli.store import resolve
     from mcpo_cli.store.mlflow import Store
 
     with closing(sqlite3.connect(empty_store)) as source, closing(sqlite3.connect(home / "mlflow.db")) as target:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sqlite3
 import time
 from contextlib import closing
@@ -13,18 +14,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow import MlflowClient
 
 from mcpo_cli import tasks
-from mcpo_cli.errors import StoreError
+from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.runs.journal import FinalSteps, Journal, write_atomic
-from mcpo_cli.store import mlflow as store_module
-from mcpo_cli.store.address import resolve
-from mcpo_cli.store.connection import MlflowClient
+from mcpo_cli.store import resolve
+from mcpo_cli.store.contents import averages
 from mcpo_cli.store.mlflow import Store
-from mcpo_cli.store.points import averages
 from tests.store_runs import (
     AVERAGES,
     PASS_AT_1,
@@ -33,7 +33,6 @@ from tests.store_runs import (
     complete,
     evaluate,
     expected,
-    free_port,
     plan,
     points,
     runs,
@@ -58,22 +57,11 @@ def test_a_damaged_run_keeps_no_other_from_the_store(store: Store, home: Path) -
     path = run_dir(sick.run_id) / "attempt_1" / "metrics.jsonl"
     path.write_text(path.read_text().replace("0.03", "0.09"))
     assert store.sync() == {sound.run_id: expected(sound, range(1, 5), (0, 2, 4)).total()}
-    assert store.damaged == {sick.run_id: f"{path} is damaged: its checksum does not match"}
+    assert store.left == {sick.run_id: f"{path} is damaged: its checksum does not match"}
     assert points(home / "mlflow.db") == expected(sound, range(1, 5), (0, 2, 4))
     path.write_text(path.read_text().replace("0.09", "0.03"))
     assert store.sync()[sick.run_id] == expected(sick, range(1, 5), (0, 2, 4)).total()
-    assert store.damaged == {}
-
-
-def test_every_point_stands_once_after_the_cursor_was_lost(store: Store, home: Path) -> None:
-    complete(spec())
-    store.ingest(plan(spec()))
-    run = runs(store)[spec().run_id]
-    for tag in ("mcpo.step", "mcpo.eval_step", "mcpo.settled"):
-        MlflowClient(store.uri).delete_tag(run.info.run_id, tag)
-    everything = expected(spec(), range(1, 5), (0, 2, 4))
-    assert Store(store.uri).ingest(plan(spec())) == everything.total()
-    assert points(home / "mlflow.db") == everything
+    assert store.left == {}
 
 
 def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(store: Store, home: Path) -> None:
@@ -196,7 +184,7 @@ def test_a_child_bears_what_its_run_is(store: Store, home: Path) -> None:
     assert averages == pytest.approx({"pass_at_1": 0.5, "pass_at_2": 5 / 6, "best_at_2": 2 / 3})
     client = MlflowClient(store.uri)
     artifacts = {file.path for file in client.list_artifacts(child.info.run_id)}
-    assert artifacts == {"spec.json", "provenance.json", "eval", "journal.tar.gz"}
+    assert artifacts == {"spec.json", "provenance.json", "eval"}
     assert len(client.list_artifacts(child.info.run_id, "eval")) == 3
     assert child.info.artifact_uri.startswith((home / "mlartifacts").as_uri())
     assert sorted(path.name for path in home.parent.iterdir()) == ["home"]
@@ -231,17 +219,11 @@ def test_a_larger_plan_adopts_the_runs_it_shares(store: Store, home: Path) -> No
     assert points(home / "mlflow.db").most_common(1)[0][1] == 1
 
 
-def test_a_run_that_several_suites_use_says_so_in_each(store: Store) -> None:
+def test_a_run_that_two_suites_use_stands_under_both(store: Store, home: Path) -> None:
     complete(spec(0))
-    complete(spec(1))
-    store.ingest(plan(spec(0), spec(1), suite="table1"))
-    store.ingest(plan(spec(0), suite="headline"))
-    suites = {
-        name: run.data.tags.get("suites") for name, run in (runs(store, "table1") | runs(store, "headline")).items()
-    }
-    assert suites[spec(0).run_id] == "headline, table1"
-    assert suites[spec(1).run_id] == "table1"
-    assert runs(store, "table1")[spec(0).run_id].data.tags["suites"] == "headline, table1"
+    for suite in ("table1", "headline"):
+        store.ingest(plan(spec(0), suite=suite))
+        assert runs(store, suite)[spec(0).run_id].data.tags["suite"] == suite
 
 
 def test_sync_brings_what_was_trained_offline_under_its_suite(store: Store, home: Path) -> None:
@@ -317,26 +299,21 @@ def test_settings_name_the_store(home: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://somewhere")
     assert resolve("") == "http://somewhere"
     assert resolve("sqlite:///x.db") == "sqlite:///x.db"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    for sign in "?#%":
+        monkeypatch.setenv("MCPO_HOME", str(home / f"a{sign}b"))
+        with pytest.raises(ConfigError, match="cannot hold"):
+            resolve("")
+        assert resolve("offline") is None
 
 
-def test_monitoring_keeps_the_plan_running_and_logs_the_load(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "MONITOR_SECONDS", 0.2)
+def test_a_plan_that_goes_on_is_running_and_has_the_load_of_the_machine(store: Store) -> None:
     complete(spec())
     name = f"train {plan(spec()).plan_id}"
-    with store.monitor(plan(spec())):
-        store.ingest(plan(spec()))
-        assert runs(store)[name].info.status == "RUNNING"
-        time.sleep(1.5)
-    store.ingest(plan(spec()))
-    parent = runs(store)[name]
-    assert parent.info.status == "FINISHED"
-    assert parent.data.metrics["system/system_memory_usage_percentage"] > 0
-
-
-def test_what_fails_in_the_monitor_stays_there_and_what_fails_beside_it_does_not(home: Path) -> None:
-    dead = Store(f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(ZeroDivisionError), dead.monitor(plan(spec())):
-        _ = 1 / 0
+    for is_running, status in ((True, "RUNNING"), (False, "FINISHED")):
+        store.ingest(plan(spec()), is_running=is_running)
+        assert runs(store)[name].info.status == status
+    assert runs(store)[name].data.metrics["system/system_memory_usage_percentage"] > 0
 
 
 def test_published_data_sets_are_named_with_what_was_in_them(store: Store) -> None:
@@ -349,3 +326,102 @@ def test_published_data_sets_are_named_with_what_was_in_them(store: Store) -> No
     assert {name: (one.digest, one.source) for name, one in found.items()} == {
         name: (one["digest"], one["source"]) for name, one in sources.items()
     }
+
+
+def test_a_run_that_was_trained_anew_replaces_the_old_one(store: Store, home: Path) -> None:
+    complete(spec())
+    store.sync()
+    old = runs(store)[spec().run_id].info.run_id
+    shutil.rmtree(run_dir(spec().run_id))
+    time.sleep(0.01)
+    complete(spec())
+    assert set(Store(store.uri).sync()) == {spec().run_id}
+    assert runs(store)[spec().run_id].info.run_id != old
+
+
+def change_a_parameter(client: MlflowClient, run: Any, database: Path) -> None:
+    """MLflow never changes one."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("update params set value = 'x' where run_uuid = ? and key = 'train.steps'", [run])
+        connection.commit()
+    client.delete_tag(run, "mcpo.settled")
+
+
+def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
+    client.set_tag(run, "mcpo.step", "abc")
+    for tag in ("mcpo.eval_step", "mcpo.settled"):
+        client.delete_tag(run, tag)
+
+
+@pytest.mark.parametrize(
+    ("injure", "refused"),
+    [
+        (change_a_parameter, True),
+        (lose_the_cursor, False),
+        (lambda client, run, _: client.delete_tag(run, "mlflow.parentRunId"), False),
+        (lambda client, run, _: client.delete_run(run), False),
+    ],
+)
+def test_a_run_changed_in_the_store_blocks_no_other(store: Store, home: Path, injure: Any, refused: bool) -> None:
+    """Where MLflow refuses it, it is named; deleted, it comes anew."""
+    both, client = plan(spec(0), spec(1)), MlflowClient(store.uri)
+    complete(spec(0))
+    store.ingest(both)
+    run = runs(store)[spec(0).run_id].info.run_id
+    injure(client, run, home / "mlflow.db")
+    complete(spec(1))
+    again = Store(store.uri)
+    assert spec(1).run_id in again.sync()
+    assert (set(again.left) == {spec(0).run_id}) == refused
+    if refused:
+        client.delete_run(run)
+        again.sync()
+        assert again.left == {}
+    everything = expected(spec(0), range(1, 5), (0, 2, 4)) + expected(spec(1), range(1, 5), (0, 2, 4))
+    assert points(home / "mlflow.db") == everything
+
+
+@pytest.mark.parametrize(
+    ("damage", "match"),
+    [("rename", "this home was moved"), ("delete", "was deleted in"), ("remove", "its file was removed")],
+)
+def test_a_store_that_is_not_as_it_was_is_named_with_what_helps(
+    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch, damage: str, match: str
+) -> None:
+    complete(spec())
+    store.ingest(plan(spec()))
+    other = home
+    if damage == "rename":
+        other = home.rename(home.with_name("moved"))
+        monkeypatch.setenv("MCPO_HOME", str(other))
+    elif damage == "delete":
+        client = MlflowClient(store.uri)
+        client.delete_experiment(runs(store)[spec().run_id].info.experiment_id)
+    else:
+        (home / "mlflow.db").unlink()
+    opened = store if damage == "remove" else Store(f"sqlite:///{other}/mlflow.db")
+    with pytest.raises(StoreError, match=match) as caught:
+        opened.sync()
+    assert caught.value.fix
+
+
+def test_two_homes_with_one_store_and_the_same_run_are_both_named(
+    store: Store, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete(spec())
+    store.sync()
+    before = runs(store)[spec().run_id]
+    other = home.with_name("other")
+    other.mkdir()
+    monkeypatch.setenv("MCPO_HOME", str(other))
+    train(begin(spec()), range(1, 3), **{"train/accuracy": 0.5})
+    second = Store(store.uri)
+    assert second.sync() == {}
+    assert f"{home}" in second.left[spec().run_id]
+    assert f"{other}" in second.left[spec().run_id]
+    after = runs(store)[spec().run_id]
+    assert (after.data.tags, after.data.metrics) == (before.data.tags, before.data.metrics)
+    # A copy of the home has the same journal.
+    shutil.rmtree(other)
+    shutil.copytree(home, other)
+    assert set(Store(store.uri).sync().values()) == {0}

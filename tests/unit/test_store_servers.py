@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from mcpo_cli.errors import ConfigError, StoreError
 from mcpo_cli.store.mlflow import Store
+from tests.faults.faulty_server import mlflow_server
 from tests.store_runs import (
     complete,
     expected,
@@ -101,54 +101,19 @@ def answer(url: str, body: dict[str, Any], seconds: float = 300) -> Any:
 
 
 @pytest.mark.slow
-def test_processes_that_share_a_new_store_lose_nothing(home: Path, tmp_path: Path) -> None:
-    script = "import sys; from mcpo_cli.store.mlflow import Store; print(Store(sys.argv[1]).sync())"
-    uri = f"sqlite:///{tmp_path}/shared.db"
-    specs = [spec(seed) for seed in range(4)]
-    everything: Counter[tuple[str, str, int]] = Counter()
-    for one in specs:
-        complete(one)
-        everything += expected(one, range(1, 5), (0, 2, 4))
-    other = tmp_path / "other"
-    shutil.copytree(home, other)
-    for folder in sorted((other / "runs").iterdir())[:2]:
-        shutil.rmtree(folder)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script, uri],
-            env=os.environ | {"MCPO_HOME": str(path)},
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for path in (home, home, other)
-    ]
-    outputs = [one.communicate(timeout=600) for one in running]
-    assert [one.returncode for one in running] == [0, 0, 0], outputs
-    assert [error for _, error in outputs] == ["", "", ""]
-    assert points(tmp_path / "shared.db") == everything
-
-
-@pytest.mark.slow
 def test_a_real_server_takes_runs_and_its_end_is_a_store_error(home: Path, tmp_path: Path, empty_store: Path) -> None:
-    port = free_port()
-    command = ["-m", "mlflow", "server", "--port", str(port), "--workers", "1"]
-    places = {
-        "MLFLOW_BACKEND_STORE_URI": f"sqlite:///{tmp_path}/server.db",
-        "MLFLOW_ARTIFACTS_DESTINATION": str(tmp_path / "artifacts"),
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-    }
-    shutil.copy(empty_store, tmp_path / "server.db")
+    folder = tmp_path / "server"
+    folder.mkdir()
+    shutil.copy(empty_store, folder / "server.db")
     complete(spec(0))
-    store = Store(f"http://127.0.0.1:{port}")
-    with process(command, places):
-        answer(f"{store.uri}/api/2.0/mlflow/experiments/search", {"max_results": 1})
+    with mlflow_server(folder) as port:
+        store = Store(f"http://127.0.0.1:{port}")
         store.check()
         store.ingest(plan(spec(0)))
         assert store.ingest(plan(spec(0))) == 0
         assert runs(store)[spec(0).run_id].info.status == "FINISHED"
-        assert points(tmp_path / "server.db") == expected(spec(0), range(1, 5), (0, 2, 4))
-    assert len(list((tmp_path / "artifacts").rglob("spec.json"))) == 1
+        assert points(folder / "server.db") == expected(spec(0), range(1, 5), (0, 2, 4))
+    assert len(list((folder / "artifacts").rglob("spec.json"))) == 1
     complete(spec(1))
     start = time.monotonic()
     with pytest.raises(StoreError, match="mcpo runs sync"):

@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.machine import lasting
-from mcpo_cli.store.address import resolve
+from mcpo_cli.store import resolve
 
 if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
@@ -18,7 +18,7 @@ LAST_SECONDS = 60.0
 
 
 @contextmanager
-def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
+def uploading(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
     """Ingest the plan's journals while the block runs, and once more when it ends.
 
     Store errors are never raised; `note` reports the first, and at the end whether data is missing.
@@ -36,31 +36,30 @@ def feeding(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
 
     store = Store(uri)
     store.check()
-    feed = _Feed(store, plan, note)
-    with ExitStack() as stack:
-        stack.callback(feed.close)
-        stack.enter_context(store.monitor(plan))
-        feed.start()
+    uploader = _Uploader(store, plan, note)
+    uploader.start()
+    try:
         yield
+    finally:
+        uploader.close()
 
 
-class _Feed(threading.Thread):
+class _Uploader(threading.Thread):
     """The ingesting thread."""
 
     def __init__(self, store: "Store", plan: Plan, note: Callable[[str], None]) -> None:
         super().__init__(daemon=True)
         self.store, self.plan, self.note = store, plan, note
         self.failed = False
-        """Whether the newest ingest failed."""
-        self._told = False
+        """Whether the newest ingest failed or left runs out."""
         self._warned: set[str] = set()
         self._end = threading.Event()
 
     def run(self) -> None:
         """Ingest every few seconds until `close`, then once more."""
         while not self._end.wait(EVERY_SECONDS):
-            self._ingest()
-        self._ingest()
+            self._ingest(is_running=True)
+        self._ingest(is_running=False)
 
     def close(self) -> None:
         """Wait for the final ingest and report the result."""
@@ -70,18 +69,20 @@ class _Feed(threading.Thread):
             self.note("the MLflow store is incomplete; the journals hold everything. `mcpo runs sync` uploads the rest")
         elif len(self.plan.cells) > 1:
             opened = "" if self.store.is_server else " (opened by mcpo ui)"
-            self.note(f"compare the arms{opened}:\n{self.store.link(self.plan)}")
+            self.note(f"charts of these runs{opened}:\n{self.store.link(self.plan)}")
 
-    def _ingest(self) -> None:
+    def _ingest(self, *, is_running: bool) -> None:
         try:
-            self.store.ingest(self.plan)
-            self.failed = bool(self.store.refused)
-            for line in (*self.store.notes, *self.store.foreign_lines(), *self.store.refused.values()):
-                if line not in self._warned:
-                    self._warned.add(line)
-                    self.note(line)
+            self.store.ingest(self.plan, is_running=is_running)
+            self.failed = bool(self.store.left)
+            for reason in self.store.left.values():
+                self._warn(reason, f"warning: {reason}")
         except Exception as error:  # training must survive any store error
             self.failed = True
-            if not self._told:
-                self._told = True
-                self.note(f"warning: {error}; training continues, and the journals keep everything")
+            self._warn("store", f"warning: {error}; training continues, and the journals keep everything")
+
+    def _warn(self, key: str, text: str) -> None:
+        """Note `text`, unless there was a note under this key: a store that is away would repeat it."""
+        if key not in self._warned:
+            self._warned.add(key)
+            self.note(text)

@@ -1,0 +1,135 @@
+"""Copies artifacts, evaluations and probe results to the MLflow store.
+
+A failing store only causes a warning: the files and records on the disk have everything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mcpo_cli.collector import lasting
+from mcpo_cli.commands import console
+from mcpo_cli.errors import McpoError
+from mcpo_cli.home import home
+from mcpo_cli.store import resolve
+
+if TYPE_CHECKING:
+    from mcpo_cli.analysis.artifacts import Built
+    from mcpo_cli.config.plan import Plan
+    from mcpo_cli.probes.base import Probe
+    from mcpo_cli.probes.study import Measured
+    from mcpo_cli.store.mlflow import Store
+
+
+def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[Built]]]", report: Sequence[Path] = ()) -> None:
+    """Log the artifacts of each plan, with the report, to its parent run in the store that the first plan names.
+
+    The headline differences of comparisons become metrics of that run.
+    """
+    uri = resolve(next((plan.cells[0].spec.compute.tracking_uri for plan, _ in built), ""))
+    if uri is None or not built:
+        return
+    try:
+        store = _connected(uri)
+        from mcpo_cli.config import load
+        from mcpo_cli.store.results import log_artifacts
+
+        for plan, here in built:
+            files = [path for one in here for path in (*one.paths, one.folder / f"{one.name}.json")]
+            headlines = {name: value for one in here for name, value in _headlines(one).items()}
+            table = next((one for one in here if one.name == load.stem(plan.suite) and one.grids), None)
+            log_artifacts(store, plan, [*report, *files], headlines, _results(table) if table else "")
+    except McpoError as error:
+        console.talk(f"warning: {error}")
+
+
+def publish_probe(probe: "Probe", measured: "Sequence[Measured]", document: dict[str, Any]) -> None:
+    """Log a probe's values to the runs in the store, and its document to their parents."""
+    uri = resolve(measured[0].cell.spec.compute.tracking_uri)
+    if uri is None:
+        return
+    try:
+        store = _connected(uri)
+        from mcpo_cli.store.results import log_probe
+
+        findings = {one.cell.spec.run_id: one.finding.values for one in measured}
+        if unknown := log_probe(store, probe.name, findings, document):
+            console.talk(f"not in the MLflow store: {', '.join(unknown)}; to copy runs there: mcpo runs sync")
+    except McpoError as error:
+        console.talk(f"warning: {error}")
+
+
+def evaluation_publisher(setting: str, note: Callable[[str], None]) -> Callable[[Path], None]:
+    """A function that copies the evaluation in a folder to the store that `compute.tracking_uri` names.
+
+    Later errors of the store are passed to `note` and never raised.
+
+    Raises:
+        ConfigError: the store cannot be used now.
+    """
+    uri = resolve(setting)
+    if uri is None:
+        return lambda _: None
+    store = _connected(uri)
+    from mcpo_cli.evaluation.gradings import all_of
+    from mcpo_cli.store.results import log_gradings
+
+    def publish(folder: Path) -> None:
+        try:
+            log_gradings(store, folder, all_of(folder))
+        except McpoError as error:
+            note(f"warning: {error}; the results are in {folder}")
+
+    return publish
+
+
+def sync_evaluations(store: "Store") -> dict[str, int]:
+    """Copy every evaluation in MCPO_HOME to the store; returns points sent by evaluation id.
+
+    Raises:
+        StoreError: the store failed. McpoError: a grading record is damaged.
+    """
+    folders = sorted(path.parent for path in (home() / "evals").glob("*/gradings"))
+    if not folders:
+        return {}
+    from mcpo_cli.evaluation.gradings import all_of
+    from mcpo_cli.store.results import log_gradings
+
+    return {folder.name: log_gradings(store, folder, all_of(folder)) for folder in folders}
+
+
+def _connected(uri: str) -> "Store":
+    # Imported here because importing mlflow takes seconds.
+    with lasting():
+        from mcpo_cli.store.mlflow import Store
+
+    store = Store(uri)
+    store.check()
+    return store
+
+
+def _headlines(built: "Built") -> dict[str, float]:
+    """A comparison's numbers with the ends of their intervals, `.../low` and `.../high`, as far as they are known.
+
+    Headline differences and their adjusted p are called `difference/<metric>/<equal>/<model>/<arm>` and `p_holm/...`,
+    means over tiers and seeds `average/<metric>/<model>/<arm>`.
+    """
+    values: dict[str, float | None] = {}
+    for row in built.to_json()["rows"]:
+        if row.get("family") == "headline":
+            place = "/".join(row[name] for name in ("metric", "at", "model", "arm"))
+            values |= _with_interval(f"difference/{place}", row) | {f"p_holm/{place}": row["p_holm"]}
+        elif (row.get("block"), row.get("tier"), row.get("at")) == ("measured", "average", "steps"):
+            values |= _with_interval(f"average/{row['metric']}/{row['model']}/{row['arm']}", row)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _with_interval(name: str, row: Mapping[str, Any]) -> dict[str, float | None]:
+    return {name: row["mean"], f"{name}/low": row["low"], f"{name}/high": row["high"]}
+
+
+def _results(table: "Built") -> str:
+    """A comparison's sentence and first table as Markdown."""
+    from mcpo_cli.analysis import render
+
+    return f"{render.escaped(table.page.sentence)}\n\n{render.pipes(table.grids[0])}"

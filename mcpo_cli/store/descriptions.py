@@ -115,7 +115,10 @@ def contrasts(plan: Plan) -> dict[str, str]:
 def address(experiment: str, parent: str) -> str:
     """The address of the charts of the runs below `parent`, relative to the UI's."""
     wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'")
-    return f"#/experiments/{experiment}/runs?workflowType=machine_learning&compareRunsMode=CHART&searchFilter={wanted}"
+    # Sorted by anything but the date, children are not folded below their parent.
+    order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
+    mode = "workflowType=machine_learning&compareRunsMode=CHART"
+    return f"#/experiments/{experiment}/runs?{mode}&{order}&searchFilter={wanted}"
 
 
 def _settings(spec: RunSpec) -> dict[str, str]:

@@ -186,7 +186,7 @@ def test_verl_is_not_started_with_a_model_of_own_code(tmp_path: Path, faults: Fa
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
     own_code(folder, tmp_path / "it ran", "config.json")
     with pytest.raises(ConfigError, match="the model's own code"):
-        checks._model(spec)
+        list(checks._model(spec))
     faults("a model that asks for code of its own")
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.collector import lasting
 from mcpo_cli.commands import console
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import home
+from mcpo_cli.machine import lasting
 from mcpo_cli.store import resolve
 
 if TYPE_CHECKING:

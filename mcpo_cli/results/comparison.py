@@ -262,6 +262,6 @@ def _flips(pair: Pair) -> pd.DataFrame:
             "baseline_score": theirs,
         }
     )
-    changed = found[(mine - theirs != 0)]
-    order = (changed["score"] - changed["baseline_score"]).abs().sort_values(ascending=False, kind="stable").index
-    return changed.reindex(order)
+    distance_P = np.abs(mine - theirs)
+    order_P = np.argsort(-distance_P, kind="stable")
+    return found.iloc[order_P[distance_P[order_P] > 0]]

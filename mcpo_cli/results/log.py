@@ -73,8 +73,9 @@ class Scores:
         """The same of some problems, in the order given."""
         place = {problem: at for at, problem in enumerate(self.problems)}
         at_P = [place[problem] for problem in problems]
-        samples_SP, sum_SP, square_SP = self.samples_SP[:, at_P], self.sum_SP[:, at_P], self.square_SP[:, at_P]
-        return Scores(self.seeds, tuple(problems), samples_SP, sum_SP, square_SP)
+        return Scores(
+            self.seeds, tuple(problems), self.samples_SP[:, at_P], self.sum_SP[:, at_P], self.square_SP[:, at_P]
+        )
 
 
 @dataclass(frozen=True)

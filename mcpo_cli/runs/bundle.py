@@ -18,10 +18,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from mcpo_cli import records
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed
+from mcpo_cli.home import writing
 from mcpo_cli.records import Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
-from mcpo_cli.runs.disk import writing
 from mcpo_cli.runs.journal import SUMS, Journal, damaged, numbered, read_json, read_lines, write_atomic
 
 ROWS = r"\w+\.jsonl|\w+/step_\d+\.jsonl"

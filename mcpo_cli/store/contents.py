@@ -18,7 +18,7 @@ from mcpo_cli.records import SOURCES, StepRow
 from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.bundle import document
 from mcpo_cli.runs.journal import Journal, read_json
-from mcpo_cli.runs.tiers import by_tier, evaluated
+from mcpo_cli.runs.sanity import by_tier, evaluated
 from mcpo_cli.statistics import stats
 
 Point = tuple[str, float, int, int]

@@ -167,8 +167,8 @@ def report_adds_up(method: Method) -> None:
         for name, flags in whole.prompts.items():
             for side, flag_B in zip(("flag", "among"), flags, strict=True):
                 assert flag_B.shape == batch.group_B.shape, f"{name}: {side}_B is not one a sequence"
-        advanced = isinstance(method, AdvancedMethod)
-        idle = batch.select(~(method.has_gradient(batch) if advanced else batch.has_advantage_B))
+        trained_B = method.has_gradient(batch) if isinstance(method, AdvancedMethod) else batch.has_advantage_B
+        idle = batch.select(~trained_B)
         for name, (total, count) in method.report(idle).sums.items():
             assert not total or not count, f"{name}: sequences without gradient add {float(total):g}"
 

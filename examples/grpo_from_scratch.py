@@ -31,15 +31,15 @@ class Settings:
     """What the example can change; the defaults train visibly in under a minute."""
 
     seed: int = 0
-    warmup_steps: int = 500
+    warmup_steps: int = 700
     """Supervised steps on worked demonstrations; RL needs a policy that is sometimes correct."""
-    steps: int = 200
+    steps: int = 60
     """Global steps: each samples P x G rollouts and takes P / mini_batch gradient steps on them."""
     prompts: int = 64
-    rollouts: int = 8
-    mini_batch: int = 16
+    rollouts: int = 16
+    mini_batch: int = 32
     """Prompts of one gradient step."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 7e-4
     clip_low: float = 0.2
     clip_high: float = 0.2
 
@@ -141,7 +141,7 @@ def train(settings: Settings) -> tuple[float, float]:
     optimizer = torch.optim.AdamW(policy.parameters(), lr=settings.learning_rate, weight_decay=0.0)
     for step in range(settings.steps):
         accuracy = global_step(policy, optimizer, step, settings)
-        if (step + 1) % 25 == 0:
+        if (step + 1) % 10 == 0:
             print(f"step {step + 1:3d}: accuracy of the batch {accuracy:.3f}  ({time.perf_counter() - start:.0f} s)")
     after = evaluate(policy, settings.seed)
     print(f"after {settings.steps} steps of GRPO: pass@1 {after:.3f}")

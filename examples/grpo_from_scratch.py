@@ -31,15 +31,15 @@ class Settings:
     """What the example can change; the defaults train visibly in under a minute."""
 
     seed: int = 0
-    warmup_steps: int = 500
+    warmup_steps: int = 700
     """Supervised steps on worked demonstrations; RL needs a policy that is sometimes correct."""
     steps: int = 60
     """Global steps: each samples P x G rollouts and takes P / mini_batch gradient steps on them."""
     prompts: int = 64
-    rollouts: int = 8
-    mini_batch: int = 16
+    rollouts: int = 16
+    mini_batch: int = 32
     """Prompts of one gradient step."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 7e-4
     clip_low: float = 0.2
     clip_high: float = 0.2
 
@@ -153,4 +153,5 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=Settings.steps)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # the model is too small to share
     train(Settings(seed=arguments.seed, steps=arguments.steps))

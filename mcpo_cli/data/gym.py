@@ -2,7 +2,7 @@
 
 `reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of what is held out of it. Both come
 of the same draws, in which equal questions count once; the text of a question alone decides which of them has it, so
-they share none. A problem's gold is what its verifier needs (`graders/reasoning_gym.py`), not an answer.
+they share none. A problem's gold is what its verifier needs (`grading/reasoning_gym.py`), not an answer.
 
 Drawing happens in a process of its own (`gym_draws.py`): some sets depend on the order in which Python's sets are read,
 and the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.

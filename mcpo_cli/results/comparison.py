@@ -264,4 +264,4 @@ def _flips(pair: Pair) -> pd.DataFrame:
     )
     distance_P = np.abs(mine - theirs)
     order_P = np.argsort(-distance_P, kind="stable")
-    return found.iloc[order_P[distance_P[order_P] > 0]]
+    return found.take(order_P[distance_P[order_P] > 0])

@@ -10,7 +10,7 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -73,8 +73,12 @@ class Scores:
         """The same of some problems, in the order given."""
         place = {problem: at for at, problem in enumerate(self.problems)}
         at_P = [place[problem] for problem in problems]
-        return Scores(
-            self.seeds, tuple(problems), self.samples_SP[:, at_P], self.sum_SP[:, at_P], self.square_SP[:, at_P]
+        return replace(
+            self,
+            problems=tuple(problems),
+            samples_SP=self.samples_SP[:, at_P],
+            sum_SP=self.sum_SP[:, at_P],
+            square_SP=self.square_SP[:, at_P],
         )
 
 
@@ -125,8 +129,10 @@ class Side:
         shape = (len(seed_N.categories), len(problem_N.categories))
         place_N = seed_N.codes.to_numpy(np.int64) * shape[1] + problem_N.codes.to_numpy()
         correct_N = own["correct"].to_numpy(np.float64)
-        sums = [np.bincount(place_N, weights, shape[0] * shape[1]) for weights in (None, correct_N, correct_N**2)]
-        count_SP, sum_SP, square_SP = (one.reshape(shape) for one in sums)
+        count_SP = np.bincount(place_N, minlength=shape[0] * shape[1]).reshape(shape)
+        sum_SP, square_SP = (
+            np.bincount(place_N, weights, shape[0] * shape[1]).reshape(shape) for weights in (correct_N, correct_N**2)
+        )
         seeds, problems = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
         return Scores(seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP)
 

@@ -131,7 +131,8 @@ class Side:
         correct_N = own["correct"].to_numpy(np.float64)
         count_SP = np.bincount(place_N, minlength=shape[0] * shape[1]).reshape(shape)
         sum_SP, square_SP = (
-            np.bincount(place_N, weights, shape[0] * shape[1]).reshape(shape) for weights in (correct_N, correct_N**2)
+            np.bincount(place_N, weights, shape[0] * shape[1]).reshape(shape).astype(np.float64)
+            for weights in (correct_N, correct_N**2)
         )
         seeds, problems = (tuple(map(str, one.categories)) for one in (seed_N, problem_N))
         return Scores(seeds, problems, count_SP.astype(np.int64), sum_SP, square_SP)

@@ -317,14 +317,11 @@ def _weights(name: str, folder: Path) -> list[Path]:
     if outside := [file for file in names if Path(file).name != file]:
         raise ConfigError(f"{name}: {index.name} names a file outside the folder: {outside[0]}", code="unsafe")
     if absent := [file for file in names if not (folder / file).exists()]:
-        pickled = sorted(path.name for pattern in ("*.bin", "*.pth", "*.pt") for path in folder.glob(pattern))
-        why = f"; {pickled[0]} is a pickle, which can run code and is never loaded" if pickled else ""
-        raise bad_model(
-            f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there){why}",
-            fix="https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
-            if pickled
-            else None,
-        )
+        what = f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there)"
+        if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
+            convert = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
+            raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=convert)
+        raise bad_model(what)
     return [folder / file for file in names]
 
 

@@ -123,7 +123,7 @@ def test_verl_runs_no_code_of_a_model(tmp_path: Path) -> None:
     (spec,) = load(["scale=verl-cpu", f"model.path={folder}"])
     reconfigured(folder, auto_map={"AutoConfig": "own.Own"})
     with refused("unsafe", "auto_map"):
-        checks._model(spec)
+        list(checks._model(spec))
     (spec,) = load(["scale=paper"])
     table = overrides.table(spec, overrides.planned(spec, Path("/home")))
     told = {key: value for key, value in table.items() if key.endswith("trust_remote_code")}

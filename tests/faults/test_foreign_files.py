@@ -1,7 +1,6 @@
 """Files that somebody else wrote: suites, data, plug-ins, models and records. A bad one ends in a single message."""
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -60,7 +59,6 @@ def test_suites(content: str | bytes, here: InProcess) -> None:
 
 
 ODD_FILES: dict[str, Callable[[Path], object]] = {
-    "a pipe": os.mkfifo,
     "a folder": Path.mkdir,
     "a link to itself": lambda path: path.symlink_to(path),
     "a link to nothing": lambda path: path.symlink_to("nowhere.yaml"),

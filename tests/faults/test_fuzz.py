@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 import re
+import shutil
 import sys
 import types
 import typing
@@ -157,6 +158,7 @@ def test_command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: i
     monkeypatch.chdir(tmp_path)
 
     def one(words: list[str]) -> None:
+        shutil.rmtree(home, ignore_errors=True)  # so that a failure is that of these words
         monkeypatch.setattr(sys, "argv", ["mcpo", *words])
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as talk:
             try:

@@ -114,7 +114,7 @@ def steps(number: int) -> Change:
 
 
 RECORDS: dict[str, tuple[Change, str]] = {
-    "a row without step": (row(METRICS, step=None), "step is missing"),
+    "a row without step": (row(METRICS, step=None), "lacks a step"),
     "a step that the run has not": (row(METRICS, step=10**6), "step=1000000"),
     "a step that is text": (row(EVAL, step="2"), "step=2"),
     "a row of another step": (row(EVAL, step=3), "step=3"),

@@ -53,7 +53,7 @@ def own_settings(spec: RunSpec) -> None:
 
 
 def _own_settings(spec: RunSpec) -> Iterator[Problem]:
-    table = overrides.table(spec, overrides.planned(spec, home.home()))
+    table = overrides.table(spec, overrides.planned(spec, home.location()))
     ours, seen = {key.lstrip("+"): value for key, value in table.items()}, set[str]()
     for text in spec.cluster.verl:
         match = OVERRIDE.fullmatch(text)

@@ -1,7 +1,4 @@
-"""Facts read from the files of the evaluated model: window, end tokens, chat template, number format.
-
-There is no other source, so that an evaluation uses exactly the values it shows before it starts.
-"""
+"""Facts read from the files of the evaluated model, and from nowhere else: window, end tokens, template, format."""
 
 import fnmatch
 import functools
@@ -319,8 +316,8 @@ def _weights(name: str, folder: Path) -> list[Path]:
     if absent := [file for file in names if not (folder / file).exists()]:
         what = f"{name}: {absent[0]} is missing ({len(names) - len(absent)} of {len(names)} weight files are there)"
         if pickled := sorted(path.name for kind in ("*.bin", "*.pth", "*.pt") for path in folder.glob(kind)):
-            convert = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
-            raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=convert)
+            fix = "https://huggingface.co/spaces/safetensors/convert converts a hub model to safetensors"
+            raise bad_model(f"{what}; {pickled[0]} is a pickle, which can run code and is never loaded", fix=fix)
         raise bad_model(what)
     return [folder / file for file in names]
 

@@ -22,7 +22,7 @@ class Remembering(Clipped):
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         reward_PG = step.reward_PG.double()
-        zero = torch.zeros(1, dtype=torch.float64)
+        zero = reward_PG.new_zeros(1)
         state = state or {"total": zero, "count": zero + 1}
         mask_PGT = step.mask_PGT
         place_PGT = mask_PGT.double().cumsum(-1) * mask_PGT

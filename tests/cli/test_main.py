@@ -68,8 +68,7 @@ def test_plan_of_a_suite(here: InProcess, suite: str) -> None:
     expected = plan.from_suite(suite, ["seed=0"], "")
     assert [run["run_id"] for run in document["runs"]] == [cell.spec.run_id for cell in expected.cells]
     assert {run["state"] for run in document["runs"]} == {"planned"}
-    verb = "reproduce" if suite in artifacts.registry() else "ablate"
-    assert document["command"] == f"mcpo {verb} {suite} seed=0"
+    assert document["command"] == f"mcpo train {suite} seed=0"
     assert document["estimate"]["seconds_left"] > 0
     assert document["estimate"]["basis"] == "from the cost model"
 

@@ -91,7 +91,7 @@ def test_every_method(name: str, folder: Path, tmp_path: Path, cuda: None) -> No
     assert mode.moves > 10
 
 
-def test_a_method_whose_state_is_made_on_the_cpu(folder: Path, tmp_path: Path, cuda: None) -> None:
+def test_a_method_with_a_state(folder: Path, tmp_path: Path, cuda: None) -> None:
     spec = dataclasses.replace(spec_of(folder), method=Remembering())
     with SimulatedCuda():
         assert len(trained(spec, tmp_path / spec.run_id)) == 2

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from mcpo_cli.methods import AdvancedMethod, Clipped, Normalized, Signals, State, Step, TokenBatch

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from mcpo_cli.commands import console
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import home
-from mcpo_cli.machine import lasting
 from mcpo_cli.store import resolve
 
 if TYPE_CHECKING:
@@ -99,9 +98,9 @@ def sync_evaluations(store: "Store") -> dict[str, int]:
 
 
 def _connected(uri: str) -> "Store":
-    # Imported here because importing mlflow takes seconds.
-    with lasting():
-        from mcpo_cli.store.mlflow import Store
+    # Imported here because importing mlflow takes seconds. Not as `lasting`: that would keep what an engine of the same
+    # process has made from being freed at its end.
+    from mcpo_cli.store.mlflow import Store
 
     store = Store(uri)
     store.check()

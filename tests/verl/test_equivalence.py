@@ -24,7 +24,7 @@ from mcpo_cli.backends.local.update import GradedBatch, Updater
 from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model
-from mcpo_cli.methods import Method, Step, TokenBatch, get, reduce
+from mcpo_cli.methods import AdvancedMethod, Method, Step, TokenBatch, get, reduce
 from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.seeds import stream
 from mcpo_cli.tasks.chains import Arithmetic
@@ -71,9 +71,9 @@ TOKENIZER = tokenizers.build(Arithmetic().vocabulary)
 class Drawn(Centred):
     """With random numbers in what it prepares."""
 
-    def prepare(self, scores: Mapping[str, Tensor], batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+    def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
         noise = torch.rand(len(batch.mask_BT), 1, generator=torch.Generator().manual_seed(seed))
-        return {name: column * noise for name, column in super().prepare(scores, batch, seed).items()}
+        return {name: column * noise for name, column in super().prepare(batch, seed).items()}
 
 
 def policy(noise: float = 0.0) -> Policy:
@@ -96,7 +96,9 @@ def prepared(rollouts: Rollouts, method: Method) -> tuple[Updater, GradedBatch]:
     updater = Updater(policy(0.02), method, SPEC.train, SPEC.compute, SPEC.seed)
     if updater.previous is not None:
         updater.previous = policy(PREVIOUS)
-    return updater, updater.prepared(batch, batch.total(LIMIT), 0, at_rest=False) if method.prepares else batch
+    if isinstance(method, AdvancedMethod) and method.prepares:
+        batch = updater.prepared(method, batch, batch.total(LIMIT), 0, on_policy=False)
+    return updater, batch
 
 
 def local(rollouts: Rollouts, method: Method) -> tuple[float, dict[str, torch.Tensor], dict[str, list[float]]]:
@@ -245,7 +247,7 @@ def test_what_is_prepared_is_what_the_local_backend_prepares(method: Method, rol
     """The one mini-batch of a step, under the policy that sampled it, with the random numbers of that step."""
     batch, seed = graded(rollouts, method), stream(SPEC.seed, "method", 5, 0)
     updater = Updater(policy(), method, SPEC.train, SPEC.compute, SPEC.seed)
-    expected = updater.prepared(batch, batch.total(LIMIT), seed, at_rest=True).signals
+    expected = updater.prepared(method, batch, batch.total(LIMIT), seed, on_policy=True).signals
     step = Step(batch.correct_PG.double(), batch.correct_PG, rollouts.length_PG, torch.arange(P), limit=LIMIT)
     longest = int(rollouts.length_PG.max())
     logp_PGT = rollouts.logp_PGT[..., :longest]

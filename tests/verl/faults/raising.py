@@ -18,5 +18,5 @@ def _grade_or_raise(gold: str, response: str, extracted: bool) -> Verdict:
     return _grade(gold, response, extracted)
 
 
-TRACE.grade = _grade_or_raise
+object.__setattr__(TRACE, "grade", _grade_or_raise)  # a grader is frozen
 __all__ = ["cpu"]

@@ -44,7 +44,7 @@ CODES: dict[str, str] = {
     "bad_data": "a file of problems or answers cannot be read, or contradicts itself",
     "bad_model": "a model's files are incomplete, damaged, or of a kind that the engine does not compute",
     "unsafe": "a file could run code, or leads to another folder",
-    "secret": "a password or token was given as a setting",
+    "credential": "a password or token was given as a setting",
     "changed": "a file, plug-in or package is not what it was when the run was planned",
     "damaged": "a record does not match its checksum, is incomplete, or belongs to another run",
     "not_installed": "a package is missing or has another version",

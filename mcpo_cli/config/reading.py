@@ -85,7 +85,7 @@ def refuse_secrets(setting: str) -> None:
         raise ConfigError(
             f"'{short(shown)}': a password or a token cannot be a setting, because settings are stored with the run",
             fix="the environment: HF_TOKEN, MLFLOW_TRACKING_URI, MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
-            code="secret",
+            code="credential",
         )
 
 

@@ -188,7 +188,7 @@ def test_code_stays_code() -> None:
 SLOW = {
     "addresses": "://a:" * 100_000,
     "an address of 1 MB": "://a:" + "b" * 1_000_000,
-    "names of secrets": "password: " * 50_000,
+    "names of planted ones": "password: " * 50_000,
     "names without values": "token" * 100_000,
     "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,

@@ -185,9 +185,12 @@ def coverage(trials: int, *design: float, same_seeds: bool, missing: float = 0.0
 
 @pytest.mark.slow
 @pytest.mark.parametrize("same_seeds", [True, False])
-@pytest.mark.parametrize("samples", [1, 8, 64])
-@pytest.mark.parametrize("problems", [20, 200, 1000])
-@pytest.mark.parametrize("seeds", [3, 5, 10, 30])
-def test_coverage_where_seeds_differ(seeds: int, problems: int, samples: int, same_seeds: bool) -> None:
-    found = coverage(600, seeds, problems, samples, 0.3, 0.3, same_seeds=same_seeds)
-    assert 0.93 - 0.027 <= found <= 0.995, found
+@pytest.mark.parametrize(
+    ("seeds", "problems", "samples", "missing"),
+    [(3, 20, 1, 0.0), (3, 200, 8, 0.0), (3, 1000, 1, 0.0), (5, 200, 1, 0.15), (10, 200, 8, 0.15), (30, 20, 64, 0.0)],
+)
+def test_coverage_where_seeds_differ(seeds: int, problems: int, samples: int, missing: float, same_seeds: bool) -> None:
+    """800 trials: a standard error of .008. With few cells the interval is wider than it had to be."""
+    found = coverage(800, seeds, problems, samples, 0.3, 0.3, same_seeds=same_seeds, missing=missing)
+    most = 1.0 if problems * seeds * samples < 100 else 0.99
+    assert 0.93 - 3 * 0.008 <= found <= most, found

@@ -71,6 +71,11 @@ class Pair:
         """The difference of pass@k."""
         return crossed.difference(_value(self.one, k), _value(self.other, k), same_seeds=self.same_seeds)
 
+    @property
+    def samples(self) -> float:
+        """Mean number of samples of a cell."""
+        return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
+
     def sources(self, found: Estimate) -> Sources:
         """What the difference of pass@1 is made of."""
         sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
@@ -185,8 +190,7 @@ def _means(side: Side, asked: Sequence[int]) -> Iterator[dict[str, object]]:
 
 def _row(pair: Pair, k: int, found: Estimate, question: Question) -> dict[str, object]:
     sources = pair.sources(found)
-    samples = float(np.mean([side.samples_SP.mean() for side in (pair.one, pair.other)]))
-    design = found.problems, min(found.seeds), samples
+    design = found.problems, min(found.seeds), pair.samples
     # Of pass@k, k above 1, the variance of a sample is not that of a response: what to buy is not said.
     effect = question.margin or abs(found.test.mean)
     needed = sources.needed(effect, *design) if k == 1 and found.test.error > stats.ROUNDING else {}
@@ -232,12 +236,11 @@ def _over_all(arm: str, pairs: Sequence[Pair], k: int, question: Question) -> It
 
 def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
     sources, problems, seeds = pair.sources(found), found.problems, min(found.seeds)
-    samples = float(np.mean([side.samples_SP.mean() for side in (pair.one, pair.other)]))
     parts = {
         "problems": (sources.problem, problems),
         "seeds": (sources.seed, seeds),
         "problem x seed": (sources.cell, problems * seeds),
-        "samples": (sources.sample, problems * seeds * samples),
+        "samples": (sources.sample, problems * seeds * pair.samples),
     }
     known = {name: variance / number for name, (variance, number) in parts.items() if not np.isnan(variance)}
     whole = sum(known.values())

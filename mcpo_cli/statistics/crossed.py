@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mcpo_cli.statistics.power import POWER, noncentrality
+from mcpo_cli.statistics.power import POWER, fewest, noncentrality
 from mcpo_cli.statistics.stats import LEAST, ROUNDING, Floats, Student
 
 Ints = NDArray[np.int64]
@@ -273,14 +273,10 @@ class Sources:
 
 
 def _fewest(start: int, enough: Callable[[int], bool]) -> int | None:
-    low, high = start, max(start, 2)
-    if enough(low):
-        return low
-    while not enough(high):
-        low, high = high, high * 2
-        if high > MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    """The least number from `start` on that is enough; None above MOST."""
+    if enough(start):
+        return start
+    high = 2 * start
+    while high <= MOST and not enough(high):
+        high *= 2
+    return fewest(high // 2, high, enough) if high <= MOST else None

@@ -8,6 +8,7 @@ fit that may not converge, the sums of squares in `variance.py`.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy import optimize, special
@@ -70,9 +71,13 @@ def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:
     def enough(seeds: int) -> bool:
         return _power(ratio * math.sqrt(seeds), seeds - 1) >= power
 
-    if not enough(MOST_SEEDS):
+    return fewest(1, MOST_SEEDS, enough)
+
+
+def fewest(low: int, high: int, enough: Callable[[int], bool]) -> int | None:
+    """The least number above `low`, up to `high`, that is enough; None if none is. A larger number is enough, too."""
+    if not enough(high):
         return None
-    low, high = 1, MOST_SEEDS
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)

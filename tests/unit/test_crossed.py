@@ -172,7 +172,7 @@ def coverage(trials: int, *design: float, same_seeds: bool, missing: float = 0.0
     """Share of trials whose 95 % interval holds the true difference, 0."""
     random, covered = rng(11), 0
     for _ in range(trials):
-        a, b = logits(random, *design)  # type: ignore[arg-type]
+        a, b = logits(random, *design)
         if missing:
             gone = random.random(a.shape) < missing
             gone[:, random.integers(gone.shape[1], size=3)] = False

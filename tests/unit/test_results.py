@@ -106,7 +106,7 @@ def test_a_comparison_has_the_numbers_of_its_parts() -> None:
         assert (row["difference"], row["low"]) == pytest.approx((expected.mean, expected.interval().low))
         assert row["p"] == pytest.approx(2 * min(expected.p_above(), expected.p_below()))
     whole, parts = only(found, benchmark=ALL, k=1), [only(found, benchmark=name, k=1) for name in ("gsm", "math")]
-    assert whole["difference"] == pytest.approx(sum(float(part["difference"]) for part in parts) / 2)  # type: ignore[arg-type]
+    assert whole["difference"] == pytest.approx(sum(float(part["difference"]) for part in parts) / 2)
     assert found.sources.groupby(["benchmark", "arm"])["share"].sum().tolist() == pytest.approx([1, 1])
 
 
@@ -134,7 +134,7 @@ def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
 def test_one_seed_is_about_these_models() -> None:
     row = only(compare([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
     assert not row["over_seeds"]
-    assert math.isnan(float(row["needed_seeds"]))  # type: ignore[arg-type]
+    assert math.isnan(float(row["needed_seeds"]))
 
 
 def test_p_values_are_adjusted_over_arms_and_benchmarks_and_not_over_k() -> None:

@@ -76,7 +76,9 @@ class LocalEngine(Timed):
         model, tokenizer = workload.fresh_model(spec)
         self.grade = grade
         self.scrap = tempfile.TemporaryDirectory()
-        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), Policy(model, torch.device("cpu")), tokenizer)
+        # As `start_policy` makes it: of more rows than a micro-batch, activations are computed again.
+        policy = Policy(model, torch.device("cpu"), kept_rows=spec.compute.micro_batch_tokens)
+        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), policy, tokenizer)
 
     def sample_round(self, refill: int) -> Sampled:
         """As the trainer's own, but no token ends a response."""

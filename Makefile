@@ -58,7 +58,7 @@ check: setup ## Check lint, format, strict types, import rules, and that no file
 	git ls-files -z | xargs -0 .ci/secrets
 
 check-findings: setup ## Recompute the numbers that README and docs quote from experiments/results
-	$(BIN)/python -m mcpo_cli.experiments.findings
+	$(BIN)/python -m mcpo_cli.study.experiments.findings
 
 audit: setup ## Look up security advisories for the pinned dependencies, if online
 	$(BIN)/python .ci/audit.py constraints.txt $(ARGS)

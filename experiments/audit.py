@@ -1,6 +1,7 @@
 """Audit of the published tables: what a pass@1 and a pass@8 without counts per problem can be, and mean.
 
-`python -m mcpo_cli.experiments.audit` reads `experiments/paper.yaml` and writes `experiments/results/audit.csv`.
+`python -m mcpo_cli.study.experiments.audit` reads `mcpo_cli/conf/paper.yaml` and writes
+`experiments/results/audit.csv`.
 Counts per problem are not published, so `arrangements` enumerates every way to distribute the correct samples over the
 problems, and results are ranges over the arrangements that fit. No half-width or standard error includes the noise
 between training seeds, which can only add to it.
@@ -28,6 +29,7 @@ from scipy import special
 from mcpo_cli.config import load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.statistics.stats import Floats
+from mcpo_cli.study import EXPERIMENTS
 
 DIGIT = 1e-4
 """Unit of the paper's last printed digit."""
@@ -144,7 +146,7 @@ class Pooled:
 
 
 def cells(paper: Mapping[str, Any]) -> list[Cell]:
-    """The cells of all tables; a row printed in two tables counts once. paper: `experiments/paper.yaml`."""
+    """The cells of all tables; a row printed in two tables counts once. paper: `mcpo_cli/conf/paper.yaml`."""
     evaluation = paper["settings"]["evaluation"]
     rows = {(row["model"], row["arm"]): row for table in paper["tables"].values() for row in table["rows"]}
     return [
@@ -394,6 +396,6 @@ def _bounds(name: str, bounds: Range) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    audited = [audit(cell) for cell in cells(read_yaml(load.EXPERIMENTS / "paper.yaml"))]
-    path = load.EXPERIMENTS / "results" / "audit.csv"
+    audited = [audit(cell) for cell in cells(read_yaml(load.PAPER))]
+    path = EXPERIMENTS / "results" / "audit.csv"
     table(audited).to_csv(path, index=False, lineterminator="\n", float_format="%.10g")

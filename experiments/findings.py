@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, McpoError, nearest
 from mcpo_cli.statistics import clusters
+from mcpo_cli.study import EXPERIMENTS
 
-ROOT = EXPERIMENTS.resolve().parent
+ROOT = EXPERIMENTS.parent
 """The checkout: pages are not installed."""
 MARK = "not recomputable from committed rows"
 """Words that the paragraph of an unverified number has."""

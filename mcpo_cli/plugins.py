@@ -223,7 +223,8 @@ def roots() -> tuple[Path, ...]:
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Place(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
-    return (*folders(), *(path for place in packages for path in _attempt(place, places) or []))
+    packages.sort(key=lambda place: not place.is_own)
+    return (*(path for place in packages for path in _attempt(place, places) or []), *folders())
 
 
 @cache
@@ -305,8 +306,8 @@ def _blamed(place: Place, error: BaseException) -> str:
 def _declared() -> list[EntryPoint]:
     installed = entry_points()
     found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
-    if OWN not in map(_owner, found):
-        note("mcpo was installed before its methods became entry points, so some are missing: run `make setup`")
+    if not any(entry.group == f"mcpo.{EXPERIMENTS}" and _owner(entry) == OWN for entry in found):
+        note("mcpo was installed before its study became entry points, so its suites are missing: run `make setup`")
     return found
 
 

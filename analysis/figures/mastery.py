@@ -12,11 +12,12 @@ from matplotlib.axes import Axes
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS
-from mcpo_cli.analysis.figures.curves import LATE
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, published
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.statistics import stats
+
+from .curves import LATE
 
 UNFILTERED = "DAPO w/o filter"
 NEXT, SAME, GAP, ESTIMATE = "accuracy_lag_1", "same_policy", "gap_lag_1", "selection_estimate"

@@ -12,12 +12,12 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.tables.claims import NOTES, verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, outcomes
-from mcpo_cli.config import load
 from mcpo_cli.statistics import stats
+from mcpo_cli.study import EXPERIMENTS
 
 SUITE = "forgetting"
 BASELINE = "DAPO w/o filter"
-PATH = load.EXPERIMENTS / "forgetting.yaml"
+PATH = EXPERIMENTS / "forgetting.yaml"
 SHOWN = ("same-policy accuracy", "next-step accuracy", "next-step gap", "deepest next-step gap", "next-step swings")
 
 

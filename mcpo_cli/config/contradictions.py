@@ -104,7 +104,7 @@ def _wheel(model: Model) -> Iterator[tuple[str, str]]:
     if not model.vocabulary:
         yield (
             f"model.path={model.path}: its sizes are needed before it is downloaded",
-            "a preset file with its sizes, such as experiments/conf/model/smollm2-135m.yaml",
+            "a preset file with its sizes, such as mcpo_cli/conf/model/smollm2-135m.yaml",
         )
 
 

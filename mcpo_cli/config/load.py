@@ -27,7 +27,11 @@ from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
-EXPERIMENTS = Path(__file__).resolve().parent.parent / "experiments"
+PACKAGE = Path(__file__).resolve().parents[1]
+"""The folder of mcpo, which has presets in `conf`, as a plug-in may."""
+CONF = PACKAGE / "conf"
+PAPER = CONF / "paper.yaml"
+"""Settings and results that the paper states."""
 OF_EXISTING = "laptop"
 """The scale of a local run whose model exists and has no preset."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
@@ -100,20 +104,20 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 def groups() -> dict[str, list[str]]:
     """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
     options = {group: sorted(kinds()) for group, kinds in KINDS.items()}
-    for folder in sorted((EXPERIMENTS / "conf").iterdir()):
+    for folder in sorted(CONF.iterdir()):
         if folder.is_dir():
             options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
     return options
 
 
 def files(pattern: str) -> dict[str, Path]:
-    """The files that match `pattern` in `experiments` and in plug-ins, by file name without suffix.
+    """The files that match `pattern` in mcpo, its study and plug-ins, by file name without suffix.
 
     Raises:
         ConfigError: two files share a name.
     """
     by_name: dict[str, Path] = {}
-    for path in (path for root in (EXPERIMENTS, *plugins.roots()) for path in sorted(root.glob(pattern))):
+    for path in (path for root in (PACKAGE, *plugins.roots()) for path in sorted(root.glob(pattern))):
         if path.stem in by_name:
             raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
         by_name[path.stem] = path
@@ -190,7 +194,7 @@ def _hydra() -> Iterator[Any]:
         for name in kinds():
             store.store(group=group, name=name, node={"name": name})
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(EXPERIMENTS / "conf"), version_base="1.3"):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
         yield compose
 
 
@@ -348,7 +352,7 @@ def _stored(group: str, name: str) -> str:
 
     path = _file(group, name)
     read_yaml(path)
-    if path.parent.parent == EXPERIMENTS / "conf":
+    if path.parent.parent == CONF:
         return f"{group}={name}"
     package = re.search(r"^#\s*@package\s+(\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)
     # OmegaConf reads 1e-5 as a number, like Hydra; plain YAML reads it as text.
@@ -396,5 +400,5 @@ def _given(group: str, overrides: Sequence[str]) -> str:
 @functools.cache
 def read_default(group: str) -> Any:
     """The preset of `group` that applies when no override names one."""
-    defaults = read_yaml(EXPERIMENTS / "conf" / "config.yaml")["defaults"]
+    defaults = read_yaml(CONF / "config.yaml")["defaults"]
     return next(entry[group] for entry in defaults if isinstance(entry, dict) and group in entry)

@@ -1,6 +1,6 @@
 """The settings of a run. Every field is IDENTITY (changes the result, enters the run id) or RUNTIME (does not).
 
-All defaults are defined here; a YAML preset below `experiments/conf` holds only the values that it changes.
+All defaults are defined here; a YAML preset below `mcpo_cli/conf` holds only the values that it changes.
 """
 
 import functools

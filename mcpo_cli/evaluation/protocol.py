@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.load import PAPER
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import digest
 from mcpo_cli.data.base import render
@@ -53,7 +53,7 @@ class Protocol:
 
     def deviations(self) -> list[str]:
         """The differences from the protocol of the paper's Section 6.1."""
-        paper = read_yaml(EXPERIMENTS / "paper.yaml")["settings"]["evaluation"]
+        paper = read_yaml(PAPER)["settings"]["evaluation"]
         wanted = {
             "n": paper["samples_per_problem"],
             "temperature": paper["temperature"],

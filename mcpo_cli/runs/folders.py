@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config.load import EXPERIMENTS
+from mcpo_cli.config.load import PACKAGE
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import writing
@@ -75,7 +75,7 @@ def cached_base(home: Path, spec: RunSpec) -> Path:
 
 def shipped_base(spec: RunSpec) -> Path | None:
     """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `shipped_base` is off."""
-    folder = EXPERIMENTS / "base" / spec.base_id
+    folder = PACKAGE / "bases" / spec.base_id
     return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
 
 

@@ -10,15 +10,16 @@ from omegaconf import OmegaConf
 
 from mcpo_cli.analysis import claims
 from mcpo_cli.config import plan
-from mcpo_cli.config.load import EXPERIMENTS, load
+from mcpo_cli.config.load import CONF, load
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.study import EXPERIMENTS
 from tests.cli.conftest import InProcess
 
 FILES = {
     "suite": sorted(EXPERIMENTS.glob("suites/*.yaml")),
-    "preset": sorted([*EXPERIMENTS.glob("conf/regime/*.yaml"), *EXPERIMENTS.glob("conf/scale/*.yaml")]),
-    "model": sorted(EXPERIMENTS.glob("conf/model/*.yaml")),
+    "preset": sorted([*CONF.glob("regime/*.yaml"), *CONF.glob("scale/*.yaml")]),
+    "model": sorted(CONF.glob("model/*.yaml")),
     "claims": [EXPERIMENTS / f"{name}.yaml" for name in ("claims", "method-claims", "headline-claims", "forgetting")],
 }
 
@@ -94,7 +95,7 @@ def test_schema_and_mcpo_agree(kind: str, here: InProcess, tmp_path: Path) -> No
 
 
 def test_schema_and_mcpo_agree_about_claims(here: InProcess, tmp_path: Path) -> None:
-    (entry, *_) = read_yaml(claims.PATH)["claims"]
+    (entry, *_) = read_yaml(EXPERIMENTS / "claims.yaml")["claims"]
     validator = printed(here, "claims")
     changes: list[tuple[dict[str, Any], bool]] = [
         ({}, True),

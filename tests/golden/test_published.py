@@ -7,14 +7,15 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from mcpo_cli.study.experiments import audit
 
 from mcpo_cli.analysis.tables import comparison as tables
 from mcpo_cli.config import load
 from mcpo_cli.config.reading import read_yaml
-from mcpo_cli.experiments import audit
 from mcpo_cli.statistics import stats
+from mcpo_cli.study import EXPERIMENTS
 
-PAPER = read_yaml(load.EXPERIMENTS / "paper.yaml")
+PAPER = read_yaml(load.PAPER)
 PRINTED = {
     "table1": """
         Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706
@@ -148,7 +149,7 @@ def test_the_pooled_errors_are_those_of_simulated_arms() -> None:
 def test_the_committed_rows_are_those_of_the_audit() -> None:
     table = audit.table([audit.audit(cell) for cell in audit.cells(PAPER)])
     assert table["block"].value_counts().to_dict() == {"difference": 24, "cell": 18, "pooled": 6}
-    committed = pd.read_csv(load.EXPERIMENTS / "results" / "audit.csv")
+    committed = pd.read_csv(EXPERIMENTS / "results" / "audit.csv")
     pd.testing.assert_frame_equal(committed, table, check_dtype=False, rtol=1e-6)
     pooled = table[table["block"] == "pooled"]
     by_hand = [0.4458 - 0.4, 0.3333 - 0.3083, 0.8656 - 0.8438, 0.5583 - 0.5292, 0.4292 - 0.4041, 0.9094 - 0.8937]

@@ -212,7 +212,7 @@ def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artif
 
 
 def test_published_pass_at_1_are_shares_of_one_run_and_pass_at_8_are_not_shares_of_problems() -> None:
-    paper = read_yaml(load.EXPERIMENTS / "paper.yaml")
+    paper = read_yaml(load.PAPER)
     evaluation = paper["settings"]["evaluation"]
     fits = []
     for table in paper["tables"].values():

@@ -18,7 +18,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.estimate import Estimator
 
-SHIPPED = folders.EXPERIMENTS / "base"
+SHIPPED = folders.PACKAGE / "bases"
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
 
 
@@ -29,7 +29,7 @@ def base(spec: RunSpec) -> Path:
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
-    monkeypatch.setattr(folders, "EXPERIMENTS", mcpo_home / "experiments")
+    monkeypatch.setattr(folders, "PACKAGE", mcpo_home / "package")
     (spec,) = load(SMALL)
     shipped = mcpo_home / "experiments" / "base" / spec.base_id
     shipped.parent.mkdir(parents=True)

@@ -23,6 +23,7 @@ from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics import power, stats
+from mcpo_cli.study import EXPERIMENTS
 from tests import fakes
 from tests.fakes import TIERS, write_runs
 
@@ -216,7 +217,7 @@ def test_an_interaction_is_a_difference_of_differences(mcpo_home: Path, monkeypa
     for arm, lift in lifts.items():
         monkeypatch.setattr(fakes, "TIERS", dict.fromkeys(TIERS, 0.3 + lift))
         write_runs(Plan("", "", tuple(cell for cell in cells if cell.arm == arm)))
-    claim = next(one for one in claims.read() if one.id == "complementarity")
+    claim = next(one for one in claims.read(EXPERIMENTS / "claims.yaml") if one.id == "complementarity")
     assert claim.weights == {"MCPO": 1, "w/o Hinge-KL": -1, "w/o ReWeight": -1, "DAPO w/o filter": 1}
     assert claim.tested == "pass@1: (MCPO - w/o Hinge-KL) - (w/o ReWeight - DAPO w/o filter) > 0"
     (found,) = verdicts.outcomes([claim], {"table2": Runs(Plan("table2", "", cells))})
@@ -337,19 +338,19 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     assert {row["claim"] for row in identities} == {"weight-shrinks", "weight-kept"}
     count = {name: sum(row["verdict"] == name for row in rows.values()) for name in get_args(verdicts.Verdict)}
     tested = sum(count[name] for name in verdicts.TESTED)
-    assert sentence.startswith(f"Of {tested} tests of {len(claims.read())} claims on ")
+    assert sentence.startswith(f"Of {tested} tests of {len(claims.read(EXPERIMENTS / 'claims.yaml'))} claims on ")
     assert tested + sum(count[name] for name in verdicts.APART) + len(identities) == len(rows)
     assert sentence.endswith(f"{len(identities)} by construction.")
     assert "toy-s (for Qwen3-8B-Base)" in sentence
     assert all(f"{number} {name}" in sentence for name, number in count.items() if number or name in verdicts.TESTED)
-    quotes = {one["quote"] for one in read_yaml(claims.PATH)["claims"]}
+    quotes = {one["quote"] for one in read_yaml(EXPERIMENTS / "claims.yaml")["claims"]}
     assert all(any(quote in note for note in built.record["notes"]) for quote in quotes)
 
 
 def test_one_seed_tests_nothing(mcpo_home: Path) -> None:
     plan = table1("seed=0")
     write_runs(plan)
-    tested = [one for one in claims.read() if one.suite == "table1" and not one.outside]
+    tested = [one for one in claims.read(EXPERIMENTS / "claims.yaml") if one.suite == "table1" and not one.outside]
     found = verdicts.outcomes(tested, {"table1": Runs(plan)})
     assert {one.verdict for one in found} == {"too few runs"}
     assert {one.why for one in found} == {"1 seed", "no such records"}

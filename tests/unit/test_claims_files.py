@@ -7,8 +7,8 @@ import yaml
 
 from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.study import EXPERIMENTS
 
 ENTRY = {
     **dict.fromkeys(("id", "claim", "where", "quote"), "x"),
@@ -59,7 +59,7 @@ def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
 
 
 def test_the_claims_of_the_paper_are_complete() -> None:
-    found = claims.read()
+    found = claims.read(EXPERIMENTS / "claims.yaml")
     places = " ".join(one.where for one in found)
     for place in ("Table 1", "Table 2", *(f"Figure {n}" for n in ("2a", "2b", "3a", "3b", "4", "5a", "5b", "6", "7"))):
         assert place in places
@@ -76,9 +76,10 @@ def test_every_statistic_is_used_by_a_claim() -> None:
 
 def test_components_are_compared_with_a_baseline_that_samples_as_they_do() -> None:
     """Only what the paper compares as a whole, MCPO with DAPO, has DAPO's filter on one side."""
-    filtered = {one.id for one in claims.read() if one.baseline == "DAPO"}
+    declared = claims.read(EXPERIMENTS / "claims.yaml")
+    filtered = {one.id for one in declared if one.baseline == "DAPO"}
     assert filtered == {"pass@1", "pass@8", "more-mastered", "fewer-all-wrong", "entropy-moderate"}
-    assert {one.baseline for one in claims.read() if "Figure 7" in one.where} == {"DAPO w/o filter"}
+    assert {one.baseline for one in declared if "Figure 7" in one.where} == {"DAPO w/o filter"}
 
 
 AXES = {

@@ -15,9 +15,10 @@ import pandas as pd
 import pytest
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from mcpo_cli.study.analysis.figures import mastery
 
 from mcpo_cli.analysis import artifacts, frames
-from mcpo_cli.analysis.figures import base, mastery
+from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Cell, Plan, from_suite

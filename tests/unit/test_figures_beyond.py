@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from mcpo_cli.study.analysis.figures import prompts
 from scipy import stats
 
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.analysis.figures import base, prompts
+from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.declare import Quantity, caption, spread
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product

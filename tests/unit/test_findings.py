@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from mcpo_cli.study.experiments import findings
+from mcpo_cli.study.experiments.findings import MARK, NUMBER, ROOT, Committed, Entries, Finding, Query, written_like
 from scipy import stats as scipy_stats
 
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.experiments import findings
-from mcpo_cli.experiments.findings import MARK, NUMBER, ROOT, Committed, Entries, Finding, Query, written_like
 
 CONTROL = "DAPO w/o filter"
 

@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mcpo_cli.study.analysis.tables import league
 
 from mcpo_cli.analysis import claims, frames, verdicts
 from mcpo_cli.analysis.comparison import compare
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS, WHOLE
-from mcpo_cli.analysis.tables import league
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import EvalRow, MiniBatchRow
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.study import EXPERIMENTS
 from tests import fakes
 
 SMALL = [
@@ -169,12 +170,12 @@ def test_the_whole_league_and_its_claims_are_built(mcpo_home: Path) -> None:
     assert "0 have a higher pass@1" in product.sentence
     assert "2 negative controls warn" in product.sentence
     assert product.figure is not None
-    tests = verdicts.outcomes(claims.read(claims.OF_METHODS), data)
+    tests = verdicts.outcomes(claims.read(EXPERIMENTS / "method-claims.yaml"), data)
     assert {test.verdict for test in tests if test.claim.statistic.startswith("pass@1")} != {"too few runs"}
 
 
 def test_the_claims_of_methods_are_about_suites_of_the_league() -> None:
-    declared = claims.read(claims.OF_METHODS)
+    declared = claims.read(EXPERIMENTS / "method-claims.yaml")
     assert {one.suite for one in declared} <= set(league.SUITES)
     assert all(one.reads or one.quote or "Table" in one.where for one in declared)
 

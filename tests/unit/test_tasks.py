@@ -12,7 +12,7 @@ from mcpo_cli.config.reading import read_yaml
 from tests.errors import refused
 
 PACKAGE = Path(tasks.__file__).parents[1]
-PRESETS = [path for path in (load.EXPERIMENTS / "conf").glob("*/*.yaml") if "tasks" in read_yaml(path)]
+PRESETS = [path for path in load.CONF.glob("*/*.yaml") if "tasks" in read_yaml(path)]
 
 
 def elsewhere() -> Iterator[Path]:

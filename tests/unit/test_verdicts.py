@@ -18,12 +18,12 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.claims import verdict_grid, verdict_of
 from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
 from mcpo_cli.config import plan
-from mcpo_cli.config.load import EXPERIMENTS
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics.power import ALPHA
+from mcpo_cli.study import EXPERIMENTS
 from tests.fakes import TIERS
 
 GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")

@@ -1,7 +1,7 @@
 """The comparison of a suite's arms as a table: Tables 1 and 2 of the paper, and the same for any other suite."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -65,7 +65,7 @@ def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
     compared = compare(runs, choice)
-    paper = read_yaml(load.EXPERIMENTS / "paper.yaml") if runs.plan.suite in PLACES else None
+    paper = read_yaml(load.PAPER) if runs.plan.suite in PLACES else None
     grids = list(_Grids(compared, paper, smallest).all())
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)
@@ -73,7 +73,7 @@ def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float)
 
 
 def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:
-    """All rows of the CSV file. paper: `experiments/paper.yaml`; None where the paper has no such table."""
+    """All rows of the CSV file. paper: `conf/paper.yaml`; None where the paper has no such table."""
     rows: list[Row] = []
     for row in records(compared.scores):
         rows.append({"block": "measured", **row, **_runs(compared, row, row["arm"])})
@@ -174,7 +174,7 @@ class _Grids:
 
     compared: Comparison
     paper: dict[str, Any] | None
-    """The content of `experiments/paper.yaml`; None where the paper has no such table."""
+    """The content of `conf/paper.yaml`; None where the paper has no such table."""
     smallest: float
     """The smallest difference that matters."""
 
@@ -356,4 +356,3 @@ RUNS: Columns = {
     "ended": "outcome",
     "tree": lambda run: run["tree"] + MARKS[run["tree"]],
 }
-ARTIFACTS: Sequence[Artifact] = tuple(comparison(suite) for suite in PLACES)

@@ -13,7 +13,7 @@ SAMPLED = "sampling/prompts"
 
 
 def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -> list[str]:
-    """Unusual facts about these runs, then what each table shows. paper: `experiments/paper.yaml`."""
+    """Unusual facts about these runs, then what each table shows. paper: `conf/paper.yaml`."""
     trees = set(comparison.runs["tree"])
     return [
         *_about_runs(comparison),

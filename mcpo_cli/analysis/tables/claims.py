@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ from mcpo_cli.analysis import claims, words
 from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables.comparison import STANDS_FOR
 from mcpo_cli.analysis.verdicts import APART, TESTED, Outcome, outcomes
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
 
-TITLES = {claims.PATH: "Claims of the paper", claims.OF_METHODS: "Claims of other papers about their methods"}
 HOLDS = " (Holm)"
 RULES = {"nominal": "p", "holm": "p Holm", "90% interval": "90% interval"}
 NOTES = (
@@ -52,14 +51,14 @@ NOTES = (
 )
 
 
-def claims_table(path: Path) -> Artifact:
-    """The artifact of the claims in the file `path`: one row per test.
+def claims_table(path: Path, title: str = "", section: Section = "claims") -> Artifact:
+    """The artifact of the claims in the file `path`: one row per test. title: else names the file.
 
     Raises:
         ConfigError: the file is not a file of claims.
     """
     declared = claims.read(path)
-    title = TITLES.get(path, f"Claims of {path.name}")
+    title = title or f"Claims of {path.name}"
 
     def build(data: Mapping[str, Runs]) -> Product:
         found = outcomes(declared, data)
@@ -71,7 +70,7 @@ def claims_table(path: Path) -> Artifact:
         return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
-    return Artifact(path.stem, title, "claims", suites, build, by_regime=True, source=path)
+    return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path)
 
 
 def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
@@ -219,8 +218,3 @@ CLAIMS: Columns = {
     "presupposes": lambda one: required(one) or "-",
     "suite": lambda one: one.suite,
 }
-ARTIFACTS = (
-    claims_table(claims.PATH),
-    # Built by name alone: its runs are three times those of the paper.
-    replace(claims_table(claims.OF_METHODS), section="diagnostic"),
-)

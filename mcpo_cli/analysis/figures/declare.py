@@ -117,8 +117,8 @@ def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
 
 
 def published(figure: str) -> dict[str, Any]:
-    """The entry of `experiments/paper.yaml` for a figure of the paper."""
-    entry: dict[str, Any] = read_yaml(load.EXPERIMENTS / "paper.yaml")["figures"][figure]
+    """The entry of `conf/paper.yaml` for a figure of the paper."""
+    entry: dict[str, Any] = read_yaml(load.PAPER)["figures"][figure]
     return entry
 
 

@@ -1,4 +1,4 @@
-"""Compares the settings of runs with those that the paper states (`settings` of `experiments/paper.yaml`)."""
+"""Compares the settings of runs with those that the paper states (`settings` of `conf/paper.yaml`)."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +88,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
 
 def published() -> dict[str, Any]:
     """The paper's settings by the names of `HERE`; a list holds alternatives."""
-    return dict(_flat(read_yaml(load.EXPERIMENTS / "paper.yaml")["settings"]))
+    return dict(_flat(read_yaml(load.PAPER)["settings"]))
 
 
 def grid(plans: Mapping[str, Plan]) -> Grid:

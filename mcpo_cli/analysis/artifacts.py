@@ -37,8 +37,8 @@ from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic
 from mcpo_cli.runs.provenance import code_state
+from mcpo_cli.study import EXPERIMENTS
 
-PACKAGES = ("mcpo_cli.analysis.tables", "mcpo_cli.analysis.figures")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")
 """Packages whose version can change a number or a picture."""
 DIGITS = 10
@@ -50,7 +50,7 @@ Made = TypeVar("Made")
 @cache
 def declared() -> Found[Artifact]:
     """The `ARTIFACT` of each module, and of plug-ins, by name. Raises ConfigError when two share a name."""
-    found = plugins.objects("artifacts", PACKAGES, "ARTIFACT", Artifact)
+    found = plugins.objects("artifacts", (), "ARTIFACT", Artifact)
     for name, artifact in list(found.items()):
         if unknown := set(artifact.needs) - plan.suites().keys():
             plugins.note(
@@ -369,7 +369,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([*load.EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    data = sorted([load.PAPER, *EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]
@@ -377,8 +377,7 @@ def _code() -> list[str]:
 
 def code_files() -> list[Path]:
     """The source files that declare and build artifacts, and all that they import."""
-    declared = [f"{package}.{name}" for package in PACKAGES for name in plugins.names(package)]
-    return reached([__name__, *declared, *plugins.shipped()])
+    return reached([__name__, *plugins.shipped()])
 
 
 @cache

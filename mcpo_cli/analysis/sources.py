@@ -1,10 +1,12 @@
 """Lists the source files that artifacts depend on: those of given modules and of all that they import."""
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec, resolve_name
 from itertools import accumulate
 from pathlib import Path
+
+from mcpo_cli import study
 
 SCANNER = "mcpo_cli.plugins"
 """A file that imports this module uses every module of some packages without importing them by name: of its own, if it
@@ -22,8 +24,7 @@ def reached(roots: Iterable[str]) -> list[Path]:
     files: dict[str, Path | None] = {}
     while waiting:
         module = waiting.pop()
-        package = module.partition(".")[0]
-        files[module] = path = _file(folders[package].joinpath(*module.split(".")))
+        files[module] = path = _file(_path(module, folders))
         names = _imports(module, path) if path else set()
         if SCANNER in names and path:
             scanned = {module, *_strings(path)} if path.name == "__init__.py" else _strings(path)
@@ -33,6 +34,14 @@ def reached(roots: Iterable[str]) -> list[Path]:
                 # Importing a.b.c also runs a and a.b.
                 waiting |= set(accumulate(name.split("."), "{}.{}".format)) - files.keys()
     return [path for _, path in sorted(files.items()) if path]
+
+
+def _path(module: str, folders: Mapping[str, Path]) -> Path:
+    """The path of a module without a suffix, given the folders that contain top-level packages."""
+    top, _, inner = module.partition(f"{study.__name__}.")
+    if inner and not top:
+        return study.ROOT.joinpath(*inner.split("."))
+    return folders[module.partition(".")[0]].joinpath(*module.split("."))
 
 
 def _folder(package: str) -> Path:
@@ -66,13 +75,12 @@ def _strings(path: Path) -> set[str]:
     return {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
 
 
-def _modules(package: str, folders: dict[str, Path]) -> list[str]:
+def _modules(package: str, folders: Mapping[str, Path]) -> list[str]:
     """The modules of `package`, by name, or the module that it is (`module:name` included); else none."""
     module = package.partition(":")[0]
-    top, *rest = module.split(".")
-    if top not in folders:
+    if module.partition(".")[0] not in folders:
         return []
-    path = folders[top].joinpath(top, *rest)
+    path = _path(module, folders)
     own = [module] if path.with_suffix(".py").is_file() else []
     return [*own, *(f"{module}.{file.stem}" for file in path.glob("*.py") if file.stem != "__init__")]
 

@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli.analysis.measures import STATISTICS
-from mcpo_cli.config import load, plan, reference
+from mcpo_cli.config import plan, reference
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
 
-PATH = load.EXPERIMENTS / "claims.yaml"
-OF_METHODS = load.EXPERIMENTS / "method-claims.yaml"
-"""Claims of other papers about the methods that the suites `methods-*` compare."""
 Rule = Literal["nominal", "holm", "90% interval"]
 """The rule that decides: p, p after Holm's method over all tests of the file, or a 90 % interval within the margin."""
 
@@ -99,7 +96,7 @@ class Claim:
         return f"{self.statistic}: {arms} {sign} {self.reference:g}{margin}"
 
 
-def read(path: Path = PATH) -> list[Claim]:
+def read(path: Path) -> list[Claim]:
     """Read and check the claims.
 
     Raises:

@@ -142,15 +142,19 @@ def against_others(length: int) -> dict[str, Any]:
     }
 
 
+def longer(words: int) -> str:
+    """Overrides that ask every problem with so many words more, which no other prompt shares."""
+    return shlex.join([f"task.template='{{question}}{' and' * words} ='", "train.max_prompt=1024"])
+
+
 GROWTH = (
     "",
     "train.rollouts=4",
     "train.rollouts=16",
     "train.max_response=64",
     "train.max_response=256",
-    # What follows the question differs from prompt to prompt and is computed for each; worked examples are shared.
-    f"task.template='{{problem}}{' and' * 64} =' train.max_prompt=512",
-    f"task.template='{{problem}}{' and' * 256} =' train.max_prompt=512",
+    longer(64),
+    longer(256),
     "train.prompts=8 train.mini_batch=4 train.max_response=512",
 )
 """Overrides of one step each: 16 prompts x 8 rollouts of 16 tokens, and what one of these figures does to it."""

@@ -1,7 +1,6 @@
 """Audit of the published tables: what a pass@1 and a pass@8 without counts per problem can be, and mean.
 
-`python -m mcpo_cli.study.experiments.audit` reads `mcpo_cli/conf/paper.yaml` and writes
-`experiments/results/audit.csv`.
+`python -m mcpo_cli.study.experiments.audit` reads `PAPER` and writes `experiments/results/audit.csv`.
 Counts per problem are not published, so `arrangements` enumerates every way to distribute the correct samples over the
 problems, and results are ranges over the arrangements that fit. No half-width or standard error includes the noise
 between training seeds, which can only add to it.
@@ -26,8 +25,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from mcpo_cli.config import load
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics.stats import Floats
 from mcpo_cli.study import EXPERIMENTS
 
@@ -396,6 +394,6 @@ def _bounds(name: str, bounds: Range) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    audited = [audit(cell) for cell in cells(read_yaml(load.PAPER))]
+    audited = [audit(cell) for cell in cells(read_yaml(PAPER))]
     path = EXPERIMENTS / "results" / "audit.csv"
     table(audited).to_csv(path, index=False, lineterminator="\n", float_format="%.10g")

@@ -29,7 +29,7 @@ from mcpo_cli.analysis.frames import Runs, Shelf
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import load, plan, reading
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, first_line, nearest
 from mcpo_cli.home import run_dir
@@ -369,7 +369,7 @@ def _fresh(path: Path, inputs: str) -> dict[str, Any] | None:
 @cache
 def _code() -> list[str]:
     """Inputs of every artifact besides its runs: code, published numbers, claims, package versions, plug-ins."""
-    data = sorted([load.PAPER, *EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
+    data = sorted([reading.PAPER, *EXPERIMENTS.glob("*.yaml"), *Path(__file__).parent.glob("*.mplstyle")])
     hashes = [_sha256(path.read_bytes()) for path in (*code_files(), *data)]
     versions = [f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES]
     return [*hashes, *versions, *(plugin.sha256 for plugin in plugins.present())]

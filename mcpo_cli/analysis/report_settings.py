@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config import load
 from mcpo_cli.config.plan import Cell, Plan
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.config.schema import RunSpec
 
 NOT_STATED = "not stated"
@@ -88,7 +87,7 @@ HERE: Mapping[str, Callable[[Cell], Any]] = {
 
 def published() -> dict[str, Any]:
     """The paper's settings by the names of `HERE`; a list holds alternatives."""
-    return dict(_flat(read_yaml(load.PAPER)["settings"]))
+    return dict(_flat(read_yaml(PAPER)["settings"]))
 
 
 def grid(plans: Mapping[str, Plan]) -> Grid:

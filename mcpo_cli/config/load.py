@@ -27,11 +27,7 @@ from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
 T = TypeVar("T")
-PACKAGE = Path(__file__).resolve().parents[1]
-"""The folder of mcpo, which has presets in `conf`, as a plug-in may."""
-CONF = PACKAGE / "conf"
-PAPER = CONF / "paper.yaml"
-"""Settings and results that the paper states."""
+CONF = Path(__file__).resolve().parents[1] / "conf"
 OF_EXISTING = "laptop"
 """The scale of a local run whose model exists and has no preset."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
@@ -117,7 +113,7 @@ def files(pattern: str) -> dict[str, Path]:
         ConfigError: two files share a name.
     """
     by_name: dict[str, Path] = {}
-    for path in (path for root in (PACKAGE, *plugins.roots()) for path in sorted(root.glob(pattern))):
+    for path in (path for root in (CONF.parent, *plugins.roots()) for path in sorted(root.glob(pattern))):
         if path.stem in by_name:
             raise plugins.taken(pattern.replace("*.yaml", path.name), by_name[path.stem], path)
         by_name[path.stem] = path

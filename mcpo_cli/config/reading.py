@@ -12,6 +12,8 @@ import yaml
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
+PAPER = Path(__file__).resolve().parents[1] / "conf" / "paper.yaml"
+"""Settings and results that the paper states."""
 MAX_VALUES = 1000
 """The most runs of one sweep; more are taken for a typing error."""
 MAX_SHOWN = 200

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mcpo_cli.config.evaluation import Evaluation
-from mcpo_cli.config.load import PAPER
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.config.schema import digest
 from mcpo_cli.data.base import render
 from mcpo_cli.errors import ConfigError

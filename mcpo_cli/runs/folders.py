@@ -6,13 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config.load import PACKAGE
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import writing
 from mcpo_cli.runs.journal import checksum, read_json, sync, write_json
 
 MANIFEST = "manifest.json"
+SHIPPED = Path(__file__).resolve().parents[1] / "bases"
+"""Base policies that come with mcpo."""
 
 
 @contextmanager
@@ -75,7 +76,7 @@ def cached_base(home: Path, spec: RunSpec) -> Path:
 
 def shipped_base(spec: RunSpec) -> Path | None:
     """The folder of the base policy of `spec` that comes with mcpo; None if none does, or `shipped_base` is off."""
-    folder = PACKAGE / "bases" / spec.base_id
+    folder = SHIPPED / spec.base_id
     return folder if spec.compute.shipped_base and (folder / MANIFEST).exists() else None
 
 

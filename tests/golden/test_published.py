@@ -10,12 +10,12 @@ import pytest
 from mcpo_cli.study.experiments import audit
 
 from mcpo_cli.analysis.tables import comparison as tables
-from mcpo_cli.config import load
+from mcpo_cli.config.reading import PAPER as PAPER_FILE
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.statistics import stats
 from mcpo_cli.study import EXPERIMENTS
 
-PAPER = read_yaml(load.PAPER)
+PAPER = read_yaml(PAPER_FILE)
 PRINTED = {
     "table1": """
         Qwen3-8B-Base DAPO 0.4000 0.6483 0.3083 0.4824 0.8438 0.9706

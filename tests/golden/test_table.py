@@ -15,9 +15,8 @@ from rliable import metrics
 from scipy import stats as scipy_stats
 
 from mcpo_cli.analysis import artifacts
-from mcpo_cli.config import load
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.errors import ConfigError, MissingCells
 from tests.fakes import TIERS, build, write_runs
 
@@ -212,7 +211,7 @@ def test_published_numbers_stand_in_a_block_of_their_own(table: tuple[str, artif
 
 
 def test_published_pass_at_1_are_shares_of_one_run_and_pass_at_8_are_not_shares_of_problems() -> None:
-    paper = read_yaml(load.PAPER)
+    paper = read_yaml(PAPER)
     evaluation = paper["settings"]["evaluation"]
     fits = []
     for table in paper["tables"].values():

@@ -13,8 +13,8 @@ import yaml
 from mcpo_cli import data
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.commands.dry_run import previews_text
-from mcpo_cli.config.load import PAPER as PAPER_FILE
 from mcpo_cli.config.load import load
+from mcpo_cli.config.reading import PAPER as PAPER_FILE
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.methods.mcpo import Mcpo
 

@@ -18,7 +18,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import read_json
 from mcpo_cli.scheduling.estimate import Estimator
 
-SHIPPED = folders.PACKAGE / "bases"
+SHIPPED = folders.SHIPPED
 SMALL = ("scale=smoke", "warmup.target_accuracy=0", "warmup.max_steps=2")
 
 
@@ -29,9 +29,9 @@ def base(spec: RunSpec) -> Path:
 @pytest.fixture
 def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Path]:
     """A small run, and the folder of a base policy for it that comes with mcpo; the cache is empty."""
-    monkeypatch.setattr(folders, "PACKAGE", mcpo_home / "package")
+    monkeypatch.setattr(folders, "SHIPPED", mcpo_home / "bases")
     (spec,) = load(SMALL)
-    shipped = mcpo_home / "experiments" / "base" / spec.base_id
+    shipped = mcpo_home / "bases" / spec.base_id
     shipped.parent.mkdir(parents=True)
     shutil.move(base(spec), shipped)
     return spec, shipped

@@ -14,8 +14,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.figures.base import KEYS, Draw
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
-from mcpo_cli.config import load
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 
 SHARES = (" %", " points")
 """Units of values that are shares, which are shown times 100."""
@@ -118,7 +117,7 @@ def nothing(title: str, runs: Runs, what: str, data: pd.DataFrame) -> Product:
 
 def published(figure: str) -> dict[str, Any]:
     """The entry of `conf/paper.yaml` for a figure of the paper."""
-    entry: dict[str, Any] = read_yaml(load.PAPER)["figures"][figure]
+    entry: dict[str, Any] = read_yaml(PAPER)["figures"][figure]
     return entry
 
 

@@ -17,7 +17,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
 
@@ -65,7 +65,7 @@ def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
     compared = compare(runs, choice)
-    paper = read_yaml(load.PAPER) if runs.plan.suite in PLACES else None
+    paper = read_yaml(PAPER) if runs.plan.suite in PLACES else None
     grids = list(_Grids(compared, paper, smallest).all())
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)

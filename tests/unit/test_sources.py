@@ -15,7 +15,7 @@ from mcpo_cli.analysis import artifacts, sources
 from mcpo_cli.config.plan import Plan, from_suite
 from tests.fakes import write_runs
 
-ROOT = Path(artifacts.__file__).resolve().parents[1]
+ROOT = Path(artifacts.__file__).resolve().parents[2]
 SMALL = ["scale=smoke", "model=toy-s", "seed=0", "probe.panel_every=1", "probe.gradients_every=1"]
 CURVES = ["fig1", "fig3b", "fig4"]
 """The figures that draw a query weight."""

@@ -95,7 +95,7 @@ def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ..
 
 
 def probe(name: str, *words: str) -> pd.DataFrame:
-    """What a probe finds in the records of done runs, a row a run: the values that `mcpo probe --json` prints.
+    """What a probe finds in the records of done runs, one row per run: the values that `mcpo probe --json` prints.
 
     Raises:
         ConfigError: see `plan`; or there is no such probe.

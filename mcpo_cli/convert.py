@@ -55,7 +55,7 @@ def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[
         what: names the kind in messages and paths: `method`, `task`.
 
     Raises:
-        ConfigError: unknown name (`fix` mends it), unknown option, or an option value out of its range.
+        ConfigError: unknown name (`fix` corrects it), unknown option, or an option value out of its range.
     """
     if name not in kinds:
         raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix, code="unknown_name")

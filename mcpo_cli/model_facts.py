@@ -103,7 +103,8 @@ def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
     folder = local_folder(model)
     if folder and revision:
         raise ConfigError(
-            f"revision={revision} names a commit of the hub, but {model} is a local folder", code="contradiction"
+            f"revision={revision} names a commit on the Hugging Face Hub, but {model} is a local folder",
+            code="contradiction",
         )
     return folder or _fetch(model, revision, files)
 
@@ -374,12 +375,12 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
     except errors.GatedRepoError as error:
         fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
         raise ConfigError(
-            f"{at}: the hub provides it only after you accept its licence", fix=fix, code="unreachable"
+            f"{at}: the Hugging Face Hub provides it only after you accept its licence", fix=fix, code="unreachable"
         ) from error
     except errors.RepositoryNotFoundError as error:
         fix = "check the name; for a private model: hf auth login"
         raise ConfigError(
-            f"{at}: the hub has no such model, or you have no access to it", fix=fix, code="unreachable"
+            f"{at}: the Hugging Face Hub has no such model, or you have no access to it", fix=fix, code="unreachable"
         ) from error
     except errors.RevisionNotFoundError as error:
         fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"

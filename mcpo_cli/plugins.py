@@ -219,7 +219,7 @@ def roots() -> tuple[Path, ...]:
     def places(place: Place) -> list[Path]:
         spec = importlib.util.find_spec(place.module)
         if spec is None or not spec.submodule_search_locations:
-            raise ImportError(f"{place.module} is no package")
+            raise ImportError(f"{place.module} is not a package")
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Place(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]

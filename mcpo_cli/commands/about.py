@@ -17,7 +17,7 @@ mcpo schema suite > suite.schema.json                    then, as the first line
 
 # yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
 
-app = typer.Typer(help="List methods, show one, check that one keeps the contract.", no_args_is_help=True)
+app = typer.Typer(help="List methods, show one, check one against the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -25,7 +25,7 @@ Options = Annotated[
 ]
 
 
-Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Of a prompt, for the curve of its weight.")]
+Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Group size G of the curve of a prompt's weight.")]
 BAR = 40
 """Characters of the longest bar of a weight curve."""
 

@@ -33,7 +33,7 @@ Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME|PATH|NAME=PATH",
-        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the hub's cache.",
+        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the Hugging Face cache.",
         autocompletion=complete_names,
     ),
 ]

@@ -62,7 +62,7 @@ At = Annotated[
         autocompletion=_complete_axes,
     ),
 ]
-Seeds = Annotated[bool, typer.Option("--plan", help="Show what N seeds can find; needs no runs.")]
+Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
 
 
 def compare(
@@ -95,7 +95,7 @@ Artifact = Annotated[
     str,
     typer.Argument(
         metavar="ARTIFACT|SUITE|FILE",
-        help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; the file of one or of claims.",
+        help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; a file of a suite or claims.",
         autocompletion=complete_artifacts,
     ),
 ]

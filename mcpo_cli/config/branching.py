@@ -166,7 +166,7 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
         raise ConfigError(f"trunk: backend={spec.backend} cannot branch from its states", fix="backend=local")
     if spec.method.dynamic_sampling:
         raise ConfigError(
-            "trunk: dynamic sampling leaves mastered prompts out of the batch, so that there is nothing to measure",
+            "trunk: dynamic sampling leaves mastered prompts out of the batch, so there is nothing to measure",
             fix="method.dynamic_sampling=false",
         )
     if spec.train.temperature != 1:

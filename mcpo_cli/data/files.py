@@ -277,7 +277,7 @@ def _download(dataset: Dataset) -> Path:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         reasons: tuple[tuple[type[Exception], str], ...] = (
             (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids downloads"),
-            (TransportError, f"is not in the cache, and the hub cannot be reached ({said})"),
+            (TransportError, f"is not in the cache, and the Hugging Face Hub cannot be reached ({said})"),
             (hub.GatedRepoError, "is gated: request access on its page, then log in with `hf auth login`"),
             (hub.RepositoryNotFoundError, "does not exist there, or is private"),
             (hub.RevisionNotFoundError, "exists, but not at this revision"),

@@ -215,7 +215,7 @@ class TokenBatch:
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of a loss: a value a token, and a weight a sequence that is global over the mini-batch."""
+    """One summand of a loss: one value per token, and one weight per sequence that is global over the mini-batch."""
 
     name: str
     """In records: `train/<name>_loss`."""

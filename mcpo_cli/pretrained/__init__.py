@@ -51,7 +51,7 @@ def folder(model: Model) -> Path:
         )
     if not is_here(model):
         amount = fetch.gigabytes(2 * architecture.parameters(model))
-        sys.stderr.write(f"{model.name}: loading {model.path} from the hub, about {amount} in bfloat16\n")
+        sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_facts.fetched(model.path, model.revision or None)
 
 

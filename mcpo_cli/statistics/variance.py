@@ -34,7 +34,7 @@ class Components:
     """
 
     base: float
-    """NaN where base policy and seed cannot be told apart: one base policy, or as many as runs."""
+    """NaN where base policy and seed cannot be distinguished: one base policy, or as many as runs."""
     seed: float
     """Of a run, with its base policy where `base` is NaN; NaN for one run."""
     problem: float

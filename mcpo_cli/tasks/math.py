@@ -73,7 +73,8 @@ class Math(TextTask):
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     """The template around a problem."""
     data_path: str = runtime("")
-    """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the hub."""
+    """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the
+    Hugging Face Hub."""
     digests: tuple[str, ...] = later(())
     """`SHA256:COUNT` (12 digits, number of problems) of each file that `data` and `benchmarks` name; filled in when the
     run is planned."""

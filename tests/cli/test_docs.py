@@ -41,7 +41,9 @@ def test_the_citation_is_of_this_version_and_of_the_paper_in_the_readme() -> Non
 
 
 def test_workflows_call_what_there_is_at_pinned_versions() -> None:
-    workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")]
+    workflows = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")
+    ]
     steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
     run = {step["run"] for step in steps if "run" in step}
     assert {".ci/run", "make check", "make test"} <= run
@@ -59,7 +61,9 @@ def test_every_page_is_in_the_navigation_or_named_as_left_out() -> None:
 
 def test_the_index_of_findings_lists_each_and_its_status() -> None:
     folder = ROOT / "experiments" / "log"
-    rows = re.findall(r"^\| \[(\d{3})\]\((\1-[\w-]+\.md)\) \| \d\d-\d\d \| ", (folder / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[(\d{3})\]\((\1-[\w-]+\.md)\) \| \d\d-\d\d \| ", (folder / "README.md").read_text(), re.MULTILINE
+    )
     names = sorted((path.name for path in folder.glob("0*.md")), reverse=True)
     assert [name for _, name in rows] == names
     assert len({name[:3] for name in names}) == len(names)

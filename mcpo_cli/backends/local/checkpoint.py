@@ -113,5 +113,5 @@ def _is_whole(folder: Path, run_id: str) -> bool:
     if not problem and (other := read_json(folder / folders.MANIFEST).get("run_id", run_id)) != run_id:
         problem = f"{folder} is a checkpoint of {other}"
     if problem:
-        print(f"{problem}; this checkpoint is passed over", file=sys.stderr)
+        print(f"{problem}; this checkpoint is skipped", file=sys.stderr)
     return not problem

@@ -33,7 +33,7 @@ class Direction:
 
 
 def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
-    """Of a group (P = 1) with right and wrong rollouts: minus the gradient of its own loss.
+    """Of a group (P = 1) with correct and incorrect rollouts: minus the gradient of its own loss.
 
     The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).

@@ -49,7 +49,7 @@ class Sampled:
     rollouts: Rollouts
     correct_PG: Tensor
     seen_PG: Tensor
-    """What the method takes for right: `correct_PG`, or coins (`train.reward`)."""
+    """What the method takes for correct: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
@@ -99,7 +99,7 @@ class Clock:
 
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_before: float = field(default_factory=time.process_time)
-    """Seconds of the processor, all threads, that the process had used before the step."""
+    """CPU time of the process (all threads) at the start of the step, in seconds."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -39,7 +39,7 @@ class GradedBatch:
 
     @property
     def mixed_P(self) -> Tensor:
-        """Prompts with right and wrong rollouts: 0 < p < 1."""
+        """Prompts with correct and incorrect rollouts: 0 < p < 1."""
         return self.correct_PG.any(-1) & ~self.correct_PG.all(-1)
 
     def select(self, index: Tensor) -> "GradedBatch":

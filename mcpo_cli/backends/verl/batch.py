@@ -51,7 +51,7 @@ class Group:
 
     @property
     def seen(self) -> list[bool]:
-        """What the method takes for right."""
+        """What the method takes for correct."""
         return self.correct if self.tossed is None else self.tossed
 
     def rewarded_at_random(self, seed: int, step: int) -> "Group":
@@ -71,7 +71,7 @@ class Group:
 
     @property
     def correct(self) -> list[bool]:
-        """Whether each rollout is correct; one that could not be graded counts as wrong."""
+        """Whether each rollout is correct; one that could not be graded counts as incorrect."""
         return [verdict.status == "correct" for verdict in self.verdicts]
 
 

@@ -1,4 +1,4 @@
-"""What is found by its name: methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
+"""Lookup by name of methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
@@ -52,7 +52,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Plugin:
-    """What identifies a plug-in."""
+    """The identity of a plug-in."""
 
     name: str
     """Of the distribution, or of the file in its folder of MCPO_PLUGINS."""
@@ -255,7 +255,7 @@ def note(problem: str) -> None:
 
 
 def problems() -> list[str]:
-    """What went wrong with plug-ins so far."""
+    """Errors of plug-ins so far."""
     return list(_problems)
 
 

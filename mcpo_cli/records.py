@@ -38,7 +38,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
     | {"started": (int, float), "updated": (int, float)},
 }
-"""What readers rely on, by document: a checksum says that nothing was changed by chance, not who wrote it."""
+"""Keys that readers rely on, by document: a checksum shows accidental changes, not who wrote the document."""
 AXES = {
     "cost/rollouts": "sampled rollouts",
     "cost/sampled_tokens": "sampled tokens",
@@ -47,7 +47,7 @@ AXES = {
     "cost/flops": "floating-point operations",
     "cost/seconds": "seconds of sampling and update",
 }
-"""What training has cost up to and including a global step: metrics of a StepRow and their names for readers.
+"""Cost of training up to and including a global step: metrics of a StepRow and their names for readers.
 
 `backends/spent.py` says what each one counts.
 """
@@ -69,7 +69,7 @@ class Status(TypedDict):
     """The run's current activity, in words."""
     error: NotRequired[str]
     notes: NotRequired[list[str]]
-    """What is unusual about this attempt: where it continues from, and under which other versions."""
+    """Notes about this attempt: the step it continues from, and changed versions."""
 
 
 class DataSource(TypedDict):

@@ -33,7 +33,7 @@ class Backend(Protocol):
         ...
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
+        """The process that `run` would start below `home`: `command` (list of words), `environment` and `config`.
 
         Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """

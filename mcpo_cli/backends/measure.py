@@ -294,7 +294,7 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
 
 
 def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
-    """What this process took of the machine, by MLflow's prefix for system metrics: its page shows them on their own.
+    """CPU time and memory of this process, under MLflow's prefix for system metrics, which have a page of their own.
 
     Args:
         cpu_seconds: CPU time of the process (all threads) during a global step, in seconds.

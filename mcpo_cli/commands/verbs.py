@@ -1,4 +1,4 @@
-"""What verbs share: arguments and options with their completion, the help of verbs that take settings."""
+"""Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
 import textwrap

@@ -43,13 +43,13 @@ class Study:
     at: tuple[int, ...]
     """Global steps after which the trunk's state is branched from."""
     arms: Mapping[str, tuple[str, ...]]
-    """What each arm overrides of the trunk, by the arm's name: its method and settings of the step."""
+    """Overrides of the trunk by each arm's name: its method and settings of the step."""
     curve: tuple[str, ...] = ()
     """Arms that differ in nothing but the step size: the others are compared with them at equal gain."""
     title: str = ""
-    """What it compares, in a few words."""
+    """Title: the comparison in a few words."""
     question: str = ""
-    """What its result answers."""
+    """The question that its result answers."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values of the trunks' settings to sweep, by key: usually the seeds."""
     sizes: Sizes = Sizes()

@@ -6,7 +6,7 @@ from typing import Literal
 from mcpo_cli.settings import later, runtime
 
 LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
-"""What `cluster.loggers` takes: names of packages and of verl's loggers. MLflow and a file of rows every run has."""
+"""Values of `cluster.loggers`: names of packages and of verl's loggers. Every run also has MLflow and rows."""
 
 
 @dataclass(frozen=True)

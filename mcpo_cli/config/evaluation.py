@@ -8,7 +8,7 @@ from mcpo_cli.settings import identity, later, runtime
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the benchmarks are read from."""
+    """The source of the benchmarks."""
 
     path: str = runtime("")
     """A file, or a folder with one file per benchmark, `<benchmark>.jsonl` or `.parquet`; empty
@@ -31,7 +31,7 @@ class Grading:
 
 @dataclass(frozen=True)
 class EvaluationCompute:
-    """Where and how fast an evaluation computes."""
+    """Settings of the machine that an evaluation uses."""
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)

@@ -53,9 +53,9 @@ class Suite:
     arms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The overrides of each arm, by the arm's name."""
     title: str = ""
-    """What it compares, in a few words."""
+    """Title: the comparison in a few words."""
     question: str = ""
-    """What its result answers."""
+    """The question that its result answers."""
     table: bool = False
     """Whether a table of the suite's name shows its result: `mcpo reproduce` prints it."""
     baseline: str = ""

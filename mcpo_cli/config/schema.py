@@ -89,7 +89,7 @@ class Model:
 
     @property
     def origin(self) -> str:
-        """Where an existing model comes from, without the path on this machine; empty for a model that is built."""
+        """The source of an existing model, without the path on this machine; empty for a model that is built."""
         if self.wheel:
             return f"{self.file.rpartition('/')[2]} of {self.wheel}"
         return f"{self.path if HUB_ID.fullmatch(self.path) else Path(self.path).name} {self.revision}".strip()
@@ -202,13 +202,13 @@ class Probe:
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how fast a run computes. These settings change results by floating-point rounding at most.
+    """Device, memory, threads and checkpoints. These settings change results by floating-point rounding at most.
 
     A worker that exceeds a limit is killed and its run fails; the same command continues it from its last checkpoint.
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
-    """Where backend=local computes; `auto` takes a GPU if there is one."""
+    """Device of backend=local; `auto` takes a GPU if there is one."""
     threads: int = runtime(1, ge=1)
     """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)

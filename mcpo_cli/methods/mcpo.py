@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Where the bins of |d| end, in units of delta; each sign has its own, but for the one around 0."""
+"""Upper ends of the bins of |d|, in units of delta; each sign has its own, except for the one around 0."""
 
 
 def hinge_kl(d: Tensor, delta: float) -> Tensor:
@@ -132,7 +132,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.budget(batch)), weight_B)))
 
     def report(self, batch: TokenBatch) -> Report:
-        """What the hinge feels (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
+        """Activity of the hinge (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report

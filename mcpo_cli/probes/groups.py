@@ -1,4 +1,4 @@
-"""What the groups of a run show: accuracies, classes of prompts, entropies, signs of an unsound run."""
+"""Probes of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
 
 from collections import Counter
 from collections.abc import Sequence

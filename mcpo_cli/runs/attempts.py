@@ -229,7 +229,7 @@ def failure(run_dir: Path, spec: RunSpec) -> str | None:
 
 
 def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
-    """What keeps the run from being done: missing or damaged steps, evaluations or samples. journal: see `state`."""
+    """Reasons why the run is not done: missing or damaged steps, evaluations or samples. journal: see `state`."""
     try:
         check_own(run_dir, spec)
         return list(_missing(journal or Journal(run_dir), spec))

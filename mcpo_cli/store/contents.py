@@ -1,4 +1,4 @@
-"""What the store holds of a run: points, tags, inputs and files, from its journal."""
+"""Contents of a run in the store: points, tags, inputs and files, from its journal."""
 
 import json
 import math

@@ -102,7 +102,7 @@ class ReinforcePp(Clipped):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the released code."""
     baseline: Literal["none", "group"] = "none"
-    """What is whitened: the reward, or its difference from the group's mean."""
+    """The quantity that is whitened: the reward, or its difference from the group's mean."""
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         x_PG = step.reward_PG.double()

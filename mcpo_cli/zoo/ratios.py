@@ -184,7 +184,7 @@ class Gpg(GroupRelative):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the paper."""
     count: Literal["live", "nonzero"] = "live"
-    """What alpha divides by: rollouts of groups whose rewards differ (paper), or rewards that are not 0 (verl)."""
+    """The divisor of alpha: rollouts of groups whose rewards differ (paper), or rewards that are not 0 (verl)."""
 
     query_weight = Method.query_weight
 

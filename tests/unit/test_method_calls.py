@@ -47,7 +47,10 @@ def test_what_every_shipped_method_returns_passes(name: str) -> None:
         (None, "returned None instead of (Signals, State)"),
         (SIGNALS, "returned Signals instead of (Signals, State)"),
         ((None, {}), "returned (None, dict) instead of (Signals, State)"),
-        ((dataclasses.replace(SIGNALS, advantage=torch.zeros(6)), {}), "advantage of shape (6,) instead of shape (6, 4)"),
+        (
+            (dataclasses.replace(SIGNALS, advantage=torch.zeros(6)), {}),
+            "advantage of shape (6,) instead of shape (6, 4)",
+        ),
         ((dataclasses.replace(SIGNALS, advantage=[0.0]), {}), "advantage of no tensor instead of shape (6, 4)"),
         ((dataclasses.replace(SIGNALS, has_gradient_PG=torch.zeros(4, 6)), {}), "has_gradient_PG of shape (4, 6)"),
         ((dataclasses.replace(SIGNALS, counts_PG=torch.zeros(24)), {}), "counts_PG of shape (24,)"),

@@ -21,7 +21,7 @@ from mcpo_cli.runs.journal import Journal, read_json
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on: `tensors` by file name, `step`, and the training stream's `cursor`."""
+    """The state from which a run continues: `tensors` by file name, `step`, and the training stream's `cursor`."""
 
     step: int
     cursor: int

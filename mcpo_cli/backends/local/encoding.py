@@ -46,7 +46,7 @@ class Judged:
     correct_PG: Tensor
     """Whether the response is correct."""
     answers: list[list[str | None]]
-    """What the grader took for the answer, a list a group."""
+    """The answers that the grader extracted, one list per group."""
 
 
 class Language:

@@ -1,4 +1,4 @@
-"""Where single prompts pull the weights, measured under the policy that sampled the batch and before the update.
+"""Gradients of single prompts, measured under the policy that sampled the batch and before the update.
 
 Nothing is changed by it: no weight, no `.grad`, no random number. A gradient is as large as the model, so no more than
 one prompt's are kept: each is computed twice, first for the means over prompts, then for its products with these.

@@ -49,14 +49,14 @@ class Sampled:
     rollouts: Rollouts
     correct_PG: Tensor
     seen_PG: Tensor
-    """What the method takes for correct: `correct_PG`, or coins (`train.reward`)."""
+    """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
 
     @cached_property
     def graded(self) -> Graded:
-        """What the metrics are computed from."""
+        """Inputs of the metrics."""
         rollouts = self.rollouts
         return Graded(
             problems=self.problems,

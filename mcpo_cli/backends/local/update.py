@@ -186,7 +186,7 @@ class Updater:
         on_policy: bool,
         sums: Sums,
     ) -> Tensor:
-        """Which of the groups `chosen_M` have a gradient; what the method reports of them goes to `sums`.
+        """Those of the groups `chosen_M` that have a gradient; the method's report about them goes to `sums`.
 
         A forward pass without a graph costs a third of what it saves: most groups have none.
         """

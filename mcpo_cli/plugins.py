@@ -117,7 +117,9 @@ class Place:
                 raise ImportError(f"{self.source} has the same name")
             # Else its hash would not say what it does.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
-                raise ImportError("a file of a plug-in folder cannot import another: make an installed package of them")
+                raise ImportError(
+                    "a file of a plug-in folder cannot import another one; put both into an installed package"
+                )
         return importlib.import_module(self.module)
 
 

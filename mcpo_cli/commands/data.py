@@ -27,7 +27,8 @@ Target = Annotated[
     str, typer.Argument(metavar="NAME|PATH", help="A data set, or a local file.", autocompletion=complete_names)
 ]
 As = Annotated[
-    str | None, typer.Option("--as", help="The data set that PATH is a copy of.", autocompletion=complete_names)
+    str | None,
+    typer.Option("--as", help="The declared data set that PATH is a copy of.", autocompletion=complete_names),
 ]
 Against = Annotated[
     list[str] | None,

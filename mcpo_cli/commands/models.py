@@ -260,7 +260,10 @@ def _complete_presets(incomplete: str) -> list[str]:
 
 
 Preset = Annotated[
-    str, typer.Argument(metavar="NAME", help="A preset, or a YAML file like one.", autocompletion=_complete_presets)
+    str,
+    typer.Argument(
+        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=_complete_presets
+    ),
 ]
 Wheel = Annotated[
     Path | None,

@@ -103,7 +103,7 @@ Budget = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="Only the first runs that are expected to end within it, such as 90m or 2h: the first seeds, or points.",
+        help="Only the first runs (seeds or points) that are expected to fit into this time, such as 90m or 2h.",
     ),
 ]
 

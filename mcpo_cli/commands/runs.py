@@ -211,7 +211,7 @@ def _new(path: Path) -> Path:
     if path.exists():
         raise ConfigError(f"{path} already exists and is not overwritten", fix="name another one, or remove it")
     if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {path.parent}", fix=f"mkdir -p {path.parent}")
+        raise ConfigError(f"the folder {path.parent} does not exist", fix=f"mkdir -p {path.parent}")
     return path
 
 

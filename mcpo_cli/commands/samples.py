@@ -19,7 +19,8 @@ Step = Annotated[int | None, typer.Option(help="Only this global step (default: 
 Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups with at least this accuracy.")]
 Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups with at most this accuracy.")]
 Tier = Annotated[
-    str, typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False)
+    str,
+    typer.Option(metavar="TIER", help="Only training prompts as difficult as this held-out tier.", show_default=False),
 ]
 Text = Annotated[
     str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)

@@ -186,7 +186,7 @@ MeanLength = Annotated[
     typer.Option(
         "--mean-length",
         metavar="TOKENS",
-        help="With --dry-run: estimate for responses of this mean length; default: what the task assumes.",
+        help="With --dry-run: estimate for responses of this mean length; default: the task's own assumption.",
         callback=_only_when_dry,
     ),
 ]

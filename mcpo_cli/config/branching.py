@@ -93,8 +93,9 @@ def read(name: str) -> Study:
             code="unknown_name",
         )
     path = known.get(name) or paths.named(name)
+    data = read_yaml(path)
     try:
-        study = convert(Study, read_yaml(path), "")
+        study = convert(Study, data, "")
         _check(study)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error

@@ -92,7 +92,11 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     given = {key_of(text) for text in overrides}
     varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
-        raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
+        text = next(text for text in overrides if key_of(text) == key)
+        raise ConfigError(
+            f"the arms of {name} differ in {key}, so it cannot be set for all of them",
+            fix=f"mcpo train {text}  (without the suite)",
+        )
     scale = load.chosen("scale", overrides)
     if suite.design:
         suite.design.check_scale(name, scale)
@@ -160,8 +164,9 @@ def read(name: str) -> Suite:
         ConfigError: see `file`; or the file is not a valid suite.
     """
     path = file(name)
+    data = read_yaml(path)
     try:
-        suite = convert(Suite, read_yaml(path), "")
+        suite = convert(Suite, data, "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
         if suite.design:

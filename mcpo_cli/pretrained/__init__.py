@@ -93,7 +93,7 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
     if model.digest and (now := model_facts.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
             f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
-            fix="restore the files, or repeat the command that planned the run, which then is another run",
+            fix="restore the files, or repeat the command that planned the run, which then starts a new run",
             code="changed",
         )
 

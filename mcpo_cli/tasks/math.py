@@ -193,7 +193,9 @@ class Math(TextTask):
         if digest := self._recorded(dataset)[0]:
             if _sha256(dataset.file) != digest:
                 raise ConfigError(
-                    f"{dataset.file} has changed since the run was planned", fix="plan the run again", code="changed"
+                    f"{dataset.file} has changed since the run was planned",
+                    fix="repeat the command that planned the run",
+                    code="changed",
                 )
             return datasets.load(dataset)
         return datasets.load(dataset, self.file) if dataset.role == "train" else whole(dataset.name, self.file)

@@ -106,7 +106,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= LARGEST_FLOAT:
-            raise ConfigError(f"{path}={value}: must be finite and fit into a 32-bit float")
+            raise ConfigError(f"{path}={value}: must be a finite number that fits into 32 bits")
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")

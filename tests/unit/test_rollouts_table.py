@@ -49,5 +49,5 @@ def test_each_arm_shows_groups_with_right_and_wrong_responses_of_its_first_run_t
 
 def test_runs_without_rollouts_say_so(plan: Plan) -> None:
     product = artifacts.registry()["rollouts"].build({"table1": Runs(plan)})
-    assert product.sentence == "No run kept rollouts of a prompt with right and with wrong responses."
+    assert product.sentence == "No run kept rollouts of a prompt with correct and with incorrect responses."
     assert not product.grids

@@ -117,7 +117,7 @@ def reproduce(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
+    """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands import dry_run as shown

@@ -172,7 +172,9 @@ What = Annotated[
 RunId = Annotated[
     str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=complete_run_id)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.", is_eager=True)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the runs that would start; start nothing.", is_eager=True)
+]
 Verbose = Annotated[
     bool,
     typer.Option(

@@ -152,7 +152,7 @@ def _turn(prompt: Any) -> str:
 def _truth(reward: Any) -> Any:
     if not isinstance(reward, dict) or "ground_truth" not in reward:
         held = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
-        raise ValueError(f"'reward_model' has no 'ground_truth'; its content: {held}")
+        raise ValueError(f"'reward_model' has no 'ground_truth', only {held}")
     return reward["ground_truth"]
 
 

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# verl and vLLM pin other versions than we do, so they get separate environments: for the tests on a processor, and for GPUs.
+# verl and vLLM pin other versions than we do, so they get separate environments: for the tests on CPU, and for GPUs.
 VERL := .venv-verl
 GPU := .venv-gpu
 PINS := .venv-gpu-pins
@@ -192,7 +192,7 @@ $(VERL)/.installed: pyproject.toml constraints-verl.txt constraints-gym.txt | $(
 	$(call install_gym,$(VERL))
 	@touch $@
 
-# All of that lock but vLLM, whose CPU build of the same version takes its place; torch is the build for CUDA, on a processor.
+# All of that lock but vLLM, whose CPU build of the same version takes its place; torch is the build for CUDA, on CPU.
 $(PINS)/.installed: pyproject.toml constraints-gpu.txt
 	$(call needs-python-3.12,test-gpu-pins)
 	@echo "Installing into $(PINS) (11 GB)"

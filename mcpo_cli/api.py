@@ -1,4 +1,4 @@
-"""What Python programs may import of mcpo; every other module may change from one version to the next.
+"""The public Python API of mcpo; every other module may change from one version to the next.
 
 The functions are the verbs of the command line and take the same words: a suite or its file, with settings to change
 in it (`"table1", "scale=smoke"`); settings alone (`"method=dapo,mcpo", "seed=0,1"`); or existing runs by their ids.
@@ -95,7 +95,7 @@ def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ..
 
 
 def probe(name: str, *words: str) -> pd.DataFrame:
-    """What a probe finds in the records of done runs, a row a run: the values that `mcpo probe --json` prints.
+    """Results of a probe on the records of done runs, one row per run: the values that `mcpo probe --json` prints.
 
     Raises:
         ConfigError: see `plan`; or there is no such probe.

@@ -48,7 +48,7 @@ class SizesOfModel(Protocol):
 
 @dataclass(frozen=True)
 class Architecture:
-    """What config.json says about a model of the Llama family."""
+    """The architecture of a model of the Llama family, from its config.json."""
 
     model_type: str
     hidden: int

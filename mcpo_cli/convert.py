@@ -55,7 +55,7 @@ def choose(kinds: Mapping[str, type[T]], what: str, name: str, options: Mapping[
         what: names the kind in messages and paths: `method`, `task`.
 
     Raises:
-        ConfigError: unknown name (`fix` mends it), unknown option, or an option value out of its range.
+        ConfigError: unknown name (`fix` corrects it), unknown option, or an option value out of its range.
     """
     if name not in kinds:
         raise ConfigError(f"unknown {what} '{name}': {nearest(name, kinds)}", fix=fix, code="unknown_name")
@@ -106,14 +106,14 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
 def _scalar(hint: type, value: Any, path: str) -> Any:
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not abs(value) <= LARGEST_FLOAT:
-            raise ConfigError(f"{path}={value}: must be a finite number (32-bit)")
+            raise ConfigError(f"{path}={value}: must be a finite number that fits into 32 bits")
         return float(value)
     if hint is int and isinstance(value, float) and math.isfinite(value):
         raise ConfigError(f"{path}={value}: must be an integer", fix=f"{path}={round(value)}")
     if hint is bool and str(value).lower() in SWITCH:
         return SWITCH[str(value).lower()]
     if hint is int and type(value) is int and abs(value) > LARGEST_INT:
-        raise ConfigError(f"{path}={value}: must be an integer (32-bit)", fix=f"{path}={LARGEST_INT}")
+        raise ConfigError(f"{path}={value}: must be an integer that fits into 32 bits", fix=f"{path}={LARGEST_INT}")
     if hint is str and isinstance(value, str) and any(unicodedata.category(sign) in ("Cc", "Cs") for sign in value):
         raise ConfigError(f"{path}={value!r}: must be text without control characters")
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):

@@ -24,10 +24,10 @@ def location() -> Path:
     try:
         path = Path(named).expanduser().resolve()
     except (RuntimeError, OSError) as error:
-        raise ConfigError(f"MCPO_HOME={named} names no folder: {error}", fix=FIX, code="not_found") from error
+        raise ConfigError(f"MCPO_HOME={named} is not a folder: {error}", fix=FIX, code="not_found") from error
     above = next(part for part in (path, *path.parents) if part.exists())
     if not above.is_dir():
-        raise ConfigError(f"MCPO_HOME={named}: {above} is no folder", fix=FIX, code="not_found")
+        raise ConfigError(f"MCPO_HOME={named}: {above} is not a folder", fix=FIX, code="not_found")
     return path
 
 
@@ -64,7 +64,7 @@ def gone_meanwhile(path: Path) -> RunFailed:
     """The error for a file or folder that somebody removed while it was in use."""
     return RunFailed(
         f"{path} was removed while it was being written",
-        fix="repeat the same command: it begins again with what is left",
+        fix="repeat the same command: it starts again from the remaining records",
         code="damaged",
     )
 

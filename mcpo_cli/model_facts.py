@@ -94,7 +94,7 @@ def local_folder(model: str) -> Path | None:
         return path.resolve()
     # runs/NAME is a path if the folder runs exists, else a hub model.
     if not HUB_ID.fullmatch(model) or path.parent.is_dir():
-        raise ConfigError(f"{model}: there is no such folder ({_neighbour(path)})", code="not_found")
+        raise ConfigError(f"{model}: there is no such folder: {_neighbour(path)}", code="not_found")
     return None
 
 
@@ -103,7 +103,8 @@ def _folder(model: str, revision: str | None, files: Sequence[str]) -> Path:
     folder = local_folder(model)
     if folder and revision:
         raise ConfigError(
-            f"revision={revision} names a commit of the hub, but {model} is a local folder", code="contradiction"
+            f"revision={revision} names a commit on the Hugging Face Hub, but {model} is a local folder",
+            code="contradiction",
         )
     return folder or _fetch(model, revision, files)
 
@@ -374,12 +375,12 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
     except errors.GatedRepoError as error:
         fix = f"accept its licence at https://huggingface.co/{model}, then hf auth login"
         raise ConfigError(
-            f"{at}: the hub provides it only after you accept its licence", fix=fix, code="unreachable"
+            f"{at}: the Hugging Face Hub provides it only after you accept its licence", fix=fix, code="unreachable"
         ) from error
     except errors.RepositoryNotFoundError as error:
         fix = "check the name; for a private model: hf auth login"
         raise ConfigError(
-            f"{at}: the hub has no such model, or you have no access to it", fix=fix, code="unreachable"
+            f"{at}: the Hugging Face Hub has no such model, or you have no access to it", fix=fix, code="unreachable"
         ) from error
     except errors.RevisionNotFoundError as error:
         fix = f"use a branch, tag or commit of https://huggingface.co/{model}/commits/main"
@@ -393,6 +394,6 @@ def _fetch(model: str, revision: str | None, files: Sequence[str]) -> Path:
 def _neighbour(path: Path) -> str:
     """A hint for the message about the missing folder `path`."""
     if not path.parent.is_dir():
-        return f"nor does {path.parent} exist; a hub model is named OWNER/NAME"
+        return f"{path.parent} does not exist either; a model on the Hugging Face Hub is named OWNER/NAME"
     names = [entry.name for entry in path.parent.iterdir() if entry.is_dir()]
     return nearest(path.name, names) if names else f"{path.parent} has no folders"

@@ -29,4 +29,4 @@ def named(given: str | Path) -> Path:
 def _no_file(given: str | Path, why: str) -> ConfigError:
     text = str(given)
     shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text)} characters)"
-    return ConfigError(f"{shown!a} can be no file or folder: {why}", fix="name another path", code="not_found")
+    return ConfigError(f"{shown!a} cannot be a file or folder: {why}", fix="name another path", code="not_found")

@@ -1,4 +1,4 @@
-"""What is found by its name: methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
+"""Lookup by name of methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
@@ -52,7 +52,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Plugin:
-    """What identifies a plug-in."""
+    """The identity of a plug-in."""
 
     name: str
     """Of the distribution, or of the file in its folder of MCPO_PLUGINS."""
@@ -117,7 +117,9 @@ class Place:
                 raise ImportError(f"{self.source} has the same name")
             # Else its hash would not say what it does.
             if SIBLINGS.search(self.path.read_text(encoding="utf-8")):
-                raise ImportError("a file of a plug-in folder cannot import another: make an installed package of them")
+                raise ImportError(
+                    "a file of a plug-in folder cannot import another one; put both into an installed package"
+                )
         return importlib.import_module(self.module)
 
 
@@ -219,7 +221,7 @@ def roots() -> tuple[Path, ...]:
     def places(place: Place) -> list[Path]:
         spec = importlib.util.find_spec(place.module)
         if spec is None or not spec.submodule_search_locations:
-            raise ImportError(f"{place.module} is no package")
+            raise ImportError(f"{place.module} is not a package")
         return [Path(name) for name in spec.submodule_search_locations]
 
     packages = [Place(entry.module, entry.name, entry) for entry in _entries(EXPERIMENTS)]
@@ -256,7 +258,7 @@ def note(problem: str) -> None:
 
 
 def problems() -> list[str]:
-    """What went wrong with plug-ins so far."""
+    """Errors of plug-ins so far."""
     return list(_problems)
 
 

@@ -11,7 +11,7 @@ runs/<run_id>/
     metrics.jsonl                 one StepRow per global step
     groups/step_<s>.jsonl         one GroupRow per prompt group of that step
     eval/step_<s>.jsonl           one EvalRow per held-out problem
-    rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe rolled out again under the policy of that step
+    rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe resampled under the policy of that step
     mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
     gradients/step_<s>.jsonl      one GradientRow per prompt whose gradient was measured
     samples/step_<s>.jsonl        one SampleRow per response, for a few groups
@@ -38,7 +38,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "status.json": {"state": str, "start_step": int, "durable_step": int, "pid": int}
     | {"started": (int, float), "updated": (int, float)},
 }
-"""What readers rely on, by document: a checksum says that nothing was changed by chance, not who wrote it."""
+"""Keys that readers rely on, by document: a checksum shows accidental changes, not who wrote the document."""
 AXES = {
     "cost/rollouts": "sampled rollouts",
     "cost/sampled_tokens": "sampled tokens",
@@ -47,7 +47,7 @@ AXES = {
     "cost/flops": "floating-point operations",
     "cost/seconds": "seconds of sampling and update",
 }
-"""What training has cost up to and including a global step: metrics of a StepRow and their names for readers.
+"""Cost of training up to and including a global step: metrics of a StepRow and their names for readers.
 
 `backends/spent.py` says what each one counts.
 """
@@ -69,7 +69,7 @@ class Status(TypedDict):
     """The run's current activity, in words."""
     error: NotRequired[str]
     notes: NotRequired[list[str]]
-    """What is unusual about this attempt: where it continues from, and under which other versions."""
+    """Notes about this attempt: the step it continues from, and changed versions."""
 
 
 class DataSource(TypedDict):
@@ -108,13 +108,13 @@ class GroupRow(TypedDict):
     """Exact entropy of the policy's next-token distribution, in nats, averaged over all tokens of the rollouts. Under
     backend=verl one in eight of the rollouts without a gradient is measured, and stands for the others."""
     entropy_right: NotRequired[float]
-    """The same over right rollouts; absent if there are none."""
+    """The same over correct rollouts; absent if there are none."""
     entropy_wrong: NotRequired[float]
-    """The same over wrong rollouts; absent if there are none."""
+    """The same over incorrect rollouts; absent if there are none."""
 
 
 class EvalRow(TypedDict):
-    """One held-out problem: c of n graded samples were right. All accuracy figures are derived from these rows."""
+    """One held-out problem: c of n graded samples were correct. All accuracy figures are derived from these rows."""
 
     step: int
     tier: str
@@ -126,7 +126,7 @@ class EvalRow(TypedDict):
 
 
 class RerollRow(TypedDict):
-    """One prompt rolled out again under the policy that samples the batch of `step`: c of n rollouts were right."""
+    """One prompt rolled out again under the policy that samples the batch of `step`: c of n rollouts were correct."""
 
     step: int
     source: Literal["mastered", "panel"]
@@ -218,7 +218,7 @@ class BranchRow(TypedDict):
 
 
 class GradeRow(TypedDict):
-    """One problem of an evaluation: c of n graded samples were right. Lists have one entry per sample."""
+    """One problem of an evaluation: c of n graded samples were correct. Lists have one entry per sample."""
 
     problem: str
     gold: str

@@ -28,11 +28,11 @@ all options. `python -m tests.gallery` writes this page and its pictures from th
 
 ![Query weight by accuracy](methods-weights.png)
 
-W(p) = mean of (c - p) A over a group of 16 rollouts of which a share p is right (c = 1): the factor of the gradient of
-p. Methods of one curve share a line. A method whose advantage depends on the whole batch, on lengths, on
+W(p) = mean of (c - p) A over a group of 16 rollouts of which a share p is correct (c = 1): the factor of the gradient
+of p. Methods of one curve share a line. A method whose advantage depends on the whole batch, on lengths, on
 log-probabilities or on the past has no curve: {without}.
 
-## What becomes of a token whose ratio has moved
+## Gradient of a token by its ratio
 
 ![Gradient by ratio](methods-clipping.png)
 

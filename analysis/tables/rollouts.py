@@ -1,4 +1,4 @@
-"""Sampled rollouts of each arm: the right and the wrong responses to a prompt, side by side."""
+"""Sampled rollouts of each arm: the correct and the incorrect responses to a prompt, side by side."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -18,9 +18,9 @@ GROUPS = 2
 """Prompt groups of each arm and model."""
 MOST = 3
 """Distinct responses shown on either side; a last line counts the others."""
-HEADER = ("arm", "model", "seed", "step", "prompt", "gold", "right", "wrong")
+HEADER = ("arm", "model", "seed", "step", "prompt", "gold", "correct", "incorrect")
 NOTES = (
-    "The newest prompt groups with right and with wrong responses, of the first run of each arm and model that has "
+    "The newest prompt groups with correct and with incorrect responses, of the first run of each arm and model with "
     "any. Equal responses are counted; a long one lacks its middle.",
     "Runs keep the rollouts of a few prompts at each evaluated step (compute.sample_groups). All of them, by step, "
     "accuracy, tier or text: mcpo runs samples RUN_ID.",
@@ -39,15 +39,15 @@ def build(data: Mapping[str, Runs]) -> Product:
     ]
     frame = pd.DataFrame(rows, columns=[*HEADER[:6], "verdict", "response"])
     cells = [[*_about(cell, group), _side(group.right), _side(group.wrong)] for cell, group in shown]
-    grids = [Grid("Right and wrong responses", HEADER, cells, labels=len(HEADER))] if cells else []
+    grids = [Grid("Correct and incorrect responses", HEADER, cells, labels=len(HEADER))] if cells else []
     return Product(TITLE, _sentence(frame, len(shown)), frame, grids, NOTES)
 
 
 def _sentence(frame: pd.DataFrame, groups: int) -> str:
     if frame.empty:
-        return "No run kept rollouts of a prompt with right and with wrong responses."
+        return "No run kept rollouts of a prompt with correct and with incorrect responses."
     right = (frame["verdict"] == "right").sum()
-    return f"{len(frame)} rollouts of {groups} prompts, {right} of them right."
+    return f"{len(frame)} rollouts of {groups} prompts, {right} of them correct."
 
 
 def _shown(runs: Runs) -> Iterator[tuple[Cell, Group]]:

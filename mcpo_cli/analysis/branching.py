@@ -72,8 +72,8 @@ def outcomes(rows: pd.DataFrame) -> list[Outcome]:
 def selection(rows: pd.DataFrame, arm: str) -> Effect | None:
     """The share of the raw drop that selection explains, over trunk runs.
 
-    The raw drop is what a figure like the paper's Fig. 2b shows: mastered prompts were right in all rollouts of the
-    batch, and are right in fewer when sampled after the step. Selection is the part that appears before the step, too.
+    The raw drop is what a figure like the paper's Fig. 2b shows: mastered prompts were correct in all rollouts of the
+    batch, and are correct in fewer when sampled after the step. Selection is the part that also appears before it.
     None if no run has mastered prompts, or fewer drop than not.
     """
     own = rows[(rows["arm"] == arm) & (rows["cohort"] == "mastered")]

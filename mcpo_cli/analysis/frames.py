@@ -42,7 +42,7 @@ ROWS: Mapping[Kind, type] = {
     "gradients": GradientRow,
     "samples": SampleRow,
 }
-SEVERAL = {"commit": "commits", "torch": "versions of torch", "Python": "versions of Python", "processor": "processors"}
+SEVERAL = {"commit": "commits", "torch": "versions of torch", "Python": "versions of Python", "processor": "CPUs"}
 """The parts of an environment (`runs/provenance.py`) that are reported where runs differ, in the plural."""
 DTYPES = {int: "int64", float: "float64", str: "string", bool: "bool"}
 
@@ -163,7 +163,7 @@ class Runs:
         return self._own.once(("rows", kind), read)
 
     def eval(self, step: Literal["last", "all"] = "last") -> pd.DataFrame:
-        """One row per held-out problem and evaluation, with the columns of `EvalRow`: c of n samples were right.
+        """One row per held-out problem and evaluation, with the columns of `EvalRow`: c of n samples were correct.
 
         Args:
             step: only the evaluation after the last global step, or all evaluations (step 0 is the base policy).
@@ -333,7 +333,7 @@ def provenance(cell: Cell) -> list[dict[str, Any]]:
 
 
 def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
-    """Warnings about what trained these runs: uncommitted changes, several commits, versions or processors."""
+    """Warnings about what trained these runs: uncommitted changes, several commits, versions or CPUs."""
     trees = {cell.spec.run_id: tree(cell) for cell in cells}
     for state, meaning in (
         ("dirty", "trained from a working tree with uncommitted changes"),

@@ -17,7 +17,7 @@ def starved(step: int, drawn: int, train: Train) -> RunFailed:
     """The error of a batch that dynamic sampling could not fill from `drawn` prompts."""
     return RunFailed(
         f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
-        f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
+        f"(train.max_refills={train.max_refills}); the others were all correct or all incorrect",
         fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
     )
 
@@ -33,7 +33,7 @@ class Backend(Protocol):
         ...
 
     def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
-        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
+        """The process that `run` would start below `home`: `command` (list of words), `environment` and `config`.
 
         Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
         """

@@ -214,7 +214,7 @@ def sampled(graded: Graded, entropy: float) -> dict[str, float]:
 def sanity(graded: Graded, *, reasons: bool) -> dict[str, float]:
     """Health metrics, each a share; `runs/sanity.py` holds their limits.
 
-    reasons: whether right answers take reasoning, so that very short right responses are suspicious.
+    reasons: whether correct answers take reasoning, so that very short correct responses are suspicious.
 
     Two independent draws from a distribution q are equal with probability sum_y q(y)^2 = E[q(y)]. The mean of q(y) over
     the rollouts is therefore an unbiased estimate of the expected `duplicates`; more duplicates show dependent draws
@@ -257,7 +257,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
 
 
 def signs(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
-    """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a right answer below 0)."""
+    """Shares of the batch's rollouts: without advantage, and with one of the wrong sign (a correct answer below 0)."""
     flipped_PG = ((correct_PG.double() - 0.5) * advantage_PG) < 0
     zero_PG = advantage_PG == 0
     return {"advantage/zero": float(zero_PG.double().mean()), "advantage/flipped": float(flipped_PG.double().mean())}
@@ -294,10 +294,10 @@ def speed(seconds: Mapping[str, float], tokens: float) -> dict[str, float]:
 
 
 def process(cpu_seconds: float, seconds: float) -> dict[str, float]:
-    """What this process took of the machine, by MLflow's prefix for system metrics: its page shows them on their own.
+    """CPU time and memory of this process, under MLflow's prefix for system metrics, which have a page of their own.
 
     Args:
-        cpu_seconds: of the processor, all threads, during a global step.
+        cpu_seconds: CPU time of the process (all threads) during a global step, in seconds.
         seconds: how long that took; 100 % is one core.
     """
     usage = {"system/process_cpu_utilization_percentage": 100 * cpu_seconds / seconds}
@@ -328,7 +328,7 @@ def group_rows(step: int, graded: Graded, in_batch: set[int]) -> list[GroupRow]:
 
 
 def _entropies(graded: Graded) -> dict[Literal["entropy", "entropy_right", "entropy_wrong"], Tensor]:
-    """Mean entropy over the tokens of all, right and wrong rollouts of each group; NaN where there are none."""
+    """Mean entropy over the tokens of all, correct and incorrect rollouts of each group; NaN where there are none."""
     if graded.entropy_PG is None:
         return {}
     total_PG = graded.entropy_PG.double() * graded.length_PG

@@ -1,4 +1,4 @@
-"""What a method returns, checked where both backends ask for it: a plug-in's slip ends a run in words about the method.
+"""Checks of a method's output, for both backends: an error in a plug-in ends a run with a message about the method.
 
 Only types, shapes and finite advantages, which cost nothing; `mcpo_cli/testing` checks everything else of a method.
 """
@@ -71,5 +71,5 @@ def _named(value: object) -> str:
 
 def _unexpected(method: Method, call: str, found: str, expected: str) -> RunFailed:
     return RunFailed(
-        f"method={method.name}: {call} returned {found}, and not {expected}", fix=f"mcpo method check {method.name}"
+        f"method={method.name}: {call} returned {found} instead of {expected}", fix=f"mcpo method check {method.name}"
     )

@@ -66,7 +66,7 @@ class Rerolls:
         """The rows and metrics of the prompts that `due` returned.
 
         Args:
-            n_P, c_P: per prompt, the number of rollouts and of right ones.
+            n_P, c_P: per prompt, the number of rollouts and of correct ones.
 
         Returns:
             Rows, and `probe/accuracy_lag_<l>` (of the cohort that is `l` steps old), `probe/gap_lag_<l>` (that cohort's

@@ -1,4 +1,4 @@
-"""What the training of a run has cost so far: the axes on which runs are compared."""
+"""The cost of a run's training so far: the axes on which runs are compared."""
 
 from mcpo_cli.config import workload
 from mcpo_cli.config.schema import RunSpec

@@ -17,7 +17,7 @@ mcpo schema suite > suite.schema.json                    then, as the first line
 
 # yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
 
-app = typer.Typer(help="List methods, show one, check that one keeps the contract.", no_args_is_help=True)
+app = typer.Typer(help="List methods, show one, check one against the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -25,14 +25,14 @@ Options = Annotated[
 ]
 
 
-Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Of a prompt, for the curve of its weight.")]
+Rollouts = Annotated[int, typer.Option(min=2, max=4096, help="Group size G of the curve of a prompt's weight.")]
 BAR = 40
 """Characters of the longest bar of a weight curve."""
 
 
 @app.command("list")
 def list_methods(as_json: Json = False, debug: Debug = False) -> None:
-    """Every method in a line, with what it needs beyond rewards."""
+    """One line per method, with its inputs beyond rewards."""
     from mcpo_cli.commands import console
     from mcpo_cli.methods import describe, registry
 
@@ -168,7 +168,7 @@ Kind = Annotated[
 
 
 def schema(kind: Kind, debug: Debug = False) -> None:
-    """Print the JSON schema of a suite, a preset or a file of claims, with the methods and plug-ins there are."""
+    """Print the JSON schema of a suite, a preset or a file of claims, with the installed methods and plug-ins."""
     from mcpo_cli.commands import console
     from mcpo_cli.config import reference
 
@@ -183,7 +183,7 @@ def _claims() -> dict[str, Any]:
 
 
 def doctor(as_json: Json = False, debug: Debug = False) -> None:
-    """Check Python, packages, GPUs, verl, MLflow store, hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
+    """Check Python, packages, GPUs, verl, MLflow, Hub, disk, limits, plug-ins; exit 1 if mcpo cannot train."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
@@ -197,7 +197,7 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
         console.print_table(["", "for", "state", "found", "fix"], rows)
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        where = "backend=verl, the hub or plug-ins"
+        where = "backend=verl, the Hugging Face Hub or plug-ins"
         console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)

@@ -27,13 +27,14 @@ Target = Annotated[
     str, typer.Argument(metavar="NAME|PATH", help="A data set, or a local file.", autocompletion=complete_names)
 ]
 As = Annotated[
-    str | None, typer.Option("--as", help="The data set that PATH is a copy of.", autocompletion=complete_names)
+    str | None,
+    typer.Option("--as", help="The declared data set that PATH is a copy of.", autocompletion=complete_names),
 ]
 Against = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME|PATH|NAME=PATH",
-        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the hub's cache.",
+        help="Data set to compare with; repeatable. Default: those in PATH's folder or in the Hugging Face cache.",
         autocompletion=complete_names,
     ),
 ]

@@ -53,7 +53,9 @@ def _check_models(plan: Plan) -> None:
             if path:
                 local_folder(path)
         except ConfigError as error:
-            raise ConfigError(f"model.path={error.message}", fix="model.path=FOLDER  (of this machine)") from error
+            raise ConfigError(
+                f"model.path={error.message}", fix="model.path=FOLDER  (a folder on this machine)"
+            ) from error
 
 
 def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:

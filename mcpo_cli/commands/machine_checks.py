@@ -144,7 +144,7 @@ def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
 
 
 def _home() -> Iterator[Line]:
-    """Check MCPO_HOME and what lies in it."""
+    """Check MCPO_HOME and its contents."""
     try:
         home = location()
     except ConfigError as error:
@@ -226,7 +226,7 @@ def _limits() -> Iterator[Line]:
 
 
 def _plugins() -> Iterator[Line]:
-    """What plug-ins provide, and what is wrong with them."""
+    """Plug-ins, what they provide, and their errors."""
     from mcpo_cli.analysis import artifacts
 
     registries: dict[str, Callable[[], Found[Any]]] = {

@@ -31,7 +31,10 @@ def _complete_benchmarks(incomplete: str) -> list[str]:
 
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A run, a preset, a Hugging Face folder, or OWNER/NAME on the hub.")
+    str,
+    typer.Argument(
+        metavar="MODEL", help="A run, a preset, a Hugging Face folder, or OWNER/NAME on the Hugging Face Hub."
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -209,7 +212,7 @@ Step = Annotated[
 Push = Annotated[
     str | None,
     typer.Option(
-        metavar="OWNER/NAME", help="Also upload the folder to this model of the Hugging Face hub; a new one is private."
+        metavar="OWNER/NAME", help="Also upload the folder to this model of the Hugging Face Hub; a new one is private."
     ),
 ]
 
@@ -234,7 +237,9 @@ def export(
     chosen = step or max(steps, default=0)
     if chosen not in steps:
         known = ", ".join(map(str, steps)) or "none"
-        raise ConfigError(f"{name} has no whole checkpoint of step {chosen} (there: {known})", fix="mcpo runs list")
+        raise ConfigError(
+            f"{name} has no complete checkpoint of step {chosen}; complete ones: {known}", fix="mcpo runs list"
+        )
     target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
@@ -255,7 +260,10 @@ def _complete_presets(incomplete: str) -> list[str]:
 
 
 Preset = Annotated[
-    str, typer.Argument(metavar="NAME", help="A preset, or a YAML file like one.", autocompletion=_complete_presets)
+    str,
+    typer.Argument(
+        metavar="NAME", help="A model preset, or a YAML file in the same form.", autocompletion=_complete_presets
+    ),
 ]
 Wheel = Annotated[
     Path | None,

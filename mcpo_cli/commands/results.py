@@ -62,7 +62,7 @@ At = Annotated[
         autocompletion=_complete_axes,
     ),
 ]
-Seeds = Annotated[bool, typer.Option("--plan", help="Show what N seeds can find; needs no runs.")]
+Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
 
 
 def compare(
@@ -95,7 +95,7 @@ Artifact = Annotated[
     str,
     typer.Argument(
         metavar="ARTIFACT|SUITE|FILE",
-        help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; the file of one or of claims.",
+        help="table1, fig2 (all its parts), ..., figures, all (and the report); a suite; a file of a suite or claims.",
         autocompletion=complete_artifacts,
     ),
 ]
@@ -103,7 +103,7 @@ Budget = Annotated[
     str,
     typer.Option(
         metavar="TIME",
-        help="Only the first runs that are expected to end within it, such as 90m or 2h: the first seeds, or points.",
+        help="Only the first runs (seeds or points) that are expected to fit into this time, such as 90m or 2h.",
     ),
 ]
 
@@ -117,7 +117,7 @@ def reproduce(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Run what a table or figure needs, then build and print it. Rerunning trains nothing; numbers are identical."""
+    """Train the runs that a table or figure needs, then build and print it. Rerunning gives the same numbers."""
     from mcpo_cli.analysis import artifacts
     from mcpo_cli.commands import build_artifacts, console
     from mcpo_cli.commands import dry_run as shown

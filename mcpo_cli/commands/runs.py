@@ -114,7 +114,7 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
-    """Send the MLflow store what it lacks of the runs and evaluations of MCPO_HOME. Rerunning sends nothing twice."""
+    """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
     from mcpo_cli.machine import lasting
@@ -148,7 +148,7 @@ def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
 
 @app.command(epilog=EXAMPLES)
 def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = False) -> None:
-    """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row an observation."""
+    """Write done runs as tidy parquet files: settings, steps, scores, groups, eval, ...; one row per observation."""
     from mcpo_cli.analysis import exports
     from mcpo_cli.analysis.frames import Runs
     from mcpo_cli.commands import comparisons, console
@@ -188,7 +188,7 @@ def bundle(what: What, file: NewFile, as_json: Json = False, debug: Debug = Fals
 
 @app.command(epilog=EXAMPLES)
 def unbundle(file: Bundle, as_json: Json = False, debug: Debug = False) -> None:
-    """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one is there with other records."""
+    """Restore the runs of a bundle in MCPO_HOME: all of them, or none if one exists with other records."""
     from mcpo_cli import paths
     from mcpo_cli.commands import console
     from mcpo_cli.home import home
@@ -211,7 +211,7 @@ def _new(path: Path) -> Path:
     if path.exists():
         raise ConfigError(f"{path} already exists and is not overwritten", fix="name another one, or remove it")
     if not path.parent.is_dir():
-        raise ConfigError(f"there is no folder {path.parent}", fix=f"mkdir -p {path.parent}")
+        raise ConfigError(f"the folder {path.parent} does not exist", fix=f"mkdir -p {path.parent}")
     return path
 
 

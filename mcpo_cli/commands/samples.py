@@ -1,4 +1,4 @@
-"""`mcpo runs samples`: the rollouts that a run kept, right and wrong ones side by side."""
+"""`mcpo runs samples`: the rollouts that a run kept, correct and incorrect ones side by side."""
 
 from itertools import islice, zip_longest
 from textwrap import indent
@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from mcpo_cli.runs.rollouts import Group
 
 Step = Annotated[int | None, typer.Option(help="Only this global step (default: newest first).", show_default=False)]
-Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups at least as accurate.")]
-Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups at most as accurate.")]
+Least = Annotated[float, typer.Option("--min-accuracy", min=0, max=1, help="Only groups with at least this accuracy.")]
+Most = Annotated[float, typer.Option("--max-accuracy", min=0, max=1, help="Only groups with at most this accuracy.")]
 Tier = Annotated[
-    str, typer.Option(metavar="TIER", help="Only prompts like the problems of this held-out tier.", show_default=False)
+    str,
+    typer.Option(metavar="TIER", help="Only training prompts as difficult as this held-out tier.", show_default=False),
 ]
 Text = Annotated[
     str, typer.Option(help="Only groups whose prompt or a response contains this text.", show_default=False)
@@ -38,7 +39,7 @@ def samples(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Show a run's recorded rollouts by prompt group: right and wrong ones side by side, equal ones counted."""
+    """Show a run's recorded rollouts by prompt group: correct and incorrect ones side by side, equal ones counted."""
     from mcpo_cli.commands import console
     from mcpo_cli.home import location
     from mcpo_cli.runs import catalog, rollouts
@@ -93,10 +94,10 @@ def _show(group: "Group") -> None:
 
     right, wrong = len(group.right), len(group.wrong)
     prompt = group.prompt if "\n" not in group.prompt else f"\n{indent(group.prompt, '    ')}"
-    console.print_text(f"step {group.step}, {right} of {right + wrong} right: {prompt}\n  gold: {group.gold}")
+    console.print_text(f"step {group.step}, {right} of {right + wrong} correct: {prompt}\n  gold: {group.gold}")
     sides = [[(f"{n}x", _marked(text)) for n, text in counted(responses)] for responses in (group.right, group.wrong)]
     rows = [[*one, *other] for one, other in zip_longest(*sides, fillvalue=("", ""))]
-    console.print_table(["", f"right ({right})", "", f"wrong ({wrong})"], rows)
+    console.print_table(["", f"correct ({right})", "", f"incorrect ({wrong})"], rows)
     console.print_text("")
 
 

@@ -107,7 +107,7 @@ def train_in_stages(suite: str, overrides: Sequence[str], command: str) -> tuple
         RunFailed: a run failed.
     """
     if "seed" in {key_of(word) for word in overrides}:
-        raise ConfigError("--until decided chooses the seeds itself", fix="leave seed=... out, or --until")
+        raise ConfigError("--until decided chooses the seeds itself", fix="omit seed=..., or --until")
     comparisons.refuse_design(suite)
     decided: dict[tuple[str, str, str], dict[str, Any]] = {}
     for stage, seeds in enumerate(sequential.STAGES):

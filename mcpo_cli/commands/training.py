@@ -48,7 +48,7 @@ def train(
 Until = Annotated[
     Literal["decided"] | None,
     typer.Option(
-        help="decided: 3, 6, then 12 seeds, stopping once every arm's difference to the baseline has a verdict."
+        help="decided: train 3, 6, then 12 seeds; stop once every arm's difference from the baseline has a verdict."
     ),
 ]
 
@@ -188,7 +188,9 @@ def probe(
     chosen, words = probes.get(name), overrides or []
     if target := study.target(words):
         if dry_run:
-            raise ConfigError("--dry-run applies to runs that a probe starts; this one exists", fix="omit --dry-run")
+            raise ConfigError(
+                "--dry-run shows runs that a probe would start; this run exists already", fix="omit --dry-run"
+            )
         measured = [study.existing(chosen, target, prompts)]
     else:
         if prompts:

@@ -33,14 +33,14 @@ LOOPBACK = ("127.0.0.1", "localhost")
 Host = Annotated[
     str,
     typer.Option(
-        help="Address to listen on. The default is reached from this machine only, but by all of its users: there is "
-        "no password. Any other is reached from other machines, too."
+        help="Address to listen on. The default can be reached from this machine only, by every local user, "
+        "without a password. Any other address can be reached from other machines."
     ),
 ]
 
 
 def ui(port: Port = 5000, host: Host = "127.0.0.1", as_json: Json = False, debug: Debug = False) -> None:
-    """Browse the runs in MLflow's UI until Ctrl-C. Whoever reaches it can read, change and delete what it shows."""
+    """Browse the runs in MLflow's UI until Ctrl-C. Anyone who can reach the port can edit and delete runs."""
     from mcpo_cli.commands import console
     from mcpo_cli.store import resolve
     from mcpo_cli.store.mlflow import Store

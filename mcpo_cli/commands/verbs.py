@@ -1,4 +1,4 @@
-"""What verbs share: arguments and options with their completion, the help of verbs that take settings."""
+"""Shared by verbs: arguments and options with their completion, the help of verbs that take settings."""
 
 import itertools
 import textwrap
@@ -172,7 +172,9 @@ What = Annotated[
 RunId = Annotated[
     str, typer.Argument(metavar="RUN_ID", help="A run's id, or the start of it.", autocompletion=complete_run_id)
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run; start nothing.", is_eager=True)]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show the runs that would start; start nothing.", is_eager=True)
+]
 Verbose = Annotated[
     bool,
     typer.Option(
@@ -186,7 +188,7 @@ MeanLength = Annotated[
     typer.Option(
         "--mean-length",
         metavar="TOKENS",
-        help="With --dry-run: estimate for responses of this mean length; default: what the task assumes.",
+        help="With --dry-run: estimate for responses of this mean length; default: the task's own assumption.",
         callback=_only_when_dry,
     ),
 ]

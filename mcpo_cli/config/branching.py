@@ -43,13 +43,13 @@ class Study:
     at: tuple[int, ...]
     """Global steps after which the trunk's state is branched from."""
     arms: Mapping[str, tuple[str, ...]]
-    """What each arm overrides of the trunk, by the arm's name: its method and settings of the step."""
+    """Overrides of the trunk by each arm's name: its method and settings of the step."""
     curve: tuple[str, ...] = ()
     """Arms that differ in nothing but the step size: the others are compared with them at equal gain."""
     title: str = ""
-    """What it compares, in a few words."""
+    """Title: the comparison in a few words."""
     question: str = ""
-    """What its result answers."""
+    """The question that its result answers."""
     sweep: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """The values of the trunks' settings to sweep, by key: usually the seeds."""
     sizes: Sizes = Sizes()
@@ -93,8 +93,9 @@ def read(name: str) -> Study:
             code="unknown_name",
         )
     path = known.get(name) or paths.named(name)
+    data = read_yaml(path)
     try:
-        study = convert(Study, read_yaml(path), "")
+        study = convert(Study, data, "")
         _check(study)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error.message}", fix=error.fix, code=error.code) from error
@@ -166,7 +167,7 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
         raise ConfigError(f"trunk: backend={spec.backend} cannot branch from its states", fix="backend=local")
     if spec.method.dynamic_sampling:
         raise ConfigError(
-            "trunk: dynamic sampling leaves mastered prompts out of the batch, so that there is nothing to measure",
+            "trunk: dynamic sampling leaves mastered prompts out of the batch, so there is nothing to measure",
             fix="method.dynamic_sampling=false",
         )
     if spec.train.temperature != 1:

@@ -6,7 +6,7 @@ from typing import Literal
 from mcpo_cli.settings import later, runtime
 
 LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
-"""What `cluster.loggers` takes: names of packages and of verl's loggers. MLflow and a file of rows every run has."""
+"""Values of `cluster.loggers`: names of packages and of verl's loggers. Every run also has MLflow and rows."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,11 @@ class Cluster:
     plugin: str = runtime("")
     """Module that each verl process imports first, to add a device or a rollout engine."""
     verl: tuple[str, ...] = later(())
-    """Settings of verl's own for which mcpo has none: a list of `KEY=VALUE` in Hydra's grammar, each in quotes.
+    """Settings of verl that mcpo does not have: a list of `KEY=VALUE` in Hydra's grammar, each in quotes.
 
-    A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a group of
-    verl's that is open. Any of them may change results, so they are of the kind identity, even those that would not.
+    A key that mcpo itself sets is refused, and so is one that verl does not have; `+KEY=VALUE` adds one to a
+    group of verl's configuration that allows it. Any of them may change results, so all of them are of the kind
+    identity.
     """
     loggers: tuple[str, ...] = runtime(())
     """Loggers of verl that also get all metrics: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.

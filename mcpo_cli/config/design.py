@@ -48,7 +48,7 @@ class Factor:
         given = self.low is not None and self.high is not None
         if bool(self.levels) == given or (given and not self._ordered()):
             raise ConfigError(
-                f"{key}: needs levels, or low below high (both above 0 with log)",
+                f"{key}: needs `levels`, or `low` below `high` (both above 0 if `log` is true)",
                 fix=f"{key}: {{low: 1.0e-4, high: 1.0e-3, log: true}}  or  {key}: {{levels: [8, 16]}}",
             )
 

@@ -8,10 +8,11 @@ from mcpo_cli.settings import identity, later, runtime
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where the benchmarks are read from."""
+    """The source of the benchmarks."""
 
     path: str = runtime("")
-    """A file, or a folder with one file per benchmark, `<benchmark>.jsonl` or `.parquet`; empty loads from the hub."""
+    """A file, or a folder with one file per benchmark, `<benchmark>.jsonl` or `.parquet`; empty
+    loads from the Hugging Face Hub."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Grading:
     memory_mib: int = runtime(1024, ge=256)
     """Memory limit of each process, in MiB."""
     refuse_unevaluated: bool = runtime(False)
-    """Whether an answer that restates the problem counts as wrong, as in training; the grader's name then says so."""
+    """Whether an answer that restates the problem counts as incorrect, as in training; the grader's name shows it."""
 
 
 @dataclass(frozen=True)
 class EvaluationCompute:
-    """Where and how fast an evaluation computes."""
+    """Settings of the machine that an evaluation uses."""
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
     threads: int = runtime(1, ge=1)
@@ -61,7 +62,7 @@ class Evaluation:
     chat: Literal["auto", "off"] = identity("auto")
     """`auto` wraps the prompt in the model's own chat template, if it has one."""
     revision: str = runtime("")
-    """Branch, tag or commit of a hub model."""
+    """Branch, tag or commit of a model on the Hugging Face Hub."""
     protocol: Literal["any", "paper"] = runtime("any")
     """`paper` refuses to start unless every setting is the paper's."""
     data: DataSource = runtime(DataSource())

@@ -53,9 +53,9 @@ class Suite:
     arms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The overrides of each arm, by the arm's name."""
     title: str = ""
-    """What it compares, in a few words."""
+    """Title: the comparison in a few words."""
     question: str = ""
-    """What its result answers."""
+    """The question that its result answers."""
     table: bool = False
     """Whether a table of the suite's name shows its result: `mcpo reproduce` prints it."""
     baseline: str = ""
@@ -92,7 +92,11 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     given = {key_of(text) for text in overrides}
     varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
-        raise ConfigError(f"the arms of {name} differ in {key}, so it cannot be set for all of them", fix="mcpo train")
+        text = next(text for text in overrides if key_of(text) == key)
+        raise ConfigError(
+            f"the arms of {name} differ in {key}, so it cannot be set for all of them",
+            fix=f"mcpo train {text}  (without the suite)",
+        )
     scale = load.chosen("scale", overrides)
     if suite.design:
         suite.design.check_scale(name, scale)
@@ -160,8 +164,9 @@ def read(name: str) -> Suite:
         ConfigError: see `file`; or the file is not a valid suite.
     """
     path = file(name)
+    data = read_yaml(path)
     try:
-        suite = convert(Suite, read_yaml(path), "")
+        suite = convert(Suite, data, "")
         if not suite.arms:
             raise ConfigError("arms: at least one is needed", fix="arms: {NAME: [method=mcpo]}")
         if suite.design:

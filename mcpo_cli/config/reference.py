@@ -1,4 +1,4 @@
-"""What may be written where: the reference of settings for `mcpo help`, and JSON schemas of the files that users write.
+"""The reference of settings for `mcpo help`, and JSON schemas of the files that users write.
 
 Both are made from the dataclasses that check settings (`convert`), so they know the methods, tasks and presets of this
 installation, those of plug-ins included. Editors complete and check files by the schemas (draft 2020-12). A file that a

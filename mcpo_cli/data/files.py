@@ -152,7 +152,7 @@ def _turn(prompt: Any) -> str:
 def _truth(reward: Any) -> Any:
     if not isinstance(reward, dict) or "ground_truth" not in reward:
         held = _listed(reward) if isinstance(reward, dict) else json.dumps(reward, default=str)[:60]
-        raise ValueError(f"'reward_model' has no 'ground_truth'; it has {held}")
+        raise ValueError(f"'reward_model' has no 'ground_truth', only {held}")
     return reward["ground_truth"]
 
 
@@ -277,7 +277,7 @@ def _download(dataset: Dataset) -> Path:
         said = next(iter(str(error).splitlines()), type(error).__name__)
         reasons: tuple[tuple[type[Exception], str], ...] = (
             (hub.OfflineModeIsEnabled, "is not in the cache, and HF_HUB_OFFLINE forbids downloads"),
-            (TransportError, f"is not in the cache, and the hub cannot be reached ({said})"),
+            (TransportError, f"is not in the cache, and the Hugging Face Hub cannot be reached ({said})"),
             (hub.GatedRepoError, "is gated: request access on its page, then log in with `hf auth login`"),
             (hub.RepositoryNotFoundError, "does not exist there, or is private"),
             (hub.RevisionNotFoundError, "exists, but not at this revision"),

@@ -30,7 +30,7 @@ VERSION = "0.1.25"
 """The version of the package: problems depend on it."""
 GRADER = "reasoning_gym"
 GALLERY = "https://github.com/open-thought/reasoning-gym/blob/main/GALLERY.md"
-"""What each set asks."""
+"""The question of each set."""
 DRAWS = 2400
 """Different questions drawn of a set; one in eight is held out."""
 EVALUATED = 200

@@ -53,7 +53,7 @@ def over_problems(n: ArrayLike, c: ArrayLike) -> tuple[float, float, float]:
 
 
 def _shares(n: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
-    """The share of right samples of each problem; NaN where none was graded."""
+    """The share of correct samples of each problem; NaN where none was graded."""
     graded = np.asarray(n, dtype=np.float64)
     return np.asarray(c, dtype=np.float64) / np.where(graded > 0, graded, np.nan)
 
@@ -97,7 +97,7 @@ def _samples(rows: Sequence[GradeRow]) -> dict[str, float]:
 
 
 def _majority(row: GradeRow, k: int) -> float:
-    """maj@k of one problem: all right answers count as one answer, wrong ones are compared by text."""
+    """maj@k of one problem: all correct answers count as one answer, incorrect ones are compared by text."""
     graded = [pair for pair in zip(row["statuses"], row["answers"], strict=True) if pair[0] != "infra_error"]
     wrong = Counter("".join(answer.split()) for status, answer in graded if status == "wrong" and answer is not None)
     blank = len(graded) - row["c"] - wrong.total()

@@ -54,7 +54,7 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
 
 
 def _scores(journal: Journal, step: int) -> str:
-    """The scores of the evaluation after `step`, a row a tier."""
+    """The scores of the evaluation after `step`, one row per tier."""
     path = journal.files("eval").get(step)
     if path is None:
         return f"The policy was not evaluated after step {step}."
@@ -81,9 +81,11 @@ def check(repository: str) -> None:
     from huggingface_hub import get_token
 
     if not HUB_ID.fullmatch(repository):
-        raise ConfigError(f"--push {repository}: a model of the hub is named OWNER/NAME", fix="--push OWNER/NAME")
+        raise ConfigError(
+            f"--push {repository}: a model on the Hugging Face Hub is named OWNER/NAME", fix="--push OWNER/NAME"
+        )
     if get_token() is None:
-        raise ConfigError("--push needs a token of the Hugging Face hub that may write", fix="hf auth login")
+        raise ConfigError("--push needs a token of the Hugging Face Hub that may write", fix="hf auth login")
 
 
 def push(folder: Path, repository: str, message: str) -> str:
@@ -103,6 +105,6 @@ def push(folder: Path, repository: str, message: str) -> str:
     except Exception as error:  # no network, no rights, a full quota: the client's errors have no common class
         raise ConfigError(
             f"{repository} was not uploaded to {hub.endpoint}: {first_line(error)}",
-            fix=f"hf upload {repository} {folder}  (the folder is whole)",
+            fix=f"hf upload {repository} {folder}  (the folder is complete)",
         ) from error
     return f"{hub.endpoint}/{repository}"

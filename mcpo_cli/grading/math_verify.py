@@ -1,7 +1,7 @@
 r"""Equality of mathematical values by math-verify (https://github.com/huggingface/Math-Verify), gold first.
 
 math-verify alone searches a text for expressions and takes the last, so an answer can hide several guesses. Here an
-answer is read as a whole (`reading`), and an answer with several guesses is wrong, with the detail `hedged`:
+answer is read as a whole (`reading`), and an answer with several guesses is incorrect, with the detail `hedged`:
 
 - several boxes or labelled lines with different values (`\frac12` and `0.5` are equal). If the gold has several values,
   the last boxes that stand side by side are one answer, and the other boxes may repeat its values;

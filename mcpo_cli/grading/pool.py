@@ -298,7 +298,7 @@ class Pool:
         if grader not in registry():
             hint = nearest(grader, registry())
             raise ConfigError(
-                f"no grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}", code="unknown_name"
+                f"unknown grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}", code="unknown_name"
             )
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]

@@ -1,11 +1,11 @@
 """The verifiers of reasoning-gym (https://github.com/open-thought/reasoning-gym), each of the set that a problem is of.
 
 The gold is `{"set", "config", "entry"}` as JSON: the entry has question, answer and what else its verifier needs. Many
-verifiers score partly right answers; only the full score of 1 is right here. The answer is what the response marks (see
-`extract.py`), else the whole response, as with `exact`.
+verifiers score partly correct answers; only the full score of 1 is correct here. The answer is what the response marks
+(see `extract.py`), else the whole response, as with `exact`.
 
 Some verifiers evaluate the answer as Python: `guard.py` says what may reach them, and each answer is judged in a fork
-of its own. That takes some 7 ms of processor time, so the others, which only read the answer, are called in place.
+of its own. That takes some 7 ms of CPU time, so the others, which only read the answer, are called in place.
 """
 
 import json
@@ -36,7 +36,7 @@ def evaluates(gold: str) -> bool:
 
 
 def grade(gold: str, response: str, extracted: bool) -> Verdict:
-    """Correct if the verifier gives the full score; an answer that it must not see, or on which it fails, is wrong."""
+    """Correct if the verifier gives the full score; incorrect also if it must not see the answer, or fails on it."""
     problem = json.loads(gold)
     answers = tuple(map(_bare, given(response, extracted)))
     if len(set(answers)) > 1:

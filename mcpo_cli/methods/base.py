@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
 Need = Literal["logp", "entropy", "answers", "previous_policy", "current_entropy"]
-"""What a method may ask for because it costs something; the fields of `Step` and `TokenBatch` say what it gets."""
+"""Inputs that a method has to request because they cost something (fields of `Step` and `TokenBatch`)."""
 State = Mapping[str, "Tensor"]
-"""What a method remembers from step to step: tensors by name, written to checkpoints as they are."""
+"""Memory of a method from step to step: tensors by name, written to checkpoints as they are."""
 
 
 class Training(Protocol):
@@ -89,7 +89,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Signals:
-    """What a method computes from a `Step`."""
+    """The output of a method for a `Step`."""
 
     advantage: Tensor
     """advantage_PG of each rollout, or advantage_PGT of each token; float64."""
@@ -215,7 +215,7 @@ class TokenBatch:
 
 @dataclass(frozen=True)
 class Term:
-    """One summand of a loss: a value a token, and a weight a sequence that is global over the mini-batch."""
+    """One summand of a loss: one value per token, and one weight per sequence that is global over the mini-batch."""
 
     name: str
     """In records: `train/<name>_loss`."""
@@ -247,7 +247,7 @@ Quotient = tuple["Tensor", "Tensor"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a method measures of a `TokenBatch`. A sequence without gradient adds 0 to every numerator."""
+    """Measurements of a method on a `TokenBatch`. A sequence without gradient adds 0 to every numerator."""
 
     sums: Mapping[str, Quotient] = field(default_factory=dict)
     """Metrics by name (`group/name`); a denominator of 0 marks a count, which is recorded a mini-batch only."""
@@ -281,7 +281,7 @@ class Method(ABC):
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What backends must provide beyond what costs nothing."""
+        """The inputs with a cost that backends must provide."""
         return frozenset()
 
     @property

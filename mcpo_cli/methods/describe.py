@@ -1,4 +1,4 @@
-"""What a method says of itself: the text of its module, the backends that train it, its weight curve."""
+"""Description of a method: the text of its module, the backends that train it, its weight curve."""
 
 import inspect
 import math

@@ -1,4 +1,4 @@
-"""What GRPO and its relatives share, in parts that combine: advantages within a group, clipping, aggregation.
+"""Parts that GRPO and its relatives combine: advantages within a group, clipping, aggregation.
 
 `PolicyGradient` has a loss of one term, `GroupRelative` centres rewards within a group, `Normalized` divides by their
 standard deviation as well, `Clipped` is PPO's surrogate. GRPO is `Clipped, Normalized`; a method overrides the one part
@@ -91,11 +91,11 @@ class GroupRelative(PolicyGradient):
         return advantage_PG
 
     def baseline(self, reward_PG: Tensor) -> Tensor:
-        """What a group's rewards are compared with, P1: their mean."""
+        """The baseline that is subtracted from a group's rewards, P1: their mean."""
         return reward_PG.mean(-1, keepdim=True)
 
     def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
-        """What a group's rewards are divided by after the baseline, P1, positive wherever they differ: 1."""
+        """The divisor of a group's rewards after the baseline, P1, positive wherever they differ: 1."""
         return p_P1 * 0 + 1
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
@@ -156,7 +156,7 @@ class Clipped(PolicyGradient):
         return batch.log_ratio_BT
 
     def bounds(self, batch: TokenBatch) -> tuple[Any, Any]:
-        """Where the ratio is clipped, below and above: floats, or tensors BT."""
+        """Bounds of the ratio, below and above: floats, or tensors BT."""
         return 1 - self.clip_low, 1 + self.clip_high
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:

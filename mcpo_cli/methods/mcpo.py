@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DRIFT_EDGES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-"""Where the bins of |d| end, in units of delta; each sign has its own, but for the one around 0."""
+"""Upper ends of the bins of |d|, in units of delta; each sign has its own, except for the one around 0."""
 
 
 def hinge_kl(d: Tensor, delta: float) -> Tensor:
@@ -132,7 +132,7 @@ class Mcpo(Clipped, Normalized, AdvancedMethod):
         return TokenLoss((*loss.terms, Term("hinge", hinge_kl(self._drift(batch), self.budget(batch)), weight_B)))
 
     def report(self, batch: TokenBatch) -> Report:
-        """What the hinge feels (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
+        """Activity of the hinge (`hinge/...`), and counts of tokens of mastered prompts by drift (`drift_bins`)."""
         report, mastered_B = super().report(batch), batch.columns["mastered"].bool()
         if not self.penalises_drift:
             return report
@@ -168,10 +168,10 @@ class McpoExtended(Mcpo):
     three is in the paper.
 
     `mastery` below 1: with G rollouts a prompt of accuracy .95 is seen as mastered in one step and not in the next,
-    so the hinge lets go of it half the time. Here the right rollouts of prompts with p >= mastery are held; wrong
+    so the hinge lets go of it half the time. Here the correct rollouts of prompts with p >= mastery are held; wrong
     ones are not, as there is nothing to preserve.
 
-    `reweight_cap` above 0: at p = 1 - 1/G, Eq. 13 gives the one wrong answer A = -G/2. The factor 1/(2 sqrt(p(1 -
+    `reweight_cap` above 0: at p = 1 - 1/G, Eq. 13 gives the one incorrect answer A = -G/2. The factor 1/(2 sqrt(p(1 -
     p))) is cut to the cap; W(p) falls below 1/2 where it is.
 
     `target_active` above 0: delta = .01 was chosen for one learning rate and engine; how much of the drift it permits
@@ -183,7 +183,7 @@ class McpoExtended(Mcpo):
     columns: ClassVar[tuple[str, ...]] = ("mastered", "delta")
 
     mastery: float = dataclasses.field(default=1.0, metadata={"gt": 0.0, "le": 1.0})
-    """Accuracy from which on the hinge holds the right rollouts of a prompt; 1 is the paper's."""
+    """Accuracy from which on the hinge holds the correct rollouts of a prompt; 1 is the paper's."""
     reweight_cap: float = dataclasses.field(default=0.0, metadata={"ge": 0.0})
     """The largest factor that Eq. 13 may put on an advantage; 0 is no limit, the paper's."""
     target_active: float = dataclasses.field(default=0.0, metadata={"ge": 0.0, "lt": 1.0})
@@ -226,15 +226,15 @@ PRIME = 65519
 class McpoPlacebo(Mcpo):
     """A control for MCPO's hinge (arXiv 2604.16972): the same penalty on prompts that mastery did not choose.
 
-    Whatever holds a policy back lessens what a step takes from any prompt. So less forgetting under the hinge is
+    Anything that slows a policy reduces what a step takes from any prompt. So less forgetting under the hinge is
     evidence for "consolidation" only if the hinge on mastered prompts keeps more than the same hinge elsewhere:
 
     - `held=random`: as many prompts of the step as are mastered, drawn at random, mastered or not;
     - `held=all`: every prompt.
 
-    All rollouts of a held prompt are held, right and wrong. Eq. 11's mean is over the held rollouts, so the weight of
-    the penalty as a whole is beta whichever prompts are held. Where MCPO's metrics say "mastered prompts", read
-    "held".
+    All rollouts of a held prompt are held, correct and incorrect. Eq. 11's mean is over the held rollouts, so the
+    weight of the penalty as a whole is beta whichever prompts are held. Where MCPO's metrics say "mastered prompts",
+    read "held".
 
     The control is ours; no paper has it. In all else it is `mcpo`.
     """
@@ -289,8 +289,8 @@ class Reweighted(Mcpo):
         """mean_i (c_i - p) A_i = p(1 - p)(A+ - A-) of a group with binary rewards: the factor of its gradient of p.
 
         Without a cut this is mean_i c_i A_i (Eq. 6). A cut leaves advantages whose mean is not 0, and the right
-        answers alone do not show it: at p > 0.5 it is the wrong ones' that are large. `renormalise` has no closed
-        form, as its factor depends on the batch: the curve then is right up to that factor.
+        answers alone do not show it: at p > 0.5 it is the incorrect ones' that are large. `renormalise` has no closed
+        form, as its factor depends on the batch: the curve then is correct up to that factor.
         """
         weight, cut = super().query_weight(p, rollouts), self.clip_advantage
         if not cut:

@@ -51,7 +51,7 @@ def folder(model: Model) -> Path:
         )
     if not is_here(model):
         amount = fetch.gigabytes(2 * architecture.parameters(model))
-        sys.stderr.write(f"{model.name}: loading {model.path} from the hub, about {amount} in bfloat16\n")
+        sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_facts.fetched(model.path, model.revision or None)
 
 
@@ -93,7 +93,7 @@ def check_sizes(model: Model, sizes: Mapping[str, Any]) -> None:
     if model.digest and (now := model_facts.fingerprint(paths.named(model.path))) != model.digest:
         raise ConfigError(
             f"{model.path}: its files changed: their digest is {now}, and the run was planned with {model.digest}",
-            fix="restore the files, or repeat the command that planned the run, which then is another run",
+            fix="restore the files, or repeat the command that planned the run, which then starts a new run",
             code="changed",
         )
 

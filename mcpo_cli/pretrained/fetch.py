@@ -132,7 +132,7 @@ def _check_room(model: Model, final: Path) -> None:
     free = shutil.disk_usage(final.parent).free
     if needed > free:
         raise ConfigError(
-            f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them for good); "
+            f"{model.name} needs {gigabytes(needed)} of disk ({gigabytes(_converted(model))} of them permanently); "
             f"{final.parent} has {gigabytes(free)} left",
             fix="make room there, or MCPO_HOME=FOLDER on a larger disk",
             code="cannot_write",

@@ -1,7 +1,7 @@
 """Measures the branch points of a trunk run, each once, and hands out what was measured as rows for analysis.
 
 `runs/<trunk>/branches/step_<s>_<key>/` holds one point: its attempts, as a run's folder does. A measurement that was
-killed is made again from the same state; one that is done is never made again.
+killed is measured again from the same state; one that is done is never measured again.
 """
 
 from collections import defaultdict

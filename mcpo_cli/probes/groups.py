@@ -1,4 +1,4 @@
-"""What the groups of a run show: accuracies, classes of prompts, entropies, signs of an unsound run."""
+"""Probes of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -88,10 +88,9 @@ def _entropy(spec: RunSpec, journal: Journal) -> Finding:
     """Exact token entropies in nats (Fig. 6, without its "optimal zone", which has no numbers): the mean over a group's
     tokens, then over groups with equal weight.
 
-    Values: `entropy` of all rollouts; `right` and `wrong`, of the right and the wrong ones; `wrong_minus_right`, over
-    groups that have both, so that the prompts are the same.
-    Table `steps`: the same for each global step, and the entropy of each class of prompts. Table `accuracy`: the same
-    values for each accuracy bin.
+    Values: `entropy` of all rollouts; `right` and `wrong`, of the correct and the incorrect ones; `wrong_minus_right`,
+    over groups that have both, so that the prompts are the same. Table `steps`: the same for each global step, and the
+    entropy of each class of prompts. Table `accuracy`: the same values for each accuracy bin.
     """
     rows = [row for row in journal.groups() if "entropy" in row]
     return Finding(

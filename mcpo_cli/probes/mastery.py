@@ -1,6 +1,6 @@
 """Resampled prompts: next-step mastery (Sections 4.1 and 6.4, Figs. 2b and 7), and trajectories of the panel.
 
-Mastered prompts are picked because all G rollouts were right. This selection overestimates their accuracy: resampled
+Mastered prompts are picked because all G rollouts were correct. This selection overestimates their accuracy: resampled
 under the same policy (a control that the paper lacks), they score less than 1. The effect of training is therefore the
 gap between the control and the score under a later policy, not the gap between 1 and that score. In the same way, a
 prompt of the panel can "lose" mastery by chance alone: losses are compared with the control.
@@ -43,10 +43,10 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> float:
-    """Expected accuracy under the same policy of groups that were picked because all rollouts were right.
+    """Expected accuracy under the same policy of groups that were picked because all rollouts were correct.
 
     The estimate is P_G / (P_G + P_(G-1) / G), where P_G and P_(G-1) are the shares of groups with all and with all but
-    one of their G rollouts right. It is exact for groups picked by G - 1 rollouts: for accuracy p of a prompt,
+    one of their G rollouts correct. It is exact for groups picked by G - 1 rollouts: for accuracy p of a prompt,
     P_G = E[p^G] and P_(G-1) = G E[p^(G-1) (1 - p)], so it equals E[p^G] / E[p^(G-1)]. Picking by G rollouts makes the
     true value, E[p^(G+1)] / E[p^G], at least as large, as moments are log-convex: 1 minus the estimate bounds the
     effect of selection from above. NaN if no group qualifies.
@@ -187,16 +187,16 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
     """Changes from one roll of the panel to the next, `probe.panel_every` global steps later.
 
     Values:
-    - `prompts`: size of the panel; `ever_mastered`: prompts that were all right at some roll.
-    - `forgotten`: number of changes from all right to not; `relearned`: number of returns to all right.
-    - `lost`: share of all-right rolls whose next roll is not all right; `lost_by_chance`: the same for a second roll
-      under the same policy (cohorts of mastered prompts).
+    - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some roll.
+    - `forgotten`: number of changes from all correct to not; `relearned`: number of returns to all correct.
+    - `lost`: share of all-correct rolls whose next roll is not all correct; `lost_by_chance`: the same for a second
+      roll under the same policy (cohorts of mastered prompts).
     - `hard_prompts`: prompts with accuracy at most HARD at the first roll; `hard_gain`: their accuracy at the last roll
       minus that at the second. The first roll selected them, so it is biased low.
 
     Tables:
     - `trajectories`: one row per roll. `transitions`: by class, the shares of the classes at the next roll.
-    - `survival`: Kaplan-Meier curve from a prompt's first all-right roll to its next roll that is not; the end of the
+    - `survival`: Kaplan-Meier curve from a prompt's first all-correct roll to its next roll that is not; the end of the
       run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
     - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at the first roll.
     """
@@ -295,7 +295,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
 
 
 def _spell(one: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-right roll to the next that is not (True), or to the last roll (False)."""
+    """Global steps from the first all-correct roll to the next that is not (True), or to the last roll (False)."""
     if 1 not in one.p[:-1]:
         return None
     first = one.p.index(1)

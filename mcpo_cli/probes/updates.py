@@ -1,4 +1,4 @@
-"""What an update does: the activity of the hinge, gradients of single prompts, weights of prompts."""
+"""Probes of the update: the activity of the hinge, gradients of single prompts, weights of prompts."""
 
 import math
 import statistics

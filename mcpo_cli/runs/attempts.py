@@ -142,7 +142,7 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
         expected = {key: value for key, value in whole.items() if key in required or key in theirs}
         if (key := next((key for key, value in expected.items() if theirs.get(key) != value), None)) is not None:
             raise RunFailed(
-                f"{attempt} is an attempt at another run ({key}={theirs.get(key)}, and this run has "
+                f"{attempt} belongs to another run ({key}={theirs.get(key)}, and this run has "
                 f"{key}={expected[key]}): {run_dir} is a copy of that run's folder or a link to it",
                 fix=f"{'rm' if run_dir.is_symlink() else 'rm -r'} {run_dir}, then repeat the command that starts "
                 "this run",
@@ -229,7 +229,7 @@ def failure(run_dir: Path, spec: RunSpec) -> str | None:
 
 
 def missing(run_dir: Path, spec: RunSpec, journal: Journal | None = None) -> list[str]:
-    """What keeps the run from being done: missing or damaged steps, evaluations or samples. journal: see `state`."""
+    """Reasons why the run is not done: missing or damaged steps, evaluations or samples. journal: see `state`."""
     try:
         check_own(run_dir, spec)
         return list(_missing(journal or Journal(run_dir), spec))

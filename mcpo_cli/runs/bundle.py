@@ -34,7 +34,7 @@ COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 NOT_FINITE = ("nan", "inf", "-inf")
 """Floats that JSON has not, as `journal.finite` writes them."""
 LARGEST = 1 << 53
-"""Integers beyond are none that a run can count to, and no float holds them."""
+"""Larger integers exceed what a run can count to, and no float represents them exactly."""
 KINDS: dict[str, Any] = {
     "metrics": records.StepRow,
     "groups": records.GroupRow,

@@ -62,7 +62,7 @@ def find(home: Path, wanted: str) -> Run:
         raise ConfigError(f"no runs in {home}", fix="mcpo train scale=smoke")
     if len(matches) > 1:
         raise ConfigError(
-            f"'{wanted}' begins the names of {len(matches)} runs: {', '.join(matches)}", code="duplicate_name"
+            f"'{wanted}' is the beginning of {len(matches)} run ids: {', '.join(matches)}", code="duplicate_name"
         )
     if not matches:
         raise ConfigError(

@@ -63,7 +63,7 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
 
 
 def environment(record: Mapping[str, Any]) -> dict[str, str]:
-    """What can change a run's numbers: commit, torch, Python and processor, where known."""
+    """What can change a run's numbers: commit, torch, Python and CPU, where known."""
     found = {
         "commit": (record.get("commit") or "")[:12],
         "torch": record.get("packages", {}).get("torch"),
@@ -120,17 +120,17 @@ def _git(*arguments: str) -> str:
 
 
 def processor() -> str:
-    """The processor's model name."""
+    """The CPU's model name."""
     return _cpuinfo("model name") or platform.processor()
 
 
 def instructions() -> list[str]:
-    """The processor's vector instructions: libraries choose kernels by them, and kernels round differently."""
+    """The CPU's vector instructions: libraries choose kernels by them, and kernels round differently."""
     return sorted(flag for flag in (_cpuinfo("flags") or _cpuinfo("Features")).split() if VECTOR.match(flag))
 
 
 def _cpuinfo(key: str) -> str:
-    """A field of the first processor in /proc/cpuinfo; empty if there is none."""
+    """A field of the first CPU in /proc/cpuinfo; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -20,12 +20,12 @@ class Group:
     prompt: str
     gold: str
     right: tuple[str, ...]
-    """The right responses; equal ones are repeated."""
+    """The correct responses; equal ones are repeated."""
     wrong: tuple[str, ...]
 
     @property
     def accuracy(self) -> float:
-        """The share of right responses."""
+        """The share of correct responses."""
         return len(self.right) / (len(self.right) + len(self.wrong))
 
     def has(self, text: str) -> bool:

@@ -46,13 +46,13 @@ LIMITS = (
         "sanity/noise_floor",
         0.001,
         "the same weights give other log-probabilities the second time: part of what the hinge sees is rounding, which "
-        "cluster.fused_kernels=true lessens",
+        "cluster.fused_kernels=true reduces",
     ),
-    # Our choice: one right response in twenty. A few problems are easy enough to need no reasoning.
+    # Our choice: one correct response in twenty. A few problems are easy enough to need no reasoning.
     Limit(
         "sanity/bare_right",
         0.05,
-        "right answers come without reasoning: easy problems, guesses, or a grader that is fooled?",
+        "correct answers come without reasoning: easy problems, guesses, or a grader that is fooled?",
     ),
 )
 

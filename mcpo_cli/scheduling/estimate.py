@@ -154,10 +154,10 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the runs of a plan are expected to take."""
+    """Expected time and cost of the runs of a plan."""
 
     runs: list[dict[str, Any]]
-    """What `--dry-run --json` prints of each run."""
+    """The output of `--dry-run --json` for each run."""
     parallel: int
     """Number of runs at a time."""
     seconds: float

@@ -73,8 +73,8 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     try:
         if start < reached:
             attempt.note(
-                f"continues from {f'the checkpoint of step {start}' if start else 'the base policy'} and not from step "
-                f"{reached}: later checkpoints, or the rows up to them, are gone or damaged"
+                f"continues from {f'the checkpoint of step {start}' if start else 'the base policy'} instead of step "
+                f"{reached}: later checkpoints, or the rows up to them, are missing or damaged"
             )
         provenance.write(attempt.folder, command)
         for change in provenance.changes(folder):

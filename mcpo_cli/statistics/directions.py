@@ -15,12 +15,12 @@ Products = tuple[float, float, float]
 
 
 def mixed(rows: Sequence[GradientRow]) -> list[GradientRow]:
-    """The prompts with right and wrong rollouts, which the update comes from."""
+    """The prompts with correct and incorrect rollouts, which the update comes from."""
     return [row for row in rows if row["p"] < 1]
 
 
 def mastered(rows: Sequence[GradientRow]) -> list[GradientRow]:
-    """The prompts whose rollouts were all right."""
+    """The prompts whose rollouts were all correct."""
     return [row for row in rows if row["p"] == 1]
 
 

@@ -1,4 +1,4 @@
-"""What an arm costs more or less than a change of the step size that gains as much."""
+"""Loss of an arm relative to a change of the step size that gains as much."""
 
 import numpy as np
 

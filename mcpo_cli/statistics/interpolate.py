@@ -19,7 +19,7 @@ def at_cost(cost_E: Sequence[float], score_E: Sequence[float], where: float) -> 
         ValueError: there is no evaluation, the lists differ in length, or costs do not rise.
     """
     if not len(cost_E) or len(cost_E) != len(score_E) or (np.diff(cost_E) <= 0).any():
-        raise ValueError(f"evaluations need a score each and rising costs, not {list(cost_E)} and {list(score_E)}")
+        raise ValueError(f"each evaluation needs a score, and costs must rise, not {list(cost_E)} and {list(score_E)}")
     if not cost_E[0] <= where <= cost_E[-1]:
         return math.nan
     return float(np.interp(where, cost_E, score_E))

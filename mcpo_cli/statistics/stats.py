@@ -16,9 +16,9 @@ ROUNDING = 1e-12
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
-    """Probability that k samples drawn WITHOUT replacement from n, of which c are right, include a right one.
+    """Probability that k samples drawn WITHOUT replacement from n, of which c are correct, include a correct one.
 
-    1 - C(n-c, k) / C(n, k): unbiased for the probability that k new samples include a right one (Chen et al. 2021,
+    1 - C(n-c, k) / C(n, k): unbiased for the probability that k new samples include a correct one (Chen et al. 2021,
     arXiv 2107.03374, Eq. 1). NaN where n < k: fewer than k samples cannot estimate it.
 
     Args:
@@ -39,7 +39,7 @@ def pass_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
 
 
 def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
-    """Probability that k samples drawn WITH replacement from n, of which c are right, include a right one.
+    """Probability that k samples drawn WITH replacement from n, of which c are correct, include a correct one.
 
     1 - (1 - c/n)^k: the expectation of the bootstrap behind verl's `best@k/mean`. The paper (arXiv 2604.16972) reports
     it as pass@8: its values are not multiples of 1/30. Biased low as an estimate of pass@k.
@@ -51,14 +51,14 @@ def best_at_k(n: ArrayLike, c: ArrayLike, k: ArrayLike) -> np.float64 | Floats:
 
 
 def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
-    """Probability that the most frequent answer of k samples, drawn without replacement, is the right one.
+    """Probability that the most frequent answer of k samples, drawn without replacement, is the correct one.
 
     maj@k (self-consistency, Wang et al. 2022, arXiv 2203.11171), exact over all subsets: equally frequent answers share
     the win, and samples without an answer do not vote. NaN if there are fewer than k samples.
 
     Args:
-        correct: number of samples with the right answer.
-        others: number of samples with each distinct wrong answer.
+        correct: number of samples with the correct answer.
+        others: number of samples with each distinct incorrect answer.
         blank: number of samples without an answer.
         k: number of samples that vote.
 
@@ -73,7 +73,7 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
     won = 0.0
     for votes in range(1, min(correct, k) + 1):
         rest = k - votes
-        # ways[t][s]: choices of s other samples in which t wrong answers get `votes` votes and no answer gets more.
+        # ways[t][s]: choices of s other samples in which t incorrect answers get `votes` votes and no answer gets more.
         ways = [[math.comb(blank, s) for s in range(rest + 1)]]
         for size in others:
             ways = _add_answer(ways, size, votes)
@@ -83,7 +83,7 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
 
 
 def _add_answer(ways: list[list[int]], size: int, votes: int) -> list[list[int]]:
-    """Extend `ways` by one wrong answer that `size` samples gave; at most `votes` of these are chosen."""
+    """Extend `ways` by one incorrect answer that `size` samples gave; at most `votes` of these are chosen."""
     extended = [[0] * len(ways[0]) for _ in range(len(ways) + 1)]
     for ties, row in enumerate(ways):
         for chosen in range(min(size, votes) + 1):

@@ -24,7 +24,7 @@ RESTARTS = 3
 """Other beginnings of the maximization of the likelihood."""
 FLAT = 30.0
 """A kernel's length along which nothing changes: the upper bound. The lower one is the distance of neighbours, N^(-1/F)
-for N points in F dimensions: what changes within it cannot be told from noise, and would be taken for a response."""
+for N points in F dimensions: a change within it cannot be distinguished from noise and would look like a response."""
 VAGUE = 10.0
 """Prior variance of the response's level, in units of its variance: what is not known of it is in every probability."""
 TOGETHER = 0.98

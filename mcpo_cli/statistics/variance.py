@@ -1,4 +1,4 @@
-"""Where the variance of a difference between two methods comes from: base policy, seed, problem, or samples.
+"""Sources of the variance of a difference between two methods: base policy, seed, problem, samples.
 
 The difference of run r (RL seed r from base policy b) on problem q is taken as
 
@@ -23,7 +23,7 @@ ADVICE = {
     "problem": "problems (eval.problems)",
     "rest": "samples a problem (eval.samples), or seeds",
 }
-"""What to buy more of, by the part of the variance that it divides."""
+"""The quantity to increase, by the part of the variance that it divides."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Components:
     """
 
     base: float
-    """NaN where base policy and seed cannot be told apart: one base policy, or as many as runs."""
+    """NaN where base policy and seed cannot be distinguished: one base policy, or as many as runs."""
     seed: float
     """Of a run, with its base policy where `base` is NaN; NaN for one run."""
     problem: float

@@ -127,8 +127,8 @@ class Connection:
             place = found.artifact_location
             if is_ours and place.startswith("file:") and place != self._location(suite):
                 raise StoreError(
-                    f"{self.shown} keeps the files of '{suite}' in {place}: this home was moved",
-                    fix=f"rm {self.database}, then {SYNC}, which makes the store anew from the journals",
+                    f"{self.shown} has the files of '{suite}' in {place}: this home was moved",
+                    fix=f"rm {self.database}, then {SYNC}, which rebuilds the store from the journals",
                 )
             self._experiments[suite] = str(found.experiment_id)
         return self._experiments[suite]

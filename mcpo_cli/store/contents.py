@@ -1,4 +1,4 @@
-"""What the store holds of a run: points, tags, inputs and files, from its journal."""
+"""Contents of a run in the store: points, tags, inputs and files, from its journal."""
 
 import json
 import math
@@ -129,7 +129,7 @@ COLUMNS = ("step", "accuracy", "verdict", "response", "prompt", "gold")
 
 
 def _rows(groups: Sequence[rollouts.Group]) -> Iterator[list[Any]]:
-    """One row per rollout, with the columns COLUMNS; the right ones of a group come first."""
+    """One row per rollout, with the columns COLUMNS; the correct ones of a group come first."""
     for group in groups:
         for verdict, responses in (("right", group.right), ("wrong", group.wrong)):
             for response in responses:

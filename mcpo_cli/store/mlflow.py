@@ -229,7 +229,7 @@ class Store(Connection):
         if run is not None and run.info.start_time != contents.milliseconds(started):
             origin = run.data.tags.get(ORIGIN, "another home")
             if origin != self._machine:
-                raise RunFailed(f"{run_id}: the store has it from {origin}, and not from {self._machine}")
+                raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
             # Its folder was removed, and it was trained again.
             self.client().delete_run(run.info.run_id)
             run = None

@@ -75,7 +75,7 @@ class Task(ABC):
     grader: ClassVar[str]
     """The grader of `mcpo_cli.grading` that judges the answers."""
     reasons: ClassVar[bool] = False
-    """Whether responses should reason, so that a bare right answer is suspicious."""
+    """Whether responses should reason, so that a bare correct answer is suspicious."""
     judged_apart: ClassVar[bool] = True
     """Whether training judges in processes apart, with limits of time and memory (`grading.Pool`).
 
@@ -206,7 +206,7 @@ class ClosedTask(GeneratedTask):
 
     grader = "exact"
     one_right_response: ClassVar[bool] = True
-    """Whether the gold is the only right response, so that its probability is the policy's expected accuracy."""
+    """Whether the gold is the only correct response, so that its probability is the policy's expected accuracy."""
     judged_apart = False
     words: ClassVar[tuple[str, ...]]
     """The words of prompts and answers, without `EOS` and `BLANK`; with the space among them, each is a character."""
@@ -240,7 +240,7 @@ class ClosedTask(GeneratedTask):
         return self.prompt_length, self.answer_length
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """Checks that prompts and right answers fit into `train.max_prompt` and `train.max_response`."""
+        """Checks that prompts and correct answers fit into `train.max_prompt` and `train.max_response`."""
         yield from super().contradictions(train)
         answer = max(self.answer_length, self.held_out_answer_length)
         if train.max_response < answer:

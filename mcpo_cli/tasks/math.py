@@ -73,7 +73,8 @@ class Math(TextTask):
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     """The template around a problem."""
     data_path: str = runtime("")
-    """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the hub."""
+    """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the
+    Hugging Face Hub."""
     digests: tuple[str, ...] = later(())
     """`SHA256:COUNT` (12 digits, number of problems) of each file that `data` and `benchmarks` name; filled in when the
     run is planned."""
@@ -192,7 +193,9 @@ class Math(TextTask):
         if digest := self._recorded(dataset)[0]:
             if _sha256(dataset.file) != digest:
                 raise ConfigError(
-                    f"{dataset.file} has changed since the run was planned", fix="plan the run again", code="changed"
+                    f"{dataset.file} has changed since the run was planned",
+                    fix="repeat the command that planned the run",
+                    code="changed",
                 )
             return datasets.load(dataset)
         return datasets.load(dataset, self.file) if dataset.role == "train" else whole(dataset.name, self.file)

@@ -23,8 +23,8 @@ TIERS = {"n3": (3, 3), "n4": (4, 4), "n5": (5, 5)}
 class Countdown(RandomTask):
     """Reach a target from given numbers by + - * / and parentheses, each number at most once.
 
-    The prompt is `3 5 8 _ _ : 24 =`, numbers in ascending order; `( 8 - 5 ) * 8` uses 8 twice and is wrong, `3 * 8` is
-    correct. Each problem can be solved in positive integers. Correct answers differ in length and form; the grader
+    The prompt is `3 5 8 _ _ : 24 =`, numbers in ascending order; `( 8 - 5 ) * 8` uses 8 twice and is incorrect, `3 * 8`
+    is correct. Each problem can be solved in positive integers. Correct answers differ in length and form; the grader
     `countdown` checks them.
     """
 

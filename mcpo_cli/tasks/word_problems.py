@@ -193,7 +193,7 @@ WORKED: tuple[Example, ...] = (
         "2 * 4 = 8. 20 - 8 = 12. 12 - 5 = 7. The answer is 7.",
     ),
 )
-"""Names and items of worked examples are none of the task's, so that it never asks them."""
+"""Names and items of worked examples do not occur in the task, so that it never asks them."""
 
 
 @dataclass(frozen=True)

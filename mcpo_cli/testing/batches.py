@@ -15,7 +15,7 @@ def step(right: Sequence[int] = (0, 1, 2, 3, 4, 4), rollouts: int = 4, longest: 
     """A global step with binary rewards and everything that a method may ask for.
 
     Args:
-        right: right rollouts of each prompt; the default has every accuracy, p = 0 and p = 1 among them.
+        right: correct rollouts of each prompt; the default has every accuracy, p = 0 and p = 1 among them.
         longest: tokens of the longest response; lengths are drawn from 1 to this.
     """
     rng = torch.Generator().manual_seed(seed)

@@ -78,8 +78,8 @@ class Qae(Clipped, Normalized):
     """QAE (arXiv 2509.22611): the K-quantile of a group's rewards as baseline instead of their mean.
 
     Quantile Advantage Estimation. A = (r - Q_K) / std r, Q_K the K-quantile; A_PG. Binary rewards: the baseline is 0
-    for p <= 1 - K, else 1, so right answers of hard prompts or wrong ones of easy prompts count, and the others have A
-    = 0. The loss is PPO's clipped surrogate.
+    for p <= 1 - K, else 1, so correct answers of hard prompts or incorrect ones of easy prompts count, and the others
+    have A = 0. The loss is PPO's clipped surrogate.
 
     Defaults: K = .4 (.6 against a collapse of entropy), clip .2/.28 (paper). Edge cases: equal rewards give A = 0. A
     baseline is a constant of the group, so W(p) is `grpo`'s; what differs is the variance, and which rollouts have a

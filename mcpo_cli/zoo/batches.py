@@ -90,7 +90,7 @@ class ReinforcePp(Clipped):
 
     Defaults: clip .2/.2, mean over tokens (released code). Edge cases: all x equal gives A = 0. Groups with p = 0 or
     p = 1 have a gradient: with `baseline=group` their x is 0, but the token-weighted mean of x is not where right and
-    wrong answers differ in length, so all of them get the same small advantage. That is the method, and it stays.
+    incorrect answers differ in length, so all of them get the same small advantage. That is the method, and it stays.
 
     Disagreement: the paper subtracts a KL penalty to a reference policy from the reward of each token. The suite has
     no reference policy, so there is none here. Checked: both baselines equal verl 0.9.1's functions; TRL has none.
@@ -102,7 +102,7 @@ class ReinforcePp(Clipped):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the released code."""
     baseline: Literal["none", "group"] = "none"
-    """What is whitened: the reward, or its difference from the group's mean."""
+    """The quantity that is whitened: the reward, or its difference from the group's mean."""
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
         x_PG = step.reward_PG.double()
@@ -147,7 +147,7 @@ class Copo(Clipped, Standardized):
     blend: Literal["soft", "soft-zero", "forced", "none", "global"] = "soft"
     """w: sigmoid(k (H - b)); the same but 0 for rewards of 0; the same but 0 where A_l is 0; 1; 0."""
     steepness: float = dataclasses.field(default=5.0, metadata={"gt": 0.0})
-    """k of the blend's sigmoid, a bit of entropy."""
+    """k of the blend's sigmoid, per bit of entropy."""
     midpoint: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
     """b: the entropy of the answers, bits, at which both advantages weigh the same."""
     consistency: bool = False

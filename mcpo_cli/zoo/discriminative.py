@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Disco(PolicyGradient, AdvancedMethod):
-    """DisCO (arXiv 2505.12366): raise right answers above the hard wrong ones, under a constraint on the drift.
+    """DisCO (arXiv 2505.12366): raise correct answers above the hard incorrect ones, under a constraint on the drift.
 
-    Discriminative Constrained Optimization. Groups with right and wrong answers: J_i = mean over right of [s - tau
-    log mean over wrong of exp(s/tau)], with s the mean log-probability of a response (`score=logl`) or its mean ratio
-    (`score=lratio`). The loss is -(sum of J_i)/P + beta/2 [K - delta]^2 where K > delta; P counts all prompts of the
-    mini-batch, dead ones too, and K is the mean of log pi_old - log pi over all its tokens. Written as linear terms
-    whose coefficients `prepare` takes at the policy of now (BT): a right rollout weighs 1/#right, a wrong one its
-    share of the softmax of s/tau, the drift beta (K - delta). Value and gradient are those of the objective.
+    Discriminative Constrained Optimization. Groups with correct and incorrect answers: J_i = mean over right of [s -
+    tau log mean over wrong of exp(s/tau)], with s the mean log-probability of a response (`score=logl`) or its mean
+    ratio (`score=lratio`). The loss is -(sum of J_i)/P + beta/2 [K - delta]^2 where K > delta; P counts all prompts of
+    the mini-batch, dead ones too, and K is the mean of log pi_old - log pi over all its tokens. Written as linear terms
+    whose coefficients `prepare` takes at the current policy (BT): a correct rollout weighs 1/#right, an incorrect one
+    its share of the softmax of s/tau, the drift beta (K - delta). Value and gradient are those of the objective.
 
     Defaults: tau 10 (of logl; lratio has 1), delta 1e-4, beta 1e3 (released code; the paper's runs sample at
     temperature .6). `negatives=mean` is DisCO-b, tau = infinity. Edge cases: dead groups have J = 0 and a gradient
     through K alone. Reduction: lratio with `negatives=mean` and without constraint is `dr_grpo`'s advantage over p(1 -
     p), unclipped; W = 1 for 0 < p < 1.
 
-    Disagreements: the code's value is not the objective's (right gradient, off by a constant), and its penalty is
+    Disagreements: the code's value is not the objective's (correct gradient, off by a constant), and its penalty is
     beta [K
     - delta]+ K with the bracket detached, whose gradient is that of beta/2 [.]^2; the paper has beta [.]^2. We follow
       the code's gradient. The code computes K and P for each micro-batch, we for the mini-batch. Its L-ratio branch
@@ -49,7 +49,7 @@ class Disco(PolicyGradient, AdvancedMethod):
     score: Literal["logl", "lratio"] = "logl"
     """s of a response: mean log-probability of its tokens, or their mean ratio."""
     negatives: Literal["log-mean-exp", "mean"] = "log-mean-exp"
-    """How wrong scores enter: the hard ones most (DisCO), or all alike (DisCO-b)."""
+    """How incorrect scores enter: the hard ones most (DisCO), or all alike (DisCO-b)."""
     tau: float = dataclasses.field(default=10.0, metadata={"gt": 0.0})
     """Temperature of the log-mean-exp; the paper has 10 with logl and 1 with lratio."""
     beta: float = dataclasses.field(default=1000.0, metadata={"ge": 0.0})
@@ -58,7 +58,7 @@ class Disco(PolicyGradient, AdvancedMethod):
     """Drift K, nats, up to which the constraint is silent."""
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """1 for 0 < p < 1 where all wrong answers count alike and s is the ratio; no curve else."""
+        """1 for 0 < p < 1 where all incorrect answers count alike and s is the ratio; no curve else."""
         plain = self.negatives == "mean" and self.score == "lratio"
         return ((p > 0) & (p < 1)) * 1.0 + p * (0 if plain else math.nan)
 
@@ -67,12 +67,12 @@ class Disco(PolicyGradient, AdvancedMethod):
         return self.beta > 0
 
     def right_share(self, step: Step) -> Tensor:
-        """Weights PG of right rollouts, of sum 1 in a group that has any: all alike."""
+        """Weights PG of correct rollouts, of sum 1 in a group that has any: all alike."""
         right_PG = step.correct_PG.double()
         return right_PG / right_PG.sum(-1, keepdim=True).clamp(min=1)
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """G times the weight of a right rollout, -G/#wrong for a wrong one, 0 in dead groups; all may train."""
+        """G times the weight of a correct rollout, -G/#wrong for an incorrect one, 0 in dead groups; all may train."""
         right_PG, p_P1 = step.correct_PG.bool(), step.p_P[:, None]
         wrong_PG = 1 / (1 - p_P1).clamp(min=1 / right_PG.shape[-1]) * ~right_PG
         advantage_PG = (self.right_share(step) * right_PG.shape[-1] - wrong_PG) * (p_P1 > 0) * (p_P1 < 1)
@@ -88,7 +88,7 @@ class Disco(PolicyGradient, AdvancedMethod):
             s_B = (batch.mean_B(self._score(batch)) / tau).detach()
             low_P = s_B.new_full((len(A_B),), -math.inf)
             top_B = low_P.scatter_reduce(0, place_B, s_B.where(wrong_B, -math.inf), "amax")[place_B].where(wrong_B, s_B)
-            # -A is G/#wrong: sums of A exp(s) over a group are G times the mean over its wrong rollouts.
+            # -A is G/#wrong: sums of A exp(s) over a group are G times the mean over its incorrect rollouts.
             exp_B = (s_B - top_B).exp() * -A_B * wrong_B
             sum_B = (s_B * 0).index_add(0, place_B, exp_B)[place_B].where(wrong_B, 1.0)
             size_B = (s_B * 0).index_add(0, place_B, -A_B * wrong_B)[place_B].where(wrong_B, 1.0)
@@ -120,12 +120,12 @@ class Disco(PolicyGradient, AdvancedMethod):
 
 @dataclass(frozen=True)
 class Drpo(Disco):
-    """DRPO (arXiv 2510.04474): DisCO with right answers weighted by brevity.
+    """DRPO (arXiv 2510.04474): DisCO with correct answers weighted by brevity.
 
-    Decoupled Reward Policy Optimization. As `disco` with `score=logl`, but the right rollouts of a group weigh in
+    Decoupled Reward Policy Optimization. As `disco` with `score=logl`, but the correct rollouts of a group weigh in
     proportion to exp((1 - |y|/L_max)/brevity), L_max the longest response that is allowed. Defaults: brevity .1
     (released code), tau 10 and the constraint as in `disco`. Edge cases: `disco`'s. Where responses are much shorter
-    than L_max, or L_max is short, .1 nearly selects the shortest right answer: raise it.
+    than L_max, or L_max is short, .1 nearly selects the shortest correct answer: raise it.
 
     Reduction: brevity to infinity is `disco`. Checked: the weights equal the authors' function (executed). Neither
     verl nor TRL has it.
@@ -136,9 +136,9 @@ class Drpo(Disco):
     score: Literal["logl"] = "logl"
     """s of a response: the mean log-probability of its tokens."""
     brevity: float = dataclasses.field(default=0.1, metadata={"gt": 0.0})
-    """Temperature of the preference for short right answers, shares of L_max."""
+    """Temperature of the preference for short correct answers, shares of L_max."""
 
     def right_share(self, step: Step) -> Tensor:
-        """A softmax of brevity over the right rollouts of each group."""
+        """A softmax of brevity over the correct rollouts of each group."""
         short_PG = -step.length_PG.double() / (step.limit * self.brevity)
         return short_PG.where(step.correct_PG.bool(), -1e9).softmax(-1) * step.correct_PG

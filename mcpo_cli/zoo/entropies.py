@@ -45,7 +45,7 @@ class EntropyBonus(Clipped, Normalized):
     clip_high: float = dataclasses.field(default=0.28, metadata={"ge": 0.0})
     """The ratio is clipped above at 1 + clip_high."""
     alpha: float = dataclasses.field(default=0.4, metadata={"ge": 0.0})
-    """The bonus a nat of entropy."""
+    """The bonus per nat of entropy."""
     kappa: float = dataclasses.field(default=2.0, metadata={"gt": 1.0})
     """The bonus is at most |A|/kappa."""
 
@@ -70,7 +70,7 @@ class TopEntropy(Clipped, Normalized):
     Defaults: share .2, clip .2/.28, mean over tokens (the paper builds on DAPO; its filter is `dynamic_sampling`).
     Edge cases: ties at the threshold are all kept. Reduction: share 1 is `dapo` without its filter.
 
-    Disagreement: TRL 1.16 takes the quantile of a micro-batch (over all ranks) under the policy of now; ours is the
+    Disagreement: TRL 1.16 takes the quantile of a micro-batch (over all ranks) under the current policy; ours is the
     global step's under the rollout policy, which needs no further pass. Published as an addition to any method; here
     it is one of its own. Checked: TRL's code was read, not executed. verl 0.9.1 has none.
     """
@@ -105,14 +105,14 @@ class TopEntropy(Clipped, Normalized):
 class RlZvp(Clipped, Standardized, AdvancedMethod):
     """RL-ZVP (arXiv 2509.21880): zero-variance groups get token advantages in proportion to the tokens' entropy.
 
-    RL with Zero-Variance Prompts. Groups whose rewards differ: A as in `grpo`. All right: A_t = alpha H_t. All wrong:
+    RL with Zero-Variance Prompts. Groups whose rewards differ: A as in `grpo`. All correct: A_t = alpha H_t. All wrong:
     A_t = -alpha (max_k H_k - H_t), the maximum over the tokens of that response (Eq. 4-5). A_PGT; H in nats, without
     a gradient.
 
     Defaults: alpha .10 (Table 3; .20 is close, .05 and .30 clearly worse), clip .2/.28 (appendix C), the suite's
     aggregation. `entropy_scaling=false` and `learns_from` are the paper's ablations: A_t = +-alpha, one sign alone.
-    Edge cases: a wrong response of one token gets 0. The paper covers binary rewards only; shaped ones are refused.
-    Reduction: alpha = 0 is `grpo`.
+    Edge cases: an incorrect response of one token gets 0. The paper covers binary rewards only; shaped ones are
+    refused. Reduction: alpha = 0 is `grpo`.
 
     Disagreements: Eq. 6 clips symmetrically and averages over a sequence's tokens, appendix C says .2/.28 and
     "token-level loss" (`aggregation=token-mean`). Algorithm 1 recomputes A under the newest policy at each gradient
@@ -128,13 +128,13 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
     clip_high: float = dataclasses.field(default=0.28, metadata={"ge": 0.0})
     """The ratio is clipped above at 1 + clip_high."""
     alpha: float = dataclasses.field(default=0.1, metadata={"ge": 0.0})
-    """Scale of the advantages of zero-variance groups, a nat of entropy."""
+    """Scale of the advantages of zero-variance groups, per nat of entropy."""
     entropy_scaling: bool = True
-    """Whether these advantages follow the entropy; false gives alpha to right and -alpha to wrong tokens."""
+    """Whether these advantages follow the entropy; false gives alpha to correct and -alpha to incorrect tokens."""
     learns_from: Literal["both", "right", "wrong"] = "both"
     """Which zero-variance groups have an advantage."""
     entropy: Literal["rollout", "current"] = "rollout"
-    """Whose entropy it is: the policy's that sampled, or at each gradient step the policy's of now (Algorithm 1)."""
+    """Whose entropy it is: of the policy that sampled, or of the current policy at each gradient step (Algorithm 1)."""
 
     @property
     def uses_dead_groups(self) -> bool:
@@ -145,11 +145,11 @@ class RlZvp(Clipped, Standardized, AdvancedMethod):
         return frozenset({"entropy", "current_entropy"} if self.entropy == "current" else {"entropy"})
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """sqrt(p(1 - p)), as what is added at p = 0 and p = 1 tells no right answer from a wrong one."""
+        """sqrt(p(1 - p)), as what is added at p = 0 and p = 1 tells no correct answer from an incorrect one."""
         return (p * (1 - p)) ** 0.5
 
     def signals(self, step: Step, state: State) -> tuple[Signals, State]:
-        """The column `side` is 1 in groups that are all right, -1 in those all wrong, 0 where nothing is added."""
+        """The column `side` is 1 in groups that are all correct, -1 in those all wrong, 0 where nothing is added."""
         assert step.entropy_PGT is not None
         right_P = (step.p_P == 1) & (self.learns_from != "wrong")
         wrong_P = (step.p_P == 0) & (self.learns_from != "right")

@@ -40,10 +40,10 @@ def remembered(state: State, prompt_P: Tensor, blank: Mapping[str, float]) -> tu
 class Spo(Clipped, Standardized):
     """SPO, Single-stream Policy Optimization (arXiv 2509.13232): a tracked value of each prompt as baseline, no group.
 
-    State of a prompt: a and b, the right and wrong answers that it is remembered for; v = a/(a + b). A = (r - v)
+    State of a prompt: a and b, the correct and incorrect answers that it is remembered for; v = a/(a + b). A = (r - v)
     standardised over the rollouts of the global step, with v from before the step; A_PG. Then a and b fade, a = keep
     a + right, b = keep b + wrong, keep = 2^(-D/half_life) within [keep_min, keep_max], D the KL divergence in nats
-    between the policy that last saw the prompt and that of now. The loss is PPO's clipped surrogate.
+    between the policy that last saw the prompt and the current one. The loss is PPO's clipped surrogate.
 
     Defaults: half_life .06, [.875, .96], clip .2/.28 (independent re-implementations agree; the authors' recipe in verl
     has no tracker). A new prompt starts at a + b = 1/(1 - keep_min), 8 by default, and the accuracy `start`; the paper
@@ -118,7 +118,7 @@ class Dcpo(Clipped, Standardized):
     absolute value, S_tot at a tie; A_PG.
 
     Defaults: .16/.20 (paper). State of a prompt: visits, rewards, their sum and sum of squares. Edge cases: the first
-    visit gives A_new; an all-right group of a prompt that was once wrong has a gradient. At q < 4 clip_low the lower
+    visit gives A_new; an all-correct group of a prompt that was once wrong has a gradient. At q < 4 clip_low the lower
     bound is 1/2. Prompts must come back (`task.pool`). W(p) depends on the past: no curve.
 
     Disagreement: the paper's loss sums means over tokens over the sequences; here it is divided by their number, a

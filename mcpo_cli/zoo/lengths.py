@@ -32,7 +32,7 @@ class Gdpo(Clipped, Standardized):
     name: ClassVar[str] = "gdpo"
 
     brevity: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
-    """Weight of short responses beside the reward."""
+    """Weight of short responses relative to the reward."""
     whiten: Literal["sequences", "tokens"] = "sequences"
     """Over what the sum of the channels is normalised."""
 
@@ -58,7 +58,7 @@ class Gfpo(Clipped, Normalized):
     (`metric=efficiency`; ties by place). A as in `grpo` with mean and deviation over the kept ones; the others have A
     = 0 and do not count in the totals of the mini-batch. A_PG. The loss is PPO's clipped surrogate.
 
-    Defaults: k = 8, clip .2/.2 (the paper has G up to 24, k up to 8). Edge cases: kept rollouts that are all right or
+    Defaults: k = 8, clip .2/.2 (the paper has G up to 24, k up to 8). Edge cases: kept rollouts that are all correct or
     all wrong give 0 (`degenerate` looks at the kept ones). W(p) depends on lengths: no curve. Reduction: k = G is
     `grpo`.
 
@@ -71,7 +71,7 @@ class Gfpo(Clipped, Normalized):
     keep: int = dataclasses.field(default=8, metadata={"ge": 2})
     """k: rollouts of a group that are learned from; at most `train.rollouts`."""
     metric: Literal["length", "efficiency"] = "length"
-    """Keep the shortest, or those with most reward a token."""
+    """Keep the shortest, or those with the most reward per token."""
 
     def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)
@@ -98,7 +98,7 @@ class GrpoLambda(Clipped, Standardized):
     """GRPO-lambda (arXiv 2505.18086): a penalty on length, only for the prompts that the policy answers best.
 
     Prompts are ordered by accuracy; in the best `share` of the global step's prompts (all of them at a tie) a right
-    answer gets r - alpha sigmoid((|y| - mean)/std), mean and deviation over the lengths of the group's right answers;
+    answer gets r - alpha sigmoid((|y| - mean)/std), mean and deviation over the lengths of the group's correct answers;
     elsewhere r stays. A as in `grpo`, of these rewards; A_PG. The loss is PPO's clipped surrogate.
 
     Defaults: share .2, alpha .2, clip .2/.2. Not verified: alpha, share and the exact length term are from memory and
@@ -110,9 +110,9 @@ class GrpoLambda(Clipped, Standardized):
     name: ClassVar[str] = "grpo_lambda"
 
     share: float = dataclasses.field(default=0.2, metadata={"gt": 0.0, "le": 1.0})
-    """lambda: the share of prompts, by accuracy, whose right answers pay for their length."""
+    """lambda: the share of prompts, by accuracy, whose correct answers pay for their length."""
     alpha: float = dataclasses.field(default=0.2, metadata={"ge": 0.0, "lt": 1.0})
-    """What the longest right answer loses, nearly."""
+    """Approximate reward that the longest correct answer loses."""
 
     @property
     def uses_dead_groups(self) -> bool:

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharpen(Clipped, Normalized):
-    """Advantage sharpening of XRPO (arXiv 2510.06672): right answers that are unlikely in their group get a bonus.
+    """Advantage sharpening of XRPO (arXiv 2510.06672): correct answers that are unlikely in their group get a bonus.
 
     A as in `grpo`; s the mean log-probability of a response's tokens under the rollout policy, eta = exp(s - mean s
-    of the group); right rollouts have A + min(max(bonus (1 - eta), 0), most A); A_PG. The loss is PPO's clipped
+    of the group); correct rollouts have A + min(max(bonus (1 - eta), 0), most A); A_PG. The loss is PPO's clipped
     surrogate.
 
     Defaults: clip .2/.2; `bonus` and `most` are 1, a placeholder: the paper's lambda and kappa were not verified, nor
@@ -33,7 +33,7 @@ class Sharpen(Clipped, Normalized):
     needs: ClassVar[frozenset[Need]] = frozenset({"logp"})
 
     bonus: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
-    """lambda: the bonus of a right answer of no likelihood."""
+    """lambda: the bonus of a correct answer of no likelihood."""
     most: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
     """kappa: the bonus is at most this part of the advantage."""
 
@@ -49,7 +49,7 @@ class Sharpen(Clipped, Normalized):
 
 @dataclass(frozen=True)
 class Unlikeliness(Clipped, Standardized):
-    """Unlikeliness reward (arXiv 2506.02355): right answers are worth less the likelier they were.
+    """Unlikeliness reward (arXiv 2506.02355): correct answers are worth less the likelier they were.
 
     rank = the rank of a rollout in its group by mean log-probability of its tokens under the rollout policy, 0 the
     least likely (ties by place); r' = r (1 - beta rank/G); A as in `grpo`, of r'; A_PG. The loss is PPO's clipped
@@ -63,7 +63,7 @@ class Unlikeliness(Clipped, Standardized):
     Disagreements: the code ranks by the mean log-probability, the paper by probability; the paper's penalty is beta
     (G - rank)/G with rank 0 the most likely, beta/G more for everyone (`convention=paper`; from memory, not
     verified). Default the code's. The published recipe has two epochs a batch, a KL term of .10 and only groups with
-    a right answer; here the reward alone is the method. Checked: the released code was read, not executed. Neither
+    a correct answer; here the reward alone is the method. Checked: the released code was read, not executed. Neither
     verl nor TRL has it.
     """
 
@@ -71,7 +71,7 @@ class Unlikeliness(Clipped, Standardized):
     needs: ClassVar[frozenset[Need]] = frozenset({"logp"})
 
     beta: float = dataclasses.field(default=0.25, metadata={"ge": 0.0, "le": 1.0})
-    """What the likeliest right answer of a group loses, nearly."""
+    """Approximate reward that the likeliest correct answer of a group loses."""
     convention: Literal["code", "paper"] = "code"
     """Penalty beta rank/G, 0 for the least likely (released code), or beta (rank + 1)/G (paper)."""
     mastered: Literal["keep", "zero"] = "keep"
@@ -103,7 +103,7 @@ def covariance(batch: TokenBatch) -> Tensor:
 class ClipCov(Clipped, Normalized, AdvancedMethod):
     """Clip-Cov (arXiv 2505.22617): random tokens of large covariance of advantage and log-probability are left out.
 
-    cov = (A - mean A)(log pi - mean log pi), means over the mini-batch's tokens at the policy of now; of the
+    cov = (A - mean A)(log pi - mean log pi), means over the mini-batch's tokens at the current policy; of the
     unclipped tokens with cov_low < cov < cov_high a random share of all tokens, at least one, has its loss multiplied
     by 0 (column `kept`, BT). A as in `grpo`; the loss is PPO's clipped surrogate.
 
@@ -149,7 +149,7 @@ class KlCov(Normalized, AdvancedMethod):
     """KL-Cov (arXiv 2505.22617): the tokens of largest covariance of advantage and log-probability pay for their drift.
 
     cov as in `clip_cov`; loss -r A of every token, unclipped, plus kappa |log pi - log pi_old| for the share of the
-    mini-batch's tokens, at least one, of largest cov at the policy of now (column `chosen`, BT). A as in `grpo`.
+    mini-batch's tokens, at least one, of largest cov at the current policy (column `chosen`, BT). A as in `grpo`.
 
     Defaults: share 2e-4 (verl), kappa .1 (verl's config; its docstring says 1), mean over tokens. Edge cases: a token
     of a dead group may be chosen and then has a gradient; at log pi = log pi_old the penalty has no gradient.

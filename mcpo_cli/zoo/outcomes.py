@@ -43,7 +43,7 @@ class Ngrpo(Clipped, Standardized):
     """Their reward, the largest that the task gives."""
 
     def keeps(self, p: Floats) -> Floats:
-        """All but the all-right groups, which have no advantage."""
+        """All but the all-correct groups, which have no advantage."""
         return p < 1
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
@@ -62,10 +62,11 @@ class Ngrpo(Clipped, Standardized):
 
 @dataclass(frozen=True)
 class PsrNsr(Clipped):
-    """PSR, NSR and W-REINFORCE (arXiv 2506.01347): reinforce right answers with one weight, wrong ones with another.
+    """PSR, NSR and W-REINFORCE (arXiv 2506.01347): reinforce correct answers with one weight, incorrect ones with
+    another.
 
-    Positive and negative sample reinforcement. A = `positive` for right rollouts, -`negative` for wrong ones, without
-    baseline or scale; A_PG. The loss is PPO's clipped surrogate, averaged over tokens.
+    Positive and negative sample reinforcement. A = `positive` for correct rollouts, -`negative` for incorrect ones,
+    without baseline or scale; A_PG. The loss is PPO's clipped surrogate, averaged over tokens.
 
     Defaults: .1 and 1 (W-REINFORCE, the paper's lambda = .1); 1 and 0 is PSR, 0 and 1 is NSR; clip .2/.2. Edge cases:
     no group is dead, p = 0 and p = 1 have a gradient in full. Binary rewards only; shaped ones are refused. W(p) =
@@ -80,9 +81,9 @@ class PsrNsr(Clipped):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the released code."""
     positive: float = dataclasses.field(default=0.1, metadata={"ge": 0.0})
-    """Advantage of right rollouts (lambda)."""
+    """Advantage of correct rollouts (lambda)."""
     negative: float = dataclasses.field(default=1.0, metadata={"ge": 0.0})
-    """Minus the advantage of wrong rollouts."""
+    """Minus the advantage of incorrect rollouts."""
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
         return (self.positive + self.negative) * p * (1 - p)
@@ -94,7 +95,7 @@ class PsrNsr(Clipped):
 
 
 def none_of(p: Floats, k: int, rollouts: float, given: int = 0) -> Floats:
-    """The chance that k rollouts, drawn of G - given of which G(1 - p) - given are wrong, are all wrong."""
+    """The chance that k rollouts, drawn of G - given of which G(1 - p) - given are incorrect, are all wrong."""
     chance = p * 0 + 1.0
     for i in range(given, k + given):
         left = 1 - p - i / rollouts
@@ -121,7 +122,7 @@ class PassK(Clipped):
     binary_rewards: ClassVar[bool] = True
 
     k: int = dataclasses.field(default=4, metadata={"ge": 1})
-    """Samples of which one has to be right; at most the rollouts of a prompt."""
+    """Samples of which one has to be correct; at most the rollouts of a prompt."""
 
     def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
         yield from super().contradictions(train)
@@ -129,7 +130,7 @@ class PassK(Clipped):
             yield f"method.k={self.k} is more than train.rollouts={train.rollouts}", f"method.k={train.rollouts}"
 
     def pair(self, p: Floats, rollouts: float) -> tuple[Floats, Floats]:
-        """Advantages of right and wrong rollouts at accuracy p; both 0 where pass@k is certain, or 0."""
+        """Advantages of correct and incorrect rollouts at accuracy p; both 0 where pass@k is certain, or 0."""
         fails = none_of(p, self.k, rollouts)
         s = (fails * (1 - fails)) ** 0.5
         # The product of a chance that is 0 may be off by rounding; its root is what is compared here.
@@ -138,7 +139,7 @@ class PassK(Clipped):
         return fails / divisor * live, (fails - others_fail) / divisor * live
 
     def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
-        """p(1 - p) times the difference of both advantages; 0 once fewer than k rollouts are wrong."""
+        """p(1 - p) times the difference of both advantages; 0 once fewer than k rollouts are incorrect."""
         right, wrong = self.pair(p, rollouts)
         return p * (1 - p) * (right - wrong)
 

@@ -174,7 +174,7 @@ class Gpg(GroupRelative):
     biased from the second mini-batch of a step on.
 
     Disagreement: verl 0.9.1 counts rewards that are not 0 instead of rollouts of live groups, so its alpha is another
-    number wherever a group is all right, or a live one has a wrong answer. Default `count=live`, the paper's;
+    number wherever a group is all correct, or a live one has an incorrect answer. Default `count=live`, the paper's;
     `count=nonzero` is verl's. W(p) depends on the batch: no curve. Checked: advantage (`count=nonzero`) and loss
     equal verl's functions.
     """
@@ -184,7 +184,7 @@ class Gpg(GroupRelative):
     aggregation: Aggregation = "token-mean"
     """How token losses become one number; the mean over tokens in the paper."""
     count: Literal["live", "nonzero"] = "live"
-    """What alpha divides by: rollouts of groups whose rewards differ (paper), or rewards that are not 0 (verl)."""
+    """The divisor of alpha: rollouts of groups whose rewards differ (paper), or rewards that are not 0 (verl)."""
 
     query_weight = Method.query_weight
 

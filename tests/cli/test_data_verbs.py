@@ -177,7 +177,7 @@ def test_no_network(home: Path, hub: Hub) -> None:
     hub.server_close()
     cut = Cli(home)("data", "audit", "aime25")
     assert cut.returncode == 2
-    assert "the hub cannot be reached" in cut.stderr
+    assert "the Hugging Face Hub cannot be reached" in cut.stderr
     forbidden = Cli(home)("data", "audit", "aime25", HF_HUB_OFFLINE="1")
     assert forbidden.returncode == 2
     assert "HF_HUB_OFFLINE forbids downloads" in forbidden.stderr

@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +41,32 @@ def test_the_citation_is_of_this_version_and_of_the_paper_in_the_readme() -> Non
     assert paper["identifiers"][0]["value"] in bibtex
 
 
-def test_workflows_call_what_there_is() -> None:
-    steps = [
-        step["run"]
-        for path in sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-        for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
-        for step in job["steps"]
-        if "run" in step
+def test_workflows_call_what_there_is_at_pinned_versions() -> None:
+    workflows = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")
     ]
-    assert ".ci/run" in steps
+    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    run = {step["run"] for step in steps if "run" in step}
+    assert {".ci/run", "make check", "make test"} <= run
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    targets = [step.removeprefix("make ") for step in steps if step.startswith("make ")]
-    assert targets == ["setup", "docs"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\n{target}: " in makefile for target in targets)
+    assert all(f"\n{step.removeprefix('make ')}: " in makefile for step in run if step.startswith("make "))
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
 
 
-def test_every_page_stands_in_the_navigation() -> None:
-    listed = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")}
-    assert {page for page in pages if page not in listed} == set()
+def test_every_page_is_in_the_navigation_or_named_as_left_out() -> None:
+    site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    named = set(re.findall(r"^ .*?([\w/*-]+\.md)$", site, re.MULTILINE))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if not any(fnmatch(page, name) for name in named)} == set()
+    assert {name for name in named if not any(fnmatch(page, name) for page in pages)} == set()
+
+
+def test_the_index_of_findings_lists_each_and_its_status() -> None:
+    folder = ROOT / "experiments" / "log"
+    rows = re.findall(
+        r"^\| \[(\d{3})\]\((\1-[\w-]+\.md)\) \| \d\d-\d\d \| ", (folder / "README.md").read_text(), re.MULTILINE
+    )
+    names = sorted((path.name for path in folder.glob("0*.md")), reverse=True)
+    assert [name for _, name in rows] == names
+    assert len({name[:3] for name in names}) == len(names)

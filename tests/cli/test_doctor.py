@@ -108,7 +108,7 @@ def test_a_home_that_can_be_none_fails_with_the_other_checks_shown(here: InProce
     document = json.loads(result.stdout)
     assert document["ok"] is False
     assert document["error"]["message"] == "mcpo cannot train here: MCPO_HOME"
-    assert lines(document)["local", "MCPO_HOME"]["found"] == f"MCPO_HOME={home}: {tmp_path / 'file'} is no folder"
+    assert lines(document)["local", "MCPO_HOME"]["found"] == f"MCPO_HOME={home}: {tmp_path / 'file'} is not a folder"
     assert "Traceback" not in result.stderr
 
 

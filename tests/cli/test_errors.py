@@ -122,7 +122,7 @@ def test_a_home_that_cannot_be_written(here: InProcess, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     result = here("train", "scale=smoke", MCPO_HOME=str(tmp_path / "file" / "home"))
     assert result.returncode == 2
-    assert f"MCPO_HOME={tmp_path / 'file' / 'home'}: {tmp_path / 'file'} is no folder" in result.stderr
+    assert f"MCPO_HOME={tmp_path / 'file' / 'home'}: {tmp_path / 'file'} is not a folder" in result.stderr
     assert "fix:" in result.stderr
     assert "Traceback" not in result.stderr
 

@@ -67,4 +67,4 @@ def test_a_plug_in_folder_that_can_be_none_is_a_message(
 ) -> None:
     monkeypatch.setattr(plugin_files, "__path__", ["~nosuchuser/plug-ins", os.fspath(plugin_folder)])
     assert plugins.folders() == [plugin_folder]
-    assert "MCPO_PLUGINS: '~nosuchuser/plug-ins' can be no file or folder" in capsys.readouterr().err
+    assert "MCPO_PLUGINS: '~nosuchuser/plug-ins' cannot be a file or folder" in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
         (("mastery", run_id, "seed=1"), "its settings cannot be changed", "mcpo probe PROBE seed=1"),
         (("mastery", run_id, "--prompts", "8"), "has no complete checkpoint", f"mcpo runs show {run_id}"),
         (("mastery", "method=dapo", "--prompts", "8"), "--prompts applies to an existing run or checkpoint", "RUN_ID"),
-        (("mastery", run_id, "--dry-run"), "--dry-run applies to runs that a probe starts", "omit --dry-run"),
+        (("mastery", run_id, "--dry-run"), "--dry-run shows runs that a probe would start", "omit --dry-run"),
         (("mastery", "probe.lags=[1]"), "must begin with 0", "probe.lags=[0,1]"),
     ):
         result = here("probe", *arguments)

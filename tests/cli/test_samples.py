@@ -64,8 +64,8 @@ def test_the_document_has_every_rollout_whole(kept: InProcess) -> None:
 
 def test_right_and_wrong_stand_side_by_side_and_equal_ones_are_counted(kept: InProcess) -> None:
     lines = kept("runs", "samples", RUN, "--text", "3 + 4").stdout.splitlines()
-    assert lines[:2] == ["step 2, 1 of 4 right: 3 + 4", "  gold: 7"]
-    assert lines[2].split() == ["right", "(1)", "wrong", "(3)"]
+    assert lines[:2] == ["step 2, 1 of 4 correct: 3 + 4", "  gold: 7"]
+    assert lines[2].split() == ["correct", "(1)", "incorrect", "(3)"]
     assert lines[3].split() == ["1x", "seven", "3x", "eight"]
 
 
@@ -86,7 +86,7 @@ def test_line_breaks_are_marked_and_prompts_of_several_lines_indented(here: InPr
     group = [{**row, "response": text} for text in texts for row in rows(2, "Numbers:\n3 + 4", right_=1)]
     attempt.journal.rows("samples", 2, group)
     lines = [line.rstrip() for line in here("runs", "samples", RUN).stdout.splitlines()]
-    assert lines[:4] == ["step 2, 3 of 3 right:", "    Numbers:", "    3 + 4", "  gold: 7"]
+    assert lines[:4] == ["step 2, 3 of 3 correct:", "    Numbers:", "    3 + 4", "  gold: 7"]
     assert [line.removeprefix("1x").strip() for line in lines[5:10]] == ["7\u21b5", "7", "so\u21b5", "\u21b5", "8"]
 
 

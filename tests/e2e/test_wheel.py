@@ -54,17 +54,17 @@ def test_wheel_drops_one_package_into_site_packages(archives: Archives) -> None:
     assert len(top) == 2
 
 
-def test_wheel_ships_everything_that_the_linked_folders_hold(archives: Archives) -> None:
+def test_wheel_ships_the_study_inside_of_mcpo(archives: Archives) -> None:
     names = set(zipfile.ZipFile(archives[1]).namelist())
-    assert {f"mcpo_cli/{name}" for name in shipped()} - names == set()
+    assert {f"mcpo_cli/study/{name}" for name in shipped()} - names == set()
     assert "mcpo_cli/py.typed" in names  # type checkers read the annotations of no package without it
 
 
-def test_sdist_holds_the_linked_folders_as_files(archives: Archives) -> None:
+def test_sdist_holds_the_study_and_no_links(archives: Archives) -> None:
     with tarfile.open(archives[0]) as archive:
         members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers()}
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
-    assert {f"mcpo_cli/{name}" for name in shipped()} - set(members) == set()
+    assert shipped() - set(members) == set()
 
 
 def test_installed_wheel_trains_outside_the_repository(installed: Path, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_installed_wheel_trains_outside_the_repository(installed: Path, tmp_path
 
 
 def shipped() -> set[str]:
-    """Modules, configurations and styles of the two linked folders, as the repository tracks them."""
+    """Modules and declarations of the study, as the repository tracks them."""
     command = ["git", "ls-files", "analysis", "experiments"]
     tracked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    return {name for name in tracked if name.endswith((".py", ".yaml", ".mplstyle", ".jinja", ".css"))}
+    return {name for name in tracked if name.endswith((".py", ".yaml"))}

@@ -2,5 +2,5 @@
 
 `parts/` has a module a part; each part computes in a process of its own (`process.py`), so that one that is killed
 loses nobody's figures. `conftest.py` collects them into a report (`report.py`). With `--rehearse` the same parts run at
-tiny sizes on a processor, which shows that they work and nothing else.
+tiny sizes on CPU, which shows that they work and nothing else.
 """

@@ -23,7 +23,7 @@ REPORT = pytest.StashKey[Report]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Nothing but a rehearsal is asked for."""
-    parser.addoption("--rehearse", action="store_true", help="the GPU check at tiny sizes on a processor: no result")
+    parser.addoption("--rehearse", action="store_true", help="the GPU check at tiny sizes on CPU: no result")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -15,7 +15,7 @@ from mcpo_cli.runs.journal import write_atomic
 
 SCHEMA_VERSION = 1
 PACKAGES = ("mcpo-cli", "torch", "triton", "transformers", "verl", "ray", "TransferQueue", "vllm", "flash-attn")
-REHEARSAL = "A rehearsal on a processor, at tiny sizes: it shows that the parts work. No figure here is a result."
+REHEARSAL = "A rehearsal on CPU, at tiny sizes: it shows that the parts work. No figure here is a result."
 
 State = Literal["measured", "failed", "skipped"]
 

@@ -63,7 +63,7 @@ def test_a_damaged_one_is_made_here(comes: tuple[RunSpec, Path], capsys: pytest.
     right = (shipped / "model.safetensors").read_bytes()
     (shipped / "model.safetensors").write_bytes(right[:-1] + bytes([right[-1] ^ 1]))
     assert (base(spec) / "model.safetensors").read_bytes() == right
-    assert "is damaged: its checksum does not match; the base policy is made here instead" in capsys.readouterr().err
+    assert "is damaged: its checksum does not match; the base policy is trained here instead" in capsys.readouterr().err
 
 
 def test_it_can_be_declined(comes: tuple[RunSpec, Path]) -> None:
@@ -83,7 +83,7 @@ def test_a_run_that_takes_it_is_expected_to_end_sooner(comes: tuple[RunSpec, Pat
 
 @pytest.mark.slow
 def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
-    """To the bit on the same processor; on another one differences of rounding grow, see the LOG of 2026-11-22."""
+    """To the bit on the same CPU; on another one rounding differs (experiments/log/022-*)."""
     (spec,) = load(["model=toy-s", "seed=0", "compute.shipped_base=false"])
     made, shipped = base(spec), SHIPPED / spec.base_id
     mine, theirs = (read_json(folder / folders.MANIFEST) for folder in (made, shipped))

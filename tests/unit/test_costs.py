@@ -138,7 +138,7 @@ def test_a_score_at_a_cost_by_hand() -> None:
     assert at_cost([0, 100, 300], [0.2, 0.4, 0.8], 150) == pytest.approx(0.5)
     assert math.isnan(at_cost([50, 100], [0.2, 0.4], 49))
     assert math.isnan(at_cost([0, 100], [0.2, 0.4], 100.5))
-    with pytest.raises(ValueError, match="rising costs"):
+    with pytest.raises(ValueError, match="costs must rise"):
         at_cost([0, 0], [0.2, 0.4], 0)
-    with pytest.raises(ValueError, match="a score each"):
+    with pytest.raises(ValueError, match="needs a score"):
         at_cost([0, 1], [0.2], 0)

@@ -199,7 +199,7 @@ def test_another_spelling_of_an_integer_is_no_contradiction(tmp_path: Path) -> N
         ([{**verl(ROWS[0]), "prompt": []}], "row 1: 'prompt' must hold one user turn"),
         ([{**verl(ROWS[0]), "prompt": "\ud800"}], r'row 1: "\ud800" is neither text nor a number'),
         ([{**verl(ROWS[0]), "prompt": verl(ROWS[0])["prompt"] * 2}], "row 1: 'prompt' must hold one user turn"),
-        ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth'; it has style"),
+        ([{**verl(ROWS[0]), "reward_model": {"style": "rule"}}], "'reward_model' has no 'ground_truth', only style"),
         ([verl(ROWS[0], base.render("dapo", ""))], "row 1: empty problem"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

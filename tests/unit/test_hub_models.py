@@ -121,7 +121,7 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
     assert no_revision["message"] == "a/toy@v9: the model has no such revision"
     assert "accept its licence" in gated["message"]
     assert "hf auth login" in gated["fix"]
-    assert gone["message"] == "a/gone: the hub has no such model, or you have no access to it"
+    assert gone["message"] == "a/gone: the Hugging Face Hub has no such model, or you have no access to it"
     assert "a/broken: not in the cache, and not available from http://127.0.0.1" in broken["message"]
 
     # What was fetched once needs no network.

@@ -44,11 +44,14 @@ def test_what_every_shipped_method_returns_passes(name: str) -> None:
 @pytest.mark.parametrize(
     ("returns", "said"),
     [
-        (None, "returned None, and not (Signals, State)"),
-        (SIGNALS, "returned Signals, and not (Signals, State)"),
-        ((None, {}), "returned (None, dict), and not (Signals, State)"),
-        ((dataclasses.replace(SIGNALS, advantage=torch.zeros(6)), {}), "advantage of shape (6,), and not shape (6, 4)"),
-        ((dataclasses.replace(SIGNALS, advantage=[0.0]), {}), "advantage of no tensor, and not shape (6, 4)"),
+        (None, "returned None instead of (Signals, State)"),
+        (SIGNALS, "returned Signals instead of (Signals, State)"),
+        ((None, {}), "returned (None, dict) instead of (Signals, State)"),
+        (
+            (dataclasses.replace(SIGNALS, advantage=torch.zeros(6)), {}),
+            "advantage of shape (6,) instead of shape (6, 4)",
+        ),
+        ((dataclasses.replace(SIGNALS, advantage=[0.0]), {}), "advantage of no tensor instead of shape (6, 4)"),
         ((dataclasses.replace(SIGNALS, has_gradient_PG=torch.zeros(4, 6)), {}), "has_gradient_PG of shape (4, 6)"),
         ((dataclasses.replace(SIGNALS, counts_PG=torch.zeros(24)), {}), "counts_PG of shape (24,)"),
     ],
@@ -69,15 +72,15 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
-        (None, "token_loss returned None, and not a TokenLoss of one term or more"),
-        (lambda batch: TokenLoss(()), "token_loss returned TokenLoss, and not a TokenLoss of one term or more"),
+        (None, "token_loss returned None instead of a TokenLoss of one term or more"),
+        (lambda batch: TokenLoss(()), "token_loss returned TokenLoss instead of a TokenLoss of one term or more"),
         (
             lambda batch: TokenLoss((Term("policy", batch.logp_BT.sum(-1), batch.length_B),)),
-            "token_loss returned value_BT of the term policy of shape (24,), and not shape (24, 7)",
+            "token_loss returned value_BT of the term policy of shape (24,) instead of shape (24, 7)",
         ),
         (
             lambda batch: TokenLoss((Term("policy", batch.logp_BT, batch.logp_BT),)),
-            "token_loss returned weight_B of the term policy of shape (24, 7), and not shape (24,)",
+            "token_loss returned weight_B of the term policy of shape (24, 7) instead of shape (24,)",
         ),
     ],
 )

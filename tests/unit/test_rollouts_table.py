@@ -39,7 +39,7 @@ def test_each_arm_shows_groups_with_right_and_wrong_responses_of_its_first_run_t
     keep(plan, "DAPO", 0, {"all right": {"aseven": True}})
     keep(plan, "DAPO", 1, {"mixed": mixed})
     product = artifacts.registry()["rollouts"].build({"table1": Runs(plan)})
-    assert product.sentence == "6 rollouts of 1 prompts, 1 of them right."
+    assert product.sentence == "6 rollouts of 1 prompts, 1 of them correct."
     (grid,) = product.grids
     (row,) = grid.rows
     assert row[:6] == ["DAPO", "toy-s", "1", "3", "mixed", "7"]
@@ -49,5 +49,5 @@ def test_each_arm_shows_groups_with_right_and_wrong_responses_of_its_first_run_t
 
 def test_runs_without_rollouts_say_so(plan: Plan) -> None:
     product = artifacts.registry()["rollouts"].build({"table1": Runs(plan)})
-    assert product.sentence == "No run kept rollouts of a prompt with right and with wrong responses."
+    assert product.sentence == "No run kept rollouts of a prompt with correct and with incorrect responses."
     assert not product.grids

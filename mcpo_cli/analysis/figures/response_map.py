@@ -1,4 +1,4 @@
-"""Where in a space of settings each arm of a design differs from its baseline, and by how much."""
+"""Map of the difference between each arm of a design and its baseline over a space of settings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -104,7 +104,7 @@ def _cohort(
 
 
 def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
-    """n rollouts at temperature 1 of each problem under the policy of now, and which are correct."""
+    """n rollouts at temperature 1 of each problem under the current policy, and which are correct."""
     language, prompt_PS = trainer.language, trainer.language.prompts(problems).to(trainer.policy.device)
     shape = n, trainer.spec.train.max_response, 1.0
     rollouts = sample(trainer.policy, prompt_PS, *shape, language.eos, seed, language.stops)

@@ -21,7 +21,7 @@ from mcpo_cli.runs.journal import Journal, read_json
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a run needs to go on: `tensors` by file name, `step`, and the training stream's `cursor`."""
+    """The state from which a run continues: `tensors` by file name, `step`, and the training stream's `cursor`."""
 
     step: int
     cursor: int
@@ -113,5 +113,5 @@ def _is_whole(folder: Path, run_id: str) -> bool:
     if not problem and (other := read_json(folder / folders.MANIFEST).get("run_id", run_id)) != run_id:
         problem = f"{folder} is a checkpoint of {other}"
     if problem:
-        print(f"{problem}; this checkpoint is passed over", file=sys.stderr)
+        print(f"{problem}; this checkpoint is skipped", file=sys.stderr)
     return not problem

@@ -44,9 +44,9 @@ class Judged:
     """The verdicts on G responses to each of P prompts."""
 
     correct_PG: Tensor
-    """Whether the response is right."""
+    """Whether the response is correct."""
     answers: list[list[str | None]]
-    """What the grader took for the answer, a list a group."""
+    """The answers that the grader extracted, one list per group."""
 
 
 class Language:

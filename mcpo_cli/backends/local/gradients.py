@@ -1,4 +1,4 @@
-"""Where single prompts pull the weights, measured under the policy that sampled the batch and before the update.
+"""Gradients of single prompts, measured under the policy that sampled the batch and before the update.
 
 Nothing is changed by it: no weight, no `.grad`, no random number. A gradient is as large as the model, so no more than
 one prompt's are kept: each is computed twice, first for the means over prompts, then for its products with these.
@@ -33,7 +33,7 @@ class Direction:
 
 
 def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direction:
-    """Of a group (P = 1) with right and wrong rollouts: minus the gradient of its own loss.
+    """Of a group (P = 1) with correct and incorrect rollouts: minus the gradient of its own loss.
 
     The loss is that of the update with the group as the whole mini-batch, so its size does not depend on the batch's.
     u is the gradient of mean s+ - mean s-, s the mean over a response's tokens of the ratio (Eq. 5).

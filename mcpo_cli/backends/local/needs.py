@@ -54,7 +54,7 @@ def disk(spec: RunSpec) -> float:
 
 @dataclass(frozen=True)
 class Free:
-    """What this machine has left for runs."""
+    """Free memory and disk of this machine."""
 
     memory: float
     """Bytes of memory that are free."""

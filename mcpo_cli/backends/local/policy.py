@@ -2,7 +2,7 @@
 
 `tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
 training; `growth.py` adds a level of rows at a time, for sampling. In both, linear layers see the rows of all groups as
-one matrix without padding, attention sees a sequence a group, and a mask lets each row see its own ancestors only.
+one matrix without padding, attention sees one sequence per group, and a mask lets each row see its own ancestors only.
 
 The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without
 norms of queries and keys and with or without biases), so saving, loading, vLLM and verl need nothing of this file; a
@@ -177,7 +177,7 @@ class Policy:
     ) -> tuple[Tensor, ...]:
         """Log-probabilities of the tokens and, if asked for, entropies where they were drawn; 0 outside the mask.
 
-        Rows of the vocabulary are made in pieces that are made again in the backward pass, so that they need little
+        Rows of the vocabulary are made in pieces that are recomputed in the backward pass, so that they need little
         memory; a single piece is kept.
         """
         tree = trees.grow(prompt_PS, token_PGT, mask_PGT, self.vocabulary, self.row_cost)

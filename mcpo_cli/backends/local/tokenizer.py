@@ -9,7 +9,7 @@ from mcpo_cli.tasks.base import BLANK, EOS
 
 
 def separator(vocabulary: Container[str]) -> str:
-    """What stands between two words of a text: a space, or nothing where each character is a word."""
+    """The separator of two words of a text: a space, or nothing where each character is a word."""
     return "" if " " in vocabulary else " "
 
 

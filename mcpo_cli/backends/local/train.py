@@ -49,14 +49,14 @@ class Sampled:
     rollouts: Rollouts
     correct_PG: Tensor
     seen_PG: Tensor
-    """What the method takes for right: `correct_PG`, or coins (`train.reward`)."""
+    """Correctness as the method gets it: `correct_PG`, or coins (`train.reward`)."""
     answers: list[list[str | None]]
     reward_PG: Tensor
     batch_index: Tensor
 
     @cached_property
     def graded(self) -> Graded:
-        """What the metrics are computed from."""
+        """Inputs of the metrics."""
         rollouts = self.rollouts
         return Graded(
             problems=self.problems,
@@ -99,7 +99,7 @@ class Clock:
 
     seconds: dict[str, float] = field(default_factory=dict)
     cpu_before: float = field(default_factory=time.process_time)
-    """Seconds of the processor, all threads, that the process had used before the step."""
+    """CPU time of the process (all threads) at the start of the step, in seconds."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

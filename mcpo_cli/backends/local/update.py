@@ -39,7 +39,7 @@ class GradedBatch:
 
     @property
     def mixed_P(self) -> Tensor:
-        """Prompts with right and wrong rollouts: 0 < p < 1."""
+        """Prompts with correct and incorrect rollouts: 0 < p < 1."""
         return self.correct_PG.any(-1) & ~self.correct_PG.all(-1)
 
     def select(self, index: Tensor) -> "GradedBatch":
@@ -186,7 +186,7 @@ class Updater:
         on_policy: bool,
         sums: Sums,
     ) -> Tensor:
-        """Which of the groups `chosen_M` have a gradient; what the method reports of them goes to `sums`.
+        """Those of the groups `chosen_M` that have a gradient; the method's report about them goes to `sums`.
 
         A forward pass without a graph costs a third of what it saves: most groups have none.
         """

@@ -1,11 +1,11 @@
-"""The base policy: supervised on demonstrations until it is right often enough, then cached.
+"""The base policy: supervised on demonstrations until it is correct often enough, then cached.
 
 All arms of one model and base seed start from the same file, so they differ in the method alone.
 
-Training this small a network multiplies small differences: rounding that differs between two processors grows from 1e-7
+Training this small a network multiplies small differences: rounding that differs between two CPUs grows from 1e-7
 to a tenth of the weights within 250 steps in single precision, and the warm-ups end at different steps with policies
 that are unlike each other. So it is done in double precision, where the same differences begin at 1e-16, and it ends by
-an accuracy that is computed rather than sampled, if a problem has one right response. The weights are rounded to
+an accuracy that is computed rather than sampled, if a problem has one correct response. The weights are rounded to
 single precision at its end.
 """
 
@@ -35,7 +35,7 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.tasks import closed
 
 PROBE_ROLLOUTS = 4
-"""Responses sampled to each prompt of the warm-up's probe if a problem has several right ones."""
+"""Responses sampled to each prompt of the warm-up's probe if a problem has several correct ones."""
 
 
 def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
@@ -54,7 +54,7 @@ def base_folder(spec: RunSpec, attempt: Attempt, stop: Stop) -> Path:
     with FileLock(folder.with_suffix(".lock")):
         damage = folders.damage(folder)
         if damage and folder.exists():
-            print(f"{damage}; the base policy is made again", file=sys.stderr)
+            print(f"{damage}; the base policy is trained again", file=sys.stderr)
         if damage and not _take(spec, folder):
             if missed.exists():
                 raise _missed(spec, read_json(missed)["accuracy"], f"; it was tried before, as {missed} says")
@@ -68,7 +68,7 @@ def _take(spec: RunSpec, folder: Path) -> bool:
     if not source:
         return False
     if damage := folders.damage(source):
-        print(f"{damage}; the base policy is made here instead", file=sys.stderr)
+        print(f"{damage}; the base policy is trained here instead", file=sys.stderr)
         return False
     manifest = read_json(source / folders.MANIFEST)
     with folders.whole(folder, {key: value for key, value in manifest.items() if key != "sha256"}) as part:
@@ -126,9 +126,9 @@ def _missed(spec: RunSpec, accuracy: float, more: str = "") -> RunFailed:
 
 
 def measured_accuracy(spec: RunSpec, policy: Policy, tokenizer: PreTrainedTokenizerFast) -> float:
-    """Expected share of right answers at temperature 1 on training prompts that a run does not begin with.
+    """Expected share of correct answers at temperature 1 on training prompts that a run does not begin with.
 
-    Where a problem has one right response, its probability is computed. Otherwise `PROBE_ROLLOUTS` responses to each
+    Where a problem has one correct response, its probability is computed. Otherwise `PROBE_ROLLOUTS` responses to each
     prompt are sampled, at the same quantiles each time.
     """
     # The warm-up knows no other limit than the answers' length: `train` is not part of its identity.

@@ -47,11 +47,11 @@ class Group:
     entropy: list[float]
     """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
     tossed: list[bool] | None = None
-    """What rewards the rollouts in place of the verdicts (`train.reward=random`)."""
+    """Rewards of the rollouts that replace the verdicts (`train.reward=random`)."""
 
     @property
     def seen(self) -> list[bool]:
-        """What the method takes for right."""
+        """Correctness as the method gets it."""
         return self.correct if self.tossed is None else self.tossed
 
     def rewarded_at_random(self, seed: int, step: int) -> "Group":
@@ -71,7 +71,7 @@ class Group:
 
     @property
     def correct(self) -> list[bool]:
-        """Whether each rollout is correct; one that could not be graded counts as wrong."""
+        """Whether each rollout is correct; one that could not be graded counts as incorrect."""
         return [verdict.status == "correct" for verdict in self.verdicts]
 
 

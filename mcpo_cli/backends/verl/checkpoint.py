@@ -92,7 +92,7 @@ def choose(root: Path, step: int, ranks: int) -> None:
     written = len(_shards(folder(root, step) / "actor"))
     if step and written not in (0, ranks):
         raise ConfigError(
-            f"the checkpoint of step {step} is of {written} GPUs; verl cannot resume it on {ranks}",
+            f"the checkpoint of step {step} was written by {written} GPUs; verl cannot resume it on {ranks}",
             fix=f"cluster.nodes and cluster.gpus with the product {written}",
         )
     kept = {folder(root, earlier) for earlier in whole(root) if earlier <= step}

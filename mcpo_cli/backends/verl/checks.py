@@ -24,7 +24,7 @@ from mcpo_cli.machine import GIB
 from mcpo_cli.methods import AdvancedMethod
 
 Problem = tuple[str, str]
-"""What is missing, and the command that fixes it."""
+"""A missing requirement, and the command that fixes it."""
 CONNECT_SECONDS = 5.0
 BUNDLE_CPUS = 3
 """CPU slots that verl reserves in Ray per GPU."""
@@ -120,7 +120,7 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """What verl cannot do: a pass of all of a mini-batch before its gradient, but for the first of a step."""
+    """A limit of verl: it has no pass over a whole mini-batch before its gradient, except for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     if prepares and "previous_policy" in method.needs:

@@ -70,7 +70,7 @@ def command(spec: RunSpec, paths: Paths) -> list[str]:
 
 
 def preview(spec: RunSpec, home: Path) -> dict[str, Any]:
-    """What the first start would run, as plain data: command, environment, and verl's settings as a tree."""
+    """The first start, as plain data: command, environment, and verl's settings as a tree."""
     paths = planned(spec, home)
     own = {key: value for key, _, value in (text.partition("=") for text in spec.cluster.verl)}
     settings: dict[str, Any] = {}
@@ -135,7 +135,7 @@ def _filled(value: Any, names: SimpleNamespace) -> Any:
 
 
 def values(spec: RunSpec, paths: Paths) -> SimpleNamespace:
-    """What `settings.yaml` calls `values`: everything that is not a setting of mcpo as it is."""
+    """The `values` of `settings.yaml`: everything that is not a setting of mcpo as it is."""
     train, method, cap, on_gpu = spec.train, spec.method, spec.cluster.rollout_correction, _on_gpu(spec)
     return SimpleNamespace(
         on_gpu=on_gpu,

@@ -155,7 +155,7 @@ def keep_as_previous(keys: Sequence[str]) -> list[str]:
 
 
 def fields(method: Method, output: MethodOutput, indices: Sequence[tuple[int, int]]) -> TensorDict:
-    """What the loss reads for the trajectories at `indices` (prompt, rollout): advantages, columns, facts."""
+    """Inputs of the loss for the trajectories at `indices` (prompt, rollout): advantages, columns, facts."""
     signals, length_PG, totals = output.signals, output.length_PG, output.totals
     size = len(length_PG) // len(totals)
     rows = [facts(method, signals, index, totals[index[0] // size]) for index in indices]

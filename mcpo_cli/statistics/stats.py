@@ -74,9 +74,11 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
     for votes in range(1, min(correct, k) + 1):
         rest = k - votes
         # ways[t][s]: choices of s other samples in which t wrong answers get `votes` votes and no answer gets more.
-        ways = [[math.comb(blank, s) for s in range(rest + 1)]]
+        # An answer of fewer samples than `votes` cannot win: its samples count as blank ones.
+        ways = [[math.comb(blank + sum(size for size in others if size < votes), s) for s in range(rest + 1)]]
         for size in others:
-            ways = _add_answer(ways, size, votes)
+            if size >= votes:
+                ways = _add_answer(ways, size, votes)
         shares = sum(row[rest] / (1 + ties) for ties, row in enumerate(ways))
         won += math.comb(correct, votes) * shares
     return won / math.comb(n, k)

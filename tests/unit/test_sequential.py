@@ -50,7 +50,7 @@ def test_a_large_difference_takes_few_seeds() -> None:
 
 
 def test_declared_looks_spend_what_obrien_and_fleming_spend() -> None:
-    """The spent levels after each look, as Lan and DeMets' program prints them for z = 1.96: Jennison, Turnbull 2000."""
+    """The spent levels after each look, by hand: 2 - 2 Phi(1.96 / sqrt(i / n))."""
     for looks, spent in ((1, [0.05]), (2, [0.00557, 0.05]), (4, [0.00009, 0.00557, 0.02362, 0.05])):
         levels = [look_level(look, looks) for look in range(1, looks + 1)]
         assert np.cumsum(levels) == pytest.approx(spent, abs=1e-5)

@@ -1,7 +1,7 @@
 """`mcpo claim`: what a published pair of numbers can support, without the logs behind it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,15 +138,20 @@ def _show_rows(asked: "Claim", found: "Support", rows: list[dict[Any, Any]]) -> 
 def _without(row: Mapping[Any, Any]) -> str:
     if not row["without"]:
         return ", whatever is assumed" if row["verdict"] != "not testable" else ""
-    return f": it cannot be decided without {' and '.join(row['without'].split('; '))}"
+    return f"; it cannot be decided without {_listed(row['without'].split('; '))}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1]
 
 
 def _needed(row: Mapping[Any, Any]) -> str:
+    """What alone would find the difference, and how many problems would with more training runs."""
     alone = [f"{row[f'needed_{name}']:.0f} {name}" for name in ("problems", "seeds", "samples") if _has(row, name)]
     designs = {int(name.split("_")[2]): value for name, value in row.items() if str(name).startswith("problems_with")}
     both = [f"{value:.0f} with {seeds}" for seeds, value in designs.items() if _known(value) and seeds > row["seeds"]]
-    parts = [f"{' or '.join(alone)}, all else equal" if alone else "no more problems, seeds or samples alone"]
-    return "; ".join([*parts, *([f"problems and seeds: {', '.join(both)} seeds"] if both else [])])
+    first = f"{' or '.join(alone)}, all else equal" if alone else "neither problems, seeds nor samples alone"
+    return first + (f"; problems with more training runs: {_listed(both)} seeds" if both else "")
 
 
 def _has(row: Mapping[Any, Any], name: str) -> bool:

@@ -178,7 +178,7 @@ def _clauses(clause: str) -> Iterator[tuple[str, Any]]:
     while rest:
         name, found = next(((name, hit) for name, form in CLAUSES.items() if (hit := form.match(rest))), ("", None))
         if found is None:
-            raise ConfigError(f"'{clause}': not understood; {nearest(rest, CLAUSES)}", fix=EXAMPLE)
+            raise ConfigError(f"'{clause}' is not understood: a clause says one of {', '.join(CLAUSES)}", fix=EXAMPLE)
         groups = found.groups()
         match name:
             case "paired":
@@ -208,7 +208,10 @@ def claim(document: Document, where: str) -> Claim:
     percent = document.percent if document.percent is not None else max(values, default=0.0) > 1
     scale = 0.01 if percent else 1.0
     digits = document.digits if document.digits is not None else max(map(_decimals, values), default=0)
-    pairs = tuple(_pair(row, document, scale, f"{where}, row {at}") for at, row in enumerate(document.rows, 1))
+    pairs = tuple(
+        _pair(row, document, scale, f"{where}, row {at}" if len(document.rows) > 1 else where)
+        for at, row in enumerate(document.rows, 1)
+    )
     margin = None if document.margin is None else document.margin * scale
     return Claim(document.title, document.names, pairs, scale * 10.0**-digits, percent, margin, document.assume)
 
@@ -277,9 +280,17 @@ def _number(side: Any, metric: Metric, samples: int, seeds: int, scale: float, w
     sd, se = (None if one is None else one * scale for one in (more.sd, more.se))
     found = Number(value, second, sd, se, more.samples or samples, more.seeds or seeds)
     if found.sd is not None and found.seeds < 2:
-        raise ConfigError(f"{where}: a standard deviation over runs needs at least 2 seeds", code="contradiction")
+        raise ConfigError(
+            f"{where}: a standard deviation over runs needs at least 2 seeds",
+            fix="3 seeds, or seeds: 3 in a file",
+            code="contradiction",
+        )
     if metric.k > found.samples:
-        raise ConfigError(f"{where}: {metric} of {found.samples} samples per problem", code="contradiction")
+        raise ConfigError(
+            f"{where}: {metric} needs {metric.k} samples per problem, not {found.samples}",
+            fix=f"{metric.k} samples",
+            code="contradiction",
+        )
     return found
 
 

@@ -39,6 +39,9 @@ class Metric:
         return np.asarray(stats.pass_at_k(side.samples_SP, correct_SP, self.k))
 
 
+FEW_SAMPLES, FEW_PROBLEMS = 100, 10
+"""Below so many samples of a side, or up to so many problems, several seeds have an interval that is too wide; and
+where fewer than FEW_PROBLEMS differ between two sides, it can be far too narrow (docs/coverage.md)."""
 MEAN = Metric("pass", 1)
 """The mean score, which is pass@1 where scores are 0 or 1."""
 
@@ -99,8 +102,11 @@ class Pair:
 
     @property
     def same_seeds(self) -> bool:
-        """Whether the seeds belong together: both sides name the same ones."""
-        return self.one.seeds == self.other.seeds
+        """Whether the seeds belong together: both name the same ones, and have a cell in common for each of them."""
+        if self.one.seeds != self.other.seeds:
+            return False
+        both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
+        return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
 
     @property
     def most(self) -> int:
@@ -115,6 +121,20 @@ class Pair:
     def samples(self) -> float:
         """Mean number of samples of a cell."""
         return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
+
+    def limits(self, found: Estimate) -> Iterator[str]:
+        """Where an interval of this pair covers more or less than it says, in a sentence each."""
+        size = f"{min(found.seeds)} seeds x {found.problems} problems x {self.samples:.3g} samples"
+        few = min(found.seeds) * found.problems * self.samples < FEW_SAMPLES or found.problems <= FEW_PROBLEMS
+        if found.over_seeds and few:
+            yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
+        mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (self.one, self.other))
+        differing = int((mine != theirs).sum())
+        if 0 < differing < FEW_PROBLEMS:
+            yield (
+                f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
+                "baseline: an interval that so few decide can be far too narrow"
+            )
 
     def sources(self, found: Estimate) -> Sources:
         """What the difference of pass@1 is made of."""
@@ -137,6 +157,7 @@ def compare(sides: Sequence[Side], question: Question) -> Comparison:
     pairs = [pair for other in others for pair in _pairs(other, baseline, question, warnings)]
     _check_k(pairs, question.metrics)
     found = [(pair, metric, pair.estimate(metric)) for pair in pairs for metric in question.metrics]
+    warnings += [limit for pair, metric, one in found if metric == MEAN for limit in pair.limits(one)]
     rows = [_row(pair, metric, one, question) for pair, metric, one in found]
     rows += [row for other in others for k in question.metrics for row in _over_all(other.name, pairs, k, question)]
     return Comparison(
@@ -273,8 +294,9 @@ def _over_all(arm: str, pairs: Sequence[Pair], metric: Metric, question: Questio
         return
     one, other = (np.hstack([metric.of(getattr(pair, side)) for pair in own]) for side in ("one", "other"))
     stratum_P = np.repeat(np.arange(len(own)), [len(pair.one.problems) for pair in own])
-    found = crossed.difference(one, other, stratum_P, same_seeds=own[0].same_seeds)
-    yield {**_tested(ALL, arm, metric, found, question), "paired_by_seed": own[0].same_seeds}
+    same_seeds = all(pair.same_seeds for pair in own)
+    found = crossed.difference(one, other, stratum_P, same_seeds=same_seeds)
+    yield {**_tested(ALL, arm, metric, found, question), "paired_by_seed": same_seeds}
 
 
 def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:

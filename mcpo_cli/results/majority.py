@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -52,11 +53,12 @@ def _wrong(own: pd.DataFrame, scores: Scores) -> dict[tuple[int, ...], tuple[int
     )
     text_N = chosen["answer"].astype(str).str.replace(r"\s+", "", regex=True).to_numpy()
     counts = pd.Series(1, index=pd.MultiIndex.from_arrays([seed_N, problem_N, text_N])).groupby(level=[0, 1, 2]).sum()
+    keys, sizes = cast(list[tuple[int, int, str]], counts.index.to_list()), counts.to_list()
     found: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for (seed, problem, text), count in counts.items():
+    for (seed, problem, text), size in zip(keys, sizes, strict=True):
         if text:
-            found[seed, problem].append(int(count))
-    return defaultdict(tuple, {cell: tuple(sorted(sizes, reverse=True)) for cell, sizes in found.items()})
+            found[seed, problem].append(int(size))
+    return defaultdict(tuple, {cell: tuple(sorted(of_cell, reverse=True)) for cell, of_cell in found.items()})
 
 
 @lru_cache(maxsize=2**18)

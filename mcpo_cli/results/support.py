@@ -191,12 +191,13 @@ def _cases(asked: Sequence[_Asked], claim: Claim) -> pd.DataFrame:
                 rows.append(key | _tested(one.difference, found, one.pair.problems, claim.margin))
             for against, metric, members in _groups(asked):
                 parts = [one.parts(claim.assumed, scope, case) for one in members]
-                names = [[getattr(one.pair, name) for one in members] for name in ("benchmark", "model")]
+                benchmarks, models = [one.pair.benchmark for one in members], [one.pair.model for one in members]
                 mean = _mean(against, metric, members)
-                tested = _tested(mean["difference"], published.pooled(parts, *names, case), LEAST, claim.margin)
+                tested = _tested(
+                    mean["difference"], published.pooled(parts, benchmarks, models, case), LEAST, claim.margin
+                )
                 rows.append({**mean, **about, "family": f"{ALL}, {scope}, {case}"} | tested)
-    found = verdicts.verdicts(pd.DataFrame(rows)) if rows else pd.DataFrame()
-    return found.drop(columns=["family"], errors="ignore")
+    return verdicts.verdicts(pd.DataFrame(rows)).drop(columns="family") if rows else pd.DataFrame()
 
 
 def _key(pair: Pair) -> dict[str, object]:

@@ -161,7 +161,7 @@ def mean_square(
         result = optimize.milp(
             sign * share_C**2,
             constraints=optimize.LinearConstraint(rows, low, high),
-            integrality=np.ones(samples + 1),
+            integrality=np.ones(samples + 1, dtype=np.int64),
             bounds=optimize.Bounds(0, problems),
         )
         if not result.success:

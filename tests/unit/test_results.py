@@ -50,6 +50,21 @@ def only(found: Comparison, **where: object) -> dict[str, object]:
     return row
 
 
+def answered(name: str, cells: dict[tuple[str, str], str]) -> Side:
+    """A side by its answers: for each seed and problem a letter for each sample; `r` is right, `.` is no answer."""
+    rows = [(seed, problem, letter) for (seed, problem), letters in cells.items() for letter in letters]
+    samples = pd.DataFrame(
+        {
+            "benchmark": "b",
+            "seed": [seed for seed, _, _ in rows],
+            "problem": [problem for _, problem, _ in rows],
+            "correct": [float(letter == "r") for _, _, letter in rows],
+            "answer": [None if letter == "." else f" {letter}" for _, _, letter in rows],
+        }
+    )
+    return Side(name, (checked(Path(name), samples),))
+
+
 # --- logs and sides ---------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +147,15 @@ def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
     assert (row["paired_by_seed"], row["seeds"], row["over_seeds"]) == (False, 3, True)
 
 
+def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
+    cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
+    base = answered("base", {**cells, ("0", "only"): "rr"})
+    arm = answered("arm", {**cells, ("1", "only"): "rr"})
+    row = only(compare([base, arm], Question()))
+    assert (row["paired_by_seed"], row["problems"]) == (False, 4)
+    assert only(compare([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
+
+
 def test_one_seed_is_about_these_models() -> None:
     row = only(compare([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
     assert not row["over_seeds"]
@@ -144,21 +168,6 @@ def test_p_values_are_adjusted_over_arms_and_benchmarks_and_not_over_k() -> None
     family = rows[(rows["k"] == 1) & (rows["benchmark"] != ALL)]
     assert len(family) == 4
     assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
-
-
-def answered(name: str, cells: dict[tuple[str, str], str]) -> Side:
-    """A side by its answers: for each seed and problem a letter for each sample; `r` is right, `.` is no answer."""
-    rows = [(seed, problem, letter) for (seed, problem), letters in cells.items() for letter in letters]
-    samples = pd.DataFrame(
-        {
-            "benchmark": "b",
-            "seed": [seed for seed, _, _ in rows],
-            "problem": [problem for _, problem, _ in rows],
-            "correct": [float(letter == "r") for _, _, letter in rows],
-            "answer": [None if letter == "." else f" {letter}" for _, _, letter in rows],
-        }
-    )
-    return Side(name, (checked(Path(name), samples),))
 
 
 def test_majority_of_k_is_that_of_all_subsets() -> None:
@@ -236,6 +245,25 @@ def test_what_does_not_pair_is_refused(other: list[tuple[str, str, float]], ques
     base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 1)]),))
     with pytest.raises(ConfigError, match=words):
         compare([base, Side("arm", (log("y", other),))], question)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "problems", "differing", "words"),
+    [
+        (3, 20, 15, ["are few: the interval is wider"]),
+        (3, 60, 15, []),
+        (1, 20, 15, []),
+        (1, 60, 9, ["only 9 of 60 problems differ"]),
+        (1, 60, 0, []),
+        (4, 10, 4, ["are few", "only 4 of 10 problems differ"]),
+    ],
+)
+def test_limits_of_an_interval_are_said(seeds: int, problems: int, differing: int, words: list[str]) -> None:
+    cells = {(str(seed), f"p{at}"): "ra"[at % 2] for seed in range(seeds) for at in range(problems)}
+    others = {key: "ar"[int(key[1][1:]) % 2] for key in cells if int(key[1][1:]) < differing}
+    warnings = compare([answered("base", cells), answered("arm", {**cells, **others})], Question()).warnings
+    assert len(warnings) == len(words)
+    assert all(word in said for word, said in zip(words, warnings, strict=True))
 
 
 def test_pass_at_k_needs_right_and_wrong() -> None:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 from scipy import stats as scipy_stats
@@ -145,25 +145,22 @@ def published_pair(
 ) -> Floats:
     """Two means of arms that are equal on average, for which the plausible assumptions hold; beta-binomial answers."""
     spread, correlation, run_sd = assumed.spread[1], assumed.correlation[1], assumed.run_sd[1]
-    a = value * (1 / spread - 1)
-    b = (1 - value) * (1 / spread - 1)
-    normal = rng.normal(size=(2, problems))
-    normal[1] = correlation * normal[0] + math.sqrt(1 - correlation**2) * normal[1]
-    chance_AP = special.betaincinv(a, b, special.ndtr(normal))
+    chance_AP = rng.beta(value * (1 / spread - 1), (1 - value) * (1 / spread - 1), (2, problems))
+    # Both have the same accuracy on a share of the problems, which is then their correlation.
+    chance_AP[1] = np.where(rng.random(problems) < correlation, chance_AP[0], chance_AP[1])
     run_AS = rng.normal(0, run_sd, (2, seeds))
     count_ASP = rng.binomial(samples, np.clip(chance_AP[:, None] + run_AS[..., None], 0, 1))
     return np.asarray(count_ASP.mean(axis=(1, 2)) / samples)
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @pytest.mark.parametrize(
     ("problems", "samples", "seeds", "value"), [(30, 8, 1, 0.5), (100, 1, 3, 0.7), (500, 4, 3, 0.4), (40, 32, 5, 0.5)]
 )
 def test_plausible_intervals_cover_where_their_assumptions_hold(
     problems: int, samples: int, seeds: int, value: float
 ) -> None:
-    """2 000 trials: a standard error of .005. Ranks correlate as assumed; accuracies a little less."""
+    """2 000 trials: a standard error of .005."""
     rng, assumed, trials = np.random.default_rng(4), Assumed(), 2000
     covered = 0
     for _ in range(trials):

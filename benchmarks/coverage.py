@@ -298,10 +298,9 @@ def main() -> None:
         }
         for number in LOOKS
     ]
-    records = pd.DataFrame(rows)
-    records.to_csv(RECORDS, index=False, float_format="%.4f", lineterminator="\n")
+    pd.DataFrame(rows).to_csv(RECORDS, index=False, float_format="%.4f", lineterminator="\n")
     head = PAGE.read_text(encoding="utf-8").partition(BEGIN)[0]
-    PAGE.write_text(f"{head}{BEGIN}\n{page(records)}\n", encoding="utf-8")
+    PAGE.write_text(f"{head}{BEGIN}\n{page(pd.read_csv(RECORDS))}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

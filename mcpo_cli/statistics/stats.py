@@ -201,7 +201,7 @@ def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[flo
 
     Args:
         mean: in 0..1.
-        variance: variance of that mean; NaN if it cannot be estimated.
+        variance: variance of that mean; NaN if it cannot be estimated. One of rounding errors counts as 0.
         n: number of trials behind the mean.
         df: degrees of freedom of `variance`; infinite for the normal quantile.
 
@@ -210,7 +210,8 @@ def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[flo
     """
     if math.isnan(variance) or df < 1:
         return math.nan, math.nan
-    trials = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else n
+    varies = variance > ROUNDING**2 and ROUNDING < mean < 1 - ROUNDING
+    trials = mean * (1 - mean) / variance if varies else n
     t2 = float(special.stdtrit(df, 0.975)) ** 2
     center = (mean + t2 / (2 * trials)) / (1 + t2 / trials)
     half = math.sqrt(t2 * mean * (1 - mean) / trials + (t2 / (2 * trials)) ** 2) / (1 + t2 / trials)

@@ -1,4 +1,4 @@
-"""Means and differences over problems x seeds: against scipy and the analysis of variance (see test_coverage.py, too)."""
+"""Means and differences over problems x seeds: against scipy and the analysis of variance (also: test_coverage.py)."""
 
 import math
 

@@ -250,12 +250,13 @@ def test_what_does_not_pair_is_refused(other: list[tuple[str, str, float]], ques
 @pytest.mark.parametrize(
     ("seeds", "problems", "differing", "words"),
     [
-        (3, 20, 15, ["are few: the interval is wider"]),
-        (3, 60, 15, []),
+        (5, 20, 15, ["are few: the interval is wider"]),
+        (5, 60, 15, []),
+        (3, 60, 15, ["3 training seeds show little of their spread"]),
         (1, 20, 15, []),
-        (1, 60, 9, ["only 9 of 60 problems differ"]),
+        (1, 60, 10, ["only 10 of 60 problems differ"]),
         (1, 60, 0, []),
-        (4, 10, 4, ["are few", "only 4 of 10 problems differ"]),
+        (4, 10, 4, ["4 training seeds", "are few", "only 4 of 10 problems differ"]),
     ],
 )
 def test_limits_of_an_interval_are_said(seeds: int, problems: int, differing: int, words: list[str]) -> None:

@@ -55,10 +55,11 @@ def test_recorded_intervals_cover_what_they_promise(records: pd.DataFrame) -> No
 def test_intervals_cover_and_tests_find_what_they_promise(design: Design) -> None:
     """400 trials: standard errors of .011 and, of the power, .02."""
     found = coverage.simulate(design, 400)
-    assert min(found.difference, found.shifted) >= 0.93 - 3 * 0.011
+    least = 0.90 - 3 * 0.015 if limited(design) else 0.93 - 3 * 0.011
+    assert min(found.difference, found.shifted) >= least
+    assert not found.mean < least
     assert max(found.difference, found.shifted) <= 0.97 + 3 * 0.009
-    assert found.power >= 0.8 - 3 * 0.02 - 0.05  # the error of the design is an estimate, too
-    assert not found.mean < 0.93 - 3 * 0.011
+    assert found.power >= (0.6 if limited(design) else 0.75) - 3 * 0.02
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
+.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench coverage clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,6 +150,9 @@ ui: setup ## Serve MLflow's UI for the configured store
 
 bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
 	$(BIN)/python -m benchmarks
+
+coverage: setup ## Simulate what intervals of comparisons cover; writes docs/coverage.md: about 20 minutes
+	$(BIN)/python -m benchmarks.coverage
 
 clean: ## Remove caches and builds; keeps environments and all results
 	rm -rf build dist site *.egg-info .mypy_cache .ruff_cache .import_linter_cache .pytest_cache .hypothesis

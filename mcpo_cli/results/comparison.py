@@ -1,21 +1,49 @@
 """Sides against a baseline, benchmark by benchmark: means, differences, what they are made of, and flips."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 
 from mcpo_cli.errors import ConfigError, nearest
-from mcpo_cli.results import verdicts
+from mcpo_cli.results import majority, verdicts
 from mcpo_cli.results.log import Scores, Side
-from mcpo_cli.statistics import crossed, stats
+from mcpo_cli.statistics import crossed, sequential, stats
 from mcpo_cli.statistics.crossed import Estimate, Sources
 from mcpo_cli.statistics.power import ALPHA, noncentrality
 from mcpo_cli.statistics.stats import Floats
 
 ALL = "all benchmarks"
 """Name of the mean over benchmarks, which count alike."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """pass@k or maj@k."""
+
+    kind: Literal["pass", "maj"]
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.k}"
+
+    def of(self, side: Scores) -> Floats:
+        """Its value for each seed and problem; NaN where the cell is missing."""
+        if self.kind == "maj":
+            return side.majority[self.k]
+        if self.k == 1:
+            return side.score_SP
+        correct_SP = np.rint(side.sum_SP).astype(np.int64)
+        return np.asarray(stats.pass_at_k(side.samples_SP, correct_SP, self.k))
+
+
+FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
+"""Up to so many seeds, samples of a side, or problems (with several seeds), and up to so many problems that differ
+between two sides, intervals do not cover 93 to 97 % (docs/coverage.md)."""
+MEAN = Metric("pass", 1)
+"""The mean score, which is pass@1 where scores are 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +54,25 @@ class Question:
     """Name of a side; empty for the first."""
     k: tuple[int, ...] = (1,)
     """pass@k, for each k; scores other than 0 and 1 have pass@1 alone: their mean."""
+    majority: tuple[int, ...] = ()
+    """maj@k, for each k; needs logs with answers and scores that are 0 or 1."""
     margin: float | None = None
     """The largest difference that does not matter, declared before looking: it opens `equivalent` and `not worse`."""
     level: float = ALPHA
     """Largest adjusted p-value that decides."""
+    look: tuple[int, int] | None = None
+    """(i, n): this is look i of n at growing data, declared before the first. The level of that look decides in the
+    place of `level` (`statistics.sequential`), and intervals widen to it: they hold over all looks together."""
+
+    @property
+    def decides(self) -> float:
+        """Largest adjusted p-value that decides at this look."""
+        return self.level if self.look is None else sequential.look_level(*self.look)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All that is compared: pass@k, then maj@k."""
+        return (*(Metric("pass", k) for k in self.k), *(Metric("maj", k) for k in self.majority))
 
 
 @dataclass(frozen=True)
@@ -37,9 +80,9 @@ class Comparison:
     """The answer, as tidy frames."""
 
     arms: pd.DataFrame
-    """One row per benchmark, k and side: mean, low, high, problems, seeds, samples."""
+    """One row per benchmark, metric (with its k) and side: mean, low, high, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per benchmark, k and other side: difference, low, high, p-values, verdict, what the design can find."""
+    """One row per benchmark, metric and other side: difference, low, high, p-values, verdict, what can be found."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
@@ -59,22 +102,45 @@ class Pair:
 
     @property
     def same_seeds(self) -> bool:
-        """Whether the seeds belong together: both sides name the same ones."""
-        return self.one.seeds == self.other.seeds
+        """Whether the seeds belong together: both name the same ones, and have a cell in common for each of them."""
+        if self.one.seeds != self.other.seeds:
+            return False
+        both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
+        return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
 
     @property
     def most(self) -> int:
         """Largest k of pass@k: the fewest samples of a cell."""
         return min(int(side.samples_SP[side.samples_SP > 0].min()) for side in (self.one, self.other))
 
-    def estimate(self, k: int) -> Estimate:
-        """The difference of pass@k."""
-        return crossed.difference(_value(self.one, k), _value(self.other, k), same_seeds=self.same_seeds)
+    def estimate(self, metric: Metric) -> Estimate:
+        """The difference of a metric."""
+        return crossed.difference(metric.of(self.one), metric.of(self.other), same_seeds=self.same_seeds)
 
     @property
     def samples(self) -> float:
         """Mean number of samples of a cell."""
         return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
+
+    def limits(self, found: Estimate) -> Iterator[str]:
+        """Where an interval of this pair covers more or less than it says, in a sentence each."""
+        seeds = min(found.seeds)
+        size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
+        few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
+        if found.over_seeds and seeds <= FEW_SEEDS:
+            yield (
+                f"{self.benchmark}: {seeds} training seeds show little of their spread: the interval covers 90 to 98 %"
+                ", and the smallest difference is found in 60 to 80 % of the cases"
+            )
+        if found.over_seeds and few:
+            yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
+        mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (self.one, self.other))
+        differing = int((mine != theirs).sum())
+        if 0 < differing <= FEW_PROBLEMS:
+            yield (
+                f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
+                "baseline: an interval that so few decide can be far too narrow"
+            )
 
     def sources(self, found: Estimate) -> Sources:
         """What the difference of pass@1 is made of."""
@@ -83,31 +149,27 @@ class Pair:
         return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
 
 
-def _value(side: Scores, k: int) -> Floats:
-    if k == 1:
-        return side.score_SP
-    correct_SP = np.rint(side.sum_SP).astype(np.int64)
-    return np.asarray(stats.pass_at_k(side.samples_SP, correct_SP, k))
-
-
 def compare(sides: Sequence[Side], question: Question) -> Comparison:
     """Compare every side with the baseline on every benchmark that both have.
 
     Raises:
-        ConfigError: fewer than two sides, two of one name, no such baseline, nothing that two sides share, or pass@k
-            of more samples than there are.
+        ConfigError: fewer than two sides, two of one name, no such baseline, nothing that two sides share, pass@k or
+            maj@k of more samples than there are, maj@k without answers, or a look outside 1..n.
     """
+    if question.look and not 1 <= question.look[0] <= question.look[1]:
+        raise ConfigError(f"look {question.look[0]} of {question.look[1]}: a look lies in 1..n", code="out_of_bounds")
     baseline, others = _parted(sides, question.baseline)
     warnings: list[str] = []
-    pairs = [pair for other in others for pair in _pairs(other, baseline, warnings)]
-    _check_k(pairs, question.k)
-    found = [(pair, k, pair.estimate(k)) for pair in pairs for k in question.k]
-    rows = [_row(pair, k, one, question) for pair, k, one in found]
-    rows += [row for other in others for k in question.k for row in _over_all(other.name, pairs, k, question)]
+    pairs = [pair for other in others for pair in _pairs(other, baseline, question, warnings)]
+    _check_k(pairs, question.metrics)
+    found = [(pair, metric, pair.estimate(metric)) for pair in pairs for metric in question.metrics]
+    warnings += [limit for pair, metric, one in found if metric == MEAN for limit in pair.limits(one)]
+    rows = [_row(pair, metric, one, question) for pair, metric, one in found]
+    rows += [row for other in others for k in question.metrics for row in _over_all(other.name, pairs, k, question)]
     return Comparison(
-        arms=pd.DataFrame([row for side in sides for row in _means(side, question.k)]),
-        differences=verdicts.verdicts(pd.DataFrame(rows), question.level),
-        sources=pd.DataFrame([row for pair, k, one in found if k == 1 for row in _source_rows(pair, one)]),
+        arms=pd.DataFrame([row for side in sides for row in _means(side, question)]),
+        differences=verdicts.verdicts(pd.DataFrame(rows), question.decides),
+        sources=pd.DataFrame([row for pair, metric, one in found if metric == MEAN for row in _source_rows(pair, one)]),
         flips=pd.concat([_flips(pair) for pair in pairs], ignore_index=True),
         warnings=tuple(dict.fromkeys(warnings)),
     )
@@ -125,7 +187,12 @@ def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
     return first, [side for side in sides if side is not first]
 
 
-def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
+def _scores(side: Side, benchmark: str, question: Question) -> Scores:
+    found = side.scores(benchmark)
+    return replace(found, majority=majority.tables(side, benchmark, found, question.majority))
+
+
+def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) -> Iterator[Pair]:
     shared = [name for name in baseline.benchmarks if name in side.benchmarks]
     if not shared:
         raise ConfigError(
@@ -135,7 +202,7 @@ def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
     for left in sorted({*side.benchmarks, *baseline.benchmarks} - set(shared)):
         warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
     for name in shared:
-        one, other = side.scores(name), baseline.scores(name)
+        one, other = (_scores(each, name, question) for each in (side, baseline))
         common = [problem for problem in one.problems if problem in set(other.problems)]
         if len(common) < 2:
             raise ConfigError(f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs")
@@ -154,30 +221,32 @@ def _facts(side: Side, baseline: Side, benchmark: str) -> Iterator[str]:
             yield f"{benchmark}: {name} differs: {side.name} {mine}; {baseline.name} {theirs}"
 
 
-def _check_k(pairs: Sequence[Pair], asked: Sequence[int]) -> None:
+def _check_k(pairs: Sequence[Pair], asked: Sequence[Metric]) -> None:
+    most = max(asked, key=lambda metric: metric.k)
     for pair in pairs:
-        if max(asked) > pair.most:
+        if most.k > pair.most:
             raise ConfigError(
-                f"pass@{max(asked)} needs {max(asked)} samples of every problem; {pair.benchmark} has {pair.most}",
+                f"{most} needs {most.k} samples of every problem; {pair.benchmark} has {pair.most}",
                 fix=f"--k {pair.most}",
             )
-        if max(asked) > 1 and not (pair.one.binary and pair.other.binary):
-            raise ConfigError(f"{pair.benchmark}: pass@{max(asked)} needs scores that are 0 or 1", fix="--k 1")
+        if most.k > 1 and not (pair.one.binary and pair.other.binary):
+            raise ConfigError(f"{pair.benchmark}: {most} needs scores that are 0 or 1", fix="--k 1")
 
 
-def _means(side: Side, asked: Sequence[int]) -> Iterator[dict[str, object]]:
+def _means(side: Side, question: Question) -> Iterator[dict[str, object]]:
     for benchmark in side.benchmarks:
-        scores = side.scores(benchmark)
-        for k in asked:
-            if len(scores.problems) < 2 or int(scores.samples_SP[scores.samples_SP > 0].min()) < k:
+        scores = _scores(side, benchmark, question)
+        for metric in question.metrics:
+            if len(scores.problems) < 2 or int(scores.samples_SP[scores.samples_SP > 0].min()) < metric.k:
                 continue
-            found = crossed.mean(_value(scores, k))
+            found = crossed.mean(metric.of(scores))
             low, high = stats.share_interval(
                 found.test.mean, found.test.error**2, found.problems * len(scores.seeds), found.test.df
             )
             yield {
                 "benchmark": benchmark,
-                "k": k,
+                "metric": str(metric),
+                "k": metric.k,
                 "arm": side.name,
                 "mean": found.test.mean,
                 "low": low,
@@ -188,25 +257,26 @@ def _means(side: Side, asked: Sequence[int]) -> Iterator[dict[str, object]]:
             }
 
 
-def _row(pair: Pair, k: int, found: Estimate, question: Question) -> dict[str, object]:
+def _row(pair: Pair, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
     sources = pair.sources(found)
     design = found.problems, min(found.seeds), pair.samples
-    # Of pass@k, k above 1, the variance of a sample is not that of a response: what to buy is not said.
+    # Of pass@k and maj@k, the variance of a sample is not that of a response: what to buy is not said.
     effect = question.margin or abs(found.test.mean)
-    needed = sources.needed(effect, *design) if k == 1 and found.test.error > stats.ROUNDING else {}
+    needed = sources.needed(effect, *design) if metric == MEAN and found.test.error > stats.ROUNDING else {}
     return {
-        **_tested(pair.benchmark, pair.arm, k, found, question),
+        **_tested(pair.benchmark, pair.arm, metric, found, question),
         "paired_by_seed": pair.same_seeds,
         "detectable": found.test.error * noncentrality(found.test.df),
         **{f"needed_{name}": value for name, value in needed.items()},
     }
 
 
-def _tested(benchmark: str, arm: str, k: int, found: Estimate, question: Question) -> dict[str, object]:
-    interval, tests = found.test.interval(), verdicts.tests(found, question.margin)
+def _tested(benchmark: str, arm: str, metric: Metric, found: Estimate, question: Question) -> dict[str, object]:
+    interval, tests = found.test.interval(1 - question.decides), verdicts.tests(found, question.margin)
     return {
         "benchmark": benchmark,
-        "k": k,
+        "metric": str(metric),
+        "k": metric.k,
         "arm": arm,
         "family": ALL if benchmark == ALL else "benchmarks",
         "difference": found.test.mean,
@@ -222,16 +292,17 @@ def _tested(benchmark: str, arm: str, k: int, found: Estimate, question: Questio
     }
 
 
-def _over_all(arm: str, pairs: Sequence[Pair], k: int, question: Question) -> Iterator[dict[str, object]]:
+def _over_all(arm: str, pairs: Sequence[Pair], metric: Metric, question: Question) -> Iterator[dict[str, object]]:
     """The mean difference over the benchmarks, where there are several with the same seeds."""
     own = [pair for pair in pairs if pair.arm == arm]
     seeds = {(pair.one.seeds, pair.other.seeds) for pair in own}
     if len(own) < 2 or len(seeds) > 1:
         return
-    one, other = (np.hstack([_value(getattr(pair, side), k) for pair in own]) for side in ("one", "other"))
+    one, other = (np.hstack([metric.of(getattr(pair, side)) for pair in own]) for side in ("one", "other"))
     stratum_P = np.repeat(np.arange(len(own)), [len(pair.one.problems) for pair in own])
-    found = crossed.difference(one, other, stratum_P, same_seeds=own[0].same_seeds)
-    yield {**_tested(ALL, arm, k, found, question), "paired_by_seed": own[0].same_seeds}
+    same_seeds = all(pair.same_seeds for pair in own)
+    found = crossed.difference(one, other, stratum_P, same_seeds=same_seeds)
+    yield {**_tested(ALL, arm, metric, found, question), "paired_by_seed": same_seeds}
 
 
 def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:

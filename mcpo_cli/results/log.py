@@ -52,6 +52,8 @@ class Scores:
     """Sum of the scores of a cell: the number of correct samples where scores are 0 or 1."""
     square_SP: Floats
     """Sum of their squares."""
+    majority: Mapping[int, Floats] = field(default_factory=dict)
+    """maj@k of each cell by k, where it was asked for (`results.majority`)."""
 
     @property
     def score_SP(self) -> Floats:
@@ -79,6 +81,7 @@ class Scores:
             samples_SP=self.samples_SP[:, at_P],
             sum_SP=self.sum_SP[:, at_P],
             square_SP=self.square_SP[:, at_P],
+            majority={k: value_SP[:, at_P] for k, value_SP in self.majority.items()},
         )
 
 

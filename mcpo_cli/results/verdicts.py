@@ -72,14 +72,16 @@ def _untestable(found: Estimate) -> str:
 def verdicts(differences: pd.DataFrame, level: float = ALPHA) -> pd.DataFrame:
     """Add Holm-adjusted p-values and the verdict to differences.
 
-    differences: with the columns of `Tests`, `difference`, `k` and `family`: what is adjusted together.
+    differences: with the columns of `Tests`, `difference`, `metric` and `family`: what is adjusted together.
 
     level: largest adjusted p-value that decides; below ALPHA at one of several looks at growing data.
     """
     found = differences.copy()
     for name in ("p", "p_not_worse", "p_equivalent"):
-        # Other k of the same samples, and the mean over benchmarks, ask the same question again: families of their own.
-        found[f"{name}_adjusted"] = found.groupby(["k", "family"])[name].transform(lambda p: stats.holm(p.to_numpy()))
+        # Other metrics of the same samples, and the mean over benchmarks, ask the same question again: own families.
+        found[f"{name}_adjusted"] = found.groupby(["metric", "family"])[name].transform(
+            lambda p: stats.holm(p.to_numpy())
+        )
     return found.assign(verdict=[_word(row, level) for row in found.to_dict("records")])
 
 

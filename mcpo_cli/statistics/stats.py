@@ -74,9 +74,11 @@ def maj_at_k(correct: int, others: Sequence[int], blank: int, k: int) -> float:
     for votes in range(1, min(correct, k) + 1):
         rest = k - votes
         # ways[t][s]: choices of s other samples in which t incorrect answers get `votes` votes and no answer gets more.
-        ways = [[math.comb(blank, s) for s in range(rest + 1)]]
+        # An answer of fewer samples than `votes` cannot win: its samples count as blank ones.
+        ways = [[math.comb(blank + sum(size for size in others if size < votes), s) for s in range(rest + 1)]]
         for size in others:
-            ways = _add_answer(ways, size, votes)
+            if size >= votes:
+                ways = _add_answer(ways, size, votes)
         shares = sum(row[rest] / (1 + ties) for ties, row in enumerate(ways))
         won += math.comb(correct, votes) * shares
     return won / math.comb(n, k)
@@ -199,7 +201,7 @@ def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[flo
 
     Args:
         mean: in 0..1.
-        variance: variance of that mean; NaN if it cannot be estimated.
+        variance: variance of that mean; NaN if it cannot be estimated. One of rounding errors counts as 0.
         n: number of trials behind the mean.
         df: degrees of freedom of `variance`; infinite for the normal quantile.
 
@@ -208,7 +210,8 @@ def share_interval(mean: float, variance: float, n: int, df: float) -> tuple[flo
     """
     if math.isnan(variance) or df < 1:
         return math.nan, math.nan
-    trials = mean * (1 - mean) / variance if variance > 0 and 0 < mean < 1 else n
+    varies = variance > ROUNDING**2 and ROUNDING < mean < 1 - ROUNDING
+    trials = mean * (1 - mean) / variance if varies else n
     t2 = float(special.stdtrit(df, 0.975)) ** 2
     center = (mean + t2 / (2 * trials)) / (1 + t2 / trials)
     half = math.sqrt(t2 * mean * (1 - mean) / trials + (t2 / (2 * trials)) ** 2) / (1 + t2 / trials)

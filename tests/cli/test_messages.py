@@ -26,6 +26,7 @@ FILES = {
     "tag.yaml": "arms: !!python/object/apply:os.system [exit]",
     "noarms.yaml": "title: x",
     "unknown.yaml": "arms: {a: [train.lrr=1]}",
+    "norows.yaml": "{rows: []}",
     "model/config.json": "{}",
 }
 COMMANDS = """
@@ -87,6 +88,14 @@ branch nope
 model fetch nope
 model fetch toy-s
 help nope
+claim "54.2 x 51.7"
+claim "54.2 vs 51.7"
+claim "54.2 vs 51.7, n=30, sd 1.2"
+claim "54.2 vs 51.7, n=30, 4 samples, pass@8"
+claim "54.2 vs 51.7, n=1"
+claim nowhere.yaml
+claim list.yaml
+claim norows.yaml
 """
 
 

@@ -1,4 +1,4 @@
-"""Means and differences over problems x seeds: against scipy, the analysis of variance, and their promised coverage."""
+"""Means and differences over problems x seeds: against scipy and the analysis of variance (also: test_coverage.py)."""
 
 import math
 
@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import special
 from scipy import stats as scipy_stats
 
 from mcpo_cli.statistics import crossed
@@ -156,41 +155,3 @@ def test_what_a_design_needs_is_the_least_that_finds_the_effect() -> None:
         design[change] = number - 1
         assert TRUE.detectable(*design) > 0.16
     assert TRUE.needed(0.01, problems=40, seeds=4, samples=2)["samples"] is None  # seeds alone differ by more
-
-
-def logits(
-    random: np.random.Generator, seeds: int, problems: int, samples: int, seed_sd: float, cell_sd: float
-) -> Floats:
-    """Shares correct of two arms whose true mean is equal: accuracies are logistic-normal. 2 x seeds x problems."""
-    problem_P = random.normal(0, 1.5, problems)
-    seed_AS1 = random.normal(0, seed_sd, (2, seeds, 1))
-    chance_ASP = special.expit(problem_P + seed_AS1 + random.normal(0, cell_sd, (2, seeds, problems)))
-    return np.asarray(random.binomial(samples, chance_ASP) / samples)
-
-
-def coverage(trials: int, *design: float, same_seeds: bool, missing: float = 0.0) -> float:
-    """Share of trials whose 95 % interval holds the true difference, 0."""
-    random, covered = rng(11), 0
-    for _ in range(trials):
-        a, b = logits(random, *design)
-        if missing:
-            gone = random.random(a.shape) < missing
-            gone[:, random.integers(gone.shape[1], size=3)] = False
-            gone[random.integers(len(gone), size=gone.shape[1]), np.arange(gone.shape[1])] = False
-            a = np.where(gone, math.nan, a)
-        interval = crossed.difference(a, b, same_seeds=same_seeds).test.interval()
-        covered += interval.low <= 0 <= interval.high
-    return covered / trials
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("same_seeds", [True, False])
-@pytest.mark.parametrize(
-    ("seeds", "problems", "samples", "missing"),
-    [(3, 20, 1, 0.0), (3, 200, 8, 0.0), (3, 1000, 1, 0.0), (5, 200, 1, 0.15), (10, 200, 8, 0.15), (30, 20, 64, 0.0)],
-)
-def test_coverage_where_seeds_differ(seeds: int, problems: int, samples: int, missing: float, same_seeds: bool) -> None:
-    """800 trials: a standard error of .008. With few cells the interval is wider than it had to be."""
-    found = coverage(800, seeds, problems, samples, 0.3, 0.3, same_seeds=same_seeds, missing=missing)
-    most = 1.0 if problems * seeds * samples < 100 else 0.99
-    assert 0.93 - 3 * 0.008 <= found <= most, found

@@ -71,7 +71,7 @@ def test_other_rows_give_other_numbers(name: str, entries: Entries, tmp_path: Pa
     path = rows_of(tmp_path) / name
     frame = pd.read_csv(path)
     numbers = {"mean", "low", "high", "value", "t_low", "t_high", "pass@1", "next-step gap", "seeds"}
-    for column in (numbers | {"difference", "z_low", "z_high"}) & set(frame):
+    for column in (numbers | {"difference", "z"}) & set(frame):
         frame[column] = 1 - frame[column]
     frame.to_csv(path, index=False)
     using = tuple(one for one in entries.findings if any(name in query.csv for query in one.values))

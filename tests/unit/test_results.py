@@ -16,6 +16,7 @@ from mcpo_cli.results.log import Log, Side, checked
 from mcpo_cli.results.readers import tabular
 from mcpo_cli.results.readers.base import Options
 from mcpo_cli.statistics import crossed, stats
+from tests.errors import refused
 
 
 def log(path: str, rows: list[tuple[str, str, float]], **facts: str) -> Log:
@@ -47,6 +48,21 @@ def only(found: Comparison, **where: object) -> dict[str, object]:
         rows = rows[rows[name] == value]
     (row,) = rows.to_dict("records")
     return row
+
+
+def answered(name: str, cells: dict[tuple[str, str], str]) -> Side:
+    """A side by its answers: for each seed and problem a letter for each sample; `r` is right, `.` is no answer."""
+    rows = [(seed, problem, letter) for (seed, problem), letters in cells.items() for letter in letters]
+    samples = pd.DataFrame(
+        {
+            "benchmark": "b",
+            "seed": [seed for seed, _, _ in rows],
+            "problem": [problem for _, problem, _ in rows],
+            "correct": [float(letter == "r") for _, _, letter in rows],
+            "answer": [None if letter == "." else f" {letter}" for _, _, letter in rows],
+        }
+    )
+    return Side(name, (checked(Path(name), samples),))
 
 
 # --- logs and sides ---------------------------------------------------------------------------------------------------
@@ -131,6 +147,15 @@ def test_sides_with_other_seeds_are_not_paired_by_seed() -> None:
     assert (row["paired_by_seed"], row["seeds"], row["over_seeds"]) == (False, 3, True)
 
 
+def test_seeds_that_share_no_cell_of_a_problem_are_not_paired() -> None:
+    cells = {(seed, problem): "ra" for seed in "012" for problem in ("p", "q", "s")}
+    base = answered("base", {**cells, ("0", "only"): "rr"})
+    arm = answered("arm", {**cells, ("1", "only"): "rr"})
+    row = only(compare([base, arm], Question()))
+    assert (row["paired_by_seed"], row["problems"]) == (False, 4)
+    assert only(compare([answered("base", cells), answered("arm", cells)], Question()))["paired_by_seed"]
+
+
 def test_one_seed_is_about_these_models() -> None:
     row = only(compare([drawn("base", 0.0, seeds=1), drawn("arm", 0.0, seeds=1)], Question()), benchmark="gsm")
     assert not row["over_seeds"]
@@ -143,6 +168,52 @@ def test_p_values_are_adjusted_over_arms_and_benchmarks_and_not_over_k() -> None
     family = rows[(rows["k"] == 1) & (rows["benchmark"] != ALL)]
     assert len(family) == 4
     assert family["p_adjusted"].to_numpy() == pytest.approx(stats.holm(family["p"].to_numpy()))
+
+
+def test_majority_of_k_is_that_of_all_subsets() -> None:
+    base = answered("base", {("0", "p"): "rab", ("0", "q"): "raa.", ("0", "s"): "..r"})
+    arm = answered("arm", {("0", "p"): "rra", ("0", "q"): "rrr", ("0", "s"): "aab"})
+    found = compare([base, arm], Question(majority=(1, 3)))
+    means = {(row["arm"], row["metric"]): row["mean"] for row in found.arms.to_dict("records")}
+    # Of raa. three of four subsets hold both a, and one of them no right answer; raa, ra., ra.: 0, 1/2, 1/2; aa.: 0.
+    assert means["base", "maj@3"] == pytest.approx((1 / 3 + 1 / 4 + 1) / 3)
+    assert means["arm", "maj@3"] == pytest.approx(2 / 3)
+    # A vote of one is right as often as a sample, but that a sample without an answer has no vote.
+    assert means["arm", "maj@1"] == pytest.approx(means["arm", "pass@1"])
+    row = only(found, metric="maj@3")
+    assert row["difference"] == pytest.approx(means["arm", "maj@3"] - means["base", "maj@3"])
+    assert "needed_samples" not in row or math.isnan(float(row["needed_samples"]))
+
+
+def test_majority_is_of_the_problems_that_both_have() -> None:
+    base = answered("base", {("0", "p"): "ra", ("0", "q"): "rr", ("0", "only"): "rr"})
+    arm = answered("arm", {("0", "p"): "rr", ("0", "q"): "aa"})
+    row = only(compare([base, arm], Question(majority=(2,))), metric="maj@2")
+    assert row["difference"] == pytest.approx((1 - 1 / 2 + 0 - 1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("side", "question", "words"),
+    [
+        (answered("x", {("0", "p"): "ra", ("0", "q"): "ra"}), Question(majority=(3,)), "maj@3 needs 3 samples"),
+        (Side("x", (log("x", [("b", "p", 1), ("b", "q", 0)]),)), Question(majority=(1,)), "no answers"),
+    ],
+)
+def test_majority_needs_answers_and_samples(side: Side, question: Question, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        compare([answered("base", {("0", "p"): "ra", ("0", "q"): "ra"}), side], question)
+
+
+def test_a_look_has_the_level_that_is_spent_at_it() -> None:
+    base, arm = drawn("base", 0.0), drawn("arm", 0.4)
+    early, late = (only(compare([base, arm], Question(look=(look, 3))), benchmark="gsm") for look in (1, 3))
+    whole = only(compare([base, arm], Question()), benchmark="gsm")
+    assert 0.001 < float(whole["p_adjusted"]) < 0.03
+    assert (whole["verdict"], late["verdict"], early["verdict"]) == ("better", "better", "undecided")
+    widths = [float(row["high"]) - float(row["low"]) for row in (whole, late, early)]
+    assert widths == sorted(widths)
+    with refused("out_of_bounds"):
+        compare([base, arm], Question(look=(4, 3)))
 
 
 def test_flips_are_the_problems_that_changed() -> None:
@@ -174,6 +245,26 @@ def test_what_does_not_pair_is_refused(other: list[tuple[str, str, float]], ques
     base = Side("base", (log("x", [("b", "p1", 1), ("b", "p2", 1)]),))
     with pytest.raises(ConfigError, match=words):
         compare([base, Side("arm", (log("y", other),))], question)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "problems", "differing", "words"),
+    [
+        (5, 20, 15, ["are few: the interval is wider"]),
+        (5, 60, 15, []),
+        (3, 60, 15, ["3 training seeds show little of their spread"]),
+        (1, 20, 15, []),
+        (1, 60, 10, ["only 10 of 60 problems differ"]),
+        (1, 60, 0, []),
+        (4, 10, 4, ["4 training seeds", "are few", "only 4 of 10 problems differ"]),
+    ],
+)
+def test_limits_of_an_interval_are_said(seeds: int, problems: int, differing: int, words: list[str]) -> None:
+    cells = {(str(seed), f"p{at}"): "ra"[at % 2] for seed in range(seeds) for at in range(problems)}
+    others = {key: "ar"[int(key[1][1:]) % 2] for key in cells if int(key[1][1:]) < differing}
+    warnings = compare([answered("base", cells), answered("arm", {**cells, **others})], Question()).warnings
+    assert len(warnings) == len(words)
+    assert all(word in said for word, said in zip(words, warnings, strict=True))
 
 
 def test_pass_at_k_needs_right_and_wrong() -> None:

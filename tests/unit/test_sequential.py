@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from mcpo_cli.statistics.sequential import LEVELS, STAGES
+from mcpo_cli.statistics.sequential import LEVELS, STAGES, look_level
 
 
 def p_values(diff_NS: np.ndarray) -> np.ndarray:
@@ -47,3 +47,28 @@ def test_a_large_difference_takes_few_seeds() -> None:
     decided_NT = p_NT <= np.array(LEVELS)
     assert decided_NT.any(axis=-1).mean() > 0.999
     assert 4.8 <= np.array(STAGES)[decided_NT.argmax(axis=-1)].mean() <= 5.3
+
+
+def test_declared_looks_spend_what_obrien_and_fleming_spend() -> None:
+    """The spent levels after each look, by hand: 2 - 2 Phi(1.96 / sqrt(i / n))."""
+    for looks, spent in ((1, [0.05]), (2, [0.00557, 0.05]), (4, [0.00009, 0.00557, 0.02362, 0.05])):
+        levels = [look_level(look, looks) for look in range(1, looks + 1)]
+        assert np.cumsum(levels) == pytest.approx(spent, abs=1e-5)
+    for wrong in ((0, 3), (4, 3)):
+        with pytest.raises(ValueError, match="look"):
+            look_level(*wrong)
+
+
+@pytest.mark.parametrize("looks", [2, 3, 5])
+def test_all_declared_looks_together_keep_the_level(looks: int) -> None:
+    """Type I of t-tests over growing data; one look at .05 each time would find something in 8 to 14 %."""
+    step, rng = 8, np.random.default_rng(looks)
+    data_NS, found_N, naive_N = rng.normal(size=(40_000, step * looks)), np.zeros(40_000, bool), np.zeros(40_000, bool)
+    for look in range(1, looks + 1):
+        seen = data_NS[:, : step * look]
+        t = np.abs(seen.mean(1)) / seen.std(1, ddof=1) * np.sqrt(step * look)
+        p_N = 2 * special.stdtr(step * look - 1, -t)
+        found_N |= p_N <= look_level(look, looks)
+        naive_N |= p_N <= 0.05
+    assert 0.02 <= found_N.mean() <= 0.05
+    assert naive_N.mean() > 0.08

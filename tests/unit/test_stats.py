@@ -250,6 +250,13 @@ def test_a_share_of_all_or_nothing_is_not_known_exactly(mean: float) -> None:
     assert 0.05 < high - low < 0.2
 
 
+@pytest.mark.parametrize(("mean", "exactly"), [(1 - 2e-16, 1.0), (1e-17, 0.0)])
+def test_share_interval_of_all_alike_has_a_width_in_spite_of_rounding(mean: float, exactly: float) -> None:
+    found = stats.share_interval(mean, 1e-33, 30, 29)
+    assert found == pytest.approx(stats.share_interval(exactly, 0.0, 30, 29))
+    assert found[1] - found[0] > 0.1
+
+
 def test_share_interval_without_a_variance_is_nan() -> None:
     assert np.isnan(stats.share_interval(0.5, math.nan, 30, 29)).all()
     assert np.isnan(stats.share_interval(0.5, 0.1, 1, 0)).all()

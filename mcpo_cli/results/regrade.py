@@ -1,0 +1,166 @@
+"""Both sides graded again by one grader: how much of their difference was the grader's.
+
+Grades the responses that the logs hold against the golds that they hold. A sample without a response or a gold, or that
+the grader fails on (`infra_error`), is left out on both counts, before and after, and counted; so what changes between
+the two is the grader alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.grading import Pool, Verdict, tally
+from mcpo_cli.results.comparison import Question, compare
+from mcpo_cli.results.log import Log, Side
+
+NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
+LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
+"""Why a sample was not graded again."""
+KEYS = ["benchmark", "metric", "arm"]
+
+
+@dataclass(frozen=True)
+class Regraded:
+    """The sides as one grader sees them, and what it changed."""
+
+    grader: str
+    """Name and version."""
+    sides: tuple[Side, ...]
+    """With the new scores and answers, and the grader among their facts."""
+    before: tuple[Side, ...]
+    """The same samples with the scores that their logs hold."""
+    changes: pd.DataFrame
+    """One row per sample whose score changed: side, benchmark, seed, problem, gold, before, after, status, answer."""
+    counts: pd.DataFrame
+    """One row per side and benchmark: samples, regraded, up, down, and the samples left out by why (LEFT_OUT)."""
+
+    def shares(self, question: Question) -> pd.DataFrame:
+        """Of each difference: before, after, what the grader made of it (before - after), and its share of before."""
+        one, other = (
+            compare(sides, question).differences[[*KEYS, "difference", "verdict"]]
+            for sides in (self.before, self.sides)
+        )
+        found = one.merge(other, on=KEYS, suffixes=("_before", "_after"))
+        found = found.rename(columns={"difference_before": "before", "difference_after": "after"})
+        by_grader = found["before"] - found["after"]
+        return found.assign(by_grader=by_grader, share=(by_grader / found["before"]).where(found["before"] != 0))
+
+    def sentences(self, question: Question) -> Iterator[str]:
+        """What the grader changed, a sentence for each side and each difference."""
+        for row in self.counts.to_dict("records"):
+            left = [f"{row[why]} {why}" for why in LEFT_OUT if row[why]]
+            again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
+            out = f"; left out: {', '.join(left)}" if left else ""
+            yield f"{row['side']}, {row['benchmark']}: {again}; {row['up']} became right and {row['down']} wrong{out}"
+        for row in self.shares(question).to_dict("records"):
+            share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
+            both = f"{row['before']:+.4f} as logged, {row['after']:+.4f} graded again"
+            was = f"{row['by_grader']:+.4f} was the grader's{share}"
+            yield f"{row['arm']}, {row['benchmark']}, {row['metric']}: {both}; {was}"
+
+
+def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded:
+    """Grade the responses of all sides with one grader. workers: processes; 0 for one per core.
+
+    Raises:
+        ConfigError: no such grader, or a side has no response with a gold.
+        RunFailed: the grader failed on too many samples.
+    """
+    for side in sides:
+        if not any((_why(log.samples) == "").any() for log in side.logs):
+            raise ConfigError(
+                f"{side.name}: no sample has both a response and a gold answer, so none can be graded again",
+                fix="name their columns: --columns response=NAME,gold=NAME",
+            )
+    with Pool(grader, workers=workers) as pool:
+        done = [[_regraded(log, pool) for log in side.logs] for side in sides]
+        name = f"{grader} {pool.version}"
+    whole = pd.concat(
+        [samples.assign(side=side.name) for side, logs in zip(sides, done, strict=True) for samples in logs],
+        ignore_index=True,
+    )
+    verdicts = whole[whole["why"].isin(("", FAILED))]
+    failed = verdicts.loc[verdicts["why"] == FAILED, "detail"]
+    tally.check(Counter(verdicts["status"]), str(failed.iloc[0]) if len(failed) else "")
+    after = [_side(side, logs, name) for side, logs in zip(sides, done, strict=True)]
+    before = [_side(side, logs, "") for side, logs in zip(sides, done, strict=True)]
+    return Regraded(name, tuple(after), tuple(before), _changes(whole), _counts(whole))
+
+
+def _why(samples: pd.DataFrame) -> pd.Series:
+    """Why each sample cannot be graded; empty where it can."""
+    why = pd.Series("", index=samples.index)
+    for column, reason in (("gold", NO_GOLD), ("response", NO_RESPONSE)):
+        lacking = samples[column].isna() if column in samples else pd.Series(True, index=samples.index)
+        why = why.mask(lacking, reason)
+    return why
+
+
+def _regraded(log: Log, pool: Pool) -> pd.DataFrame:
+    """The samples with `after`, `status`, `answer`, `detail` of the grader, and `why` where there is no score."""
+    samples, why = log.samples.reset_index(drop=True), _why(log.samples).reset_index(drop=True)
+    own = samples[why == ""]
+    pairs = list(
+        zip(own.get("gold", pd.Series()).astype(str), own.get("response", pd.Series()).astype(str), strict=True)
+    )
+    known = dict(zip(dict.fromkeys(pairs), pool.grade(dict.fromkeys(pairs)), strict=True))
+    verdicts = pd.Series([known[pair] for pair in pairs], index=own.index, dtype=object).reindex(samples.index)
+    status = verdicts.map(_status)
+    return samples.assign(
+        before=samples["correct"],
+        after=(status == "correct").astype(float),
+        status=status,
+        answer=verdicts.map(lambda one: one.answer if isinstance(one, Verdict) else None),
+        detail=verdicts.map(lambda one: one.detail if isinstance(one, Verdict) else ""),
+        why=why.mask(status == "infra_error", FAILED),
+    )
+
+
+def _status(verdict: object) -> str:
+    return verdict.status if isinstance(verdict, Verdict) else ""
+
+
+def _side(side: Side, logs: Sequence[pd.DataFrame], grader: str) -> Side:
+    """The side with the graded samples alone: with the scores of `grader`, or of its logs where that is empty."""
+    made = []
+    for log, samples in zip(side.logs, logs, strict=True):
+        kept = samples[samples["why"] == ""]
+        if kept.empty:
+            continue
+        if not grader:
+            made.append(replace(log, samples=log.samples.reset_index(drop=True).loc[kept.index]))
+            continue
+        columns = [*dict.fromkeys([*log.samples.columns, "answer"])]
+        facts = {
+            benchmark: {**log.facts.get(benchmark, {}), "grader": grader}
+            for benchmark in map(str, kept["benchmark"].unique())
+        }
+        made.append(replace(log, samples=kept.assign(correct=kept["after"])[columns], facts=facts))
+    return Side(side.name, tuple(made))
+
+
+def _changes(whole: pd.DataFrame) -> pd.DataFrame:
+    columns = ["side", "benchmark", "seed", "problem", "gold", "before", "after", "status", "answer"]
+    changed = whole[(whole["why"] == "") & (whole["before"] != whole["after"])]
+    return changed[[name for name in columns if name in changed]].reset_index(drop=True)
+
+
+def _counts(whole: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for (side, benchmark), own in whole.groupby(["side", "benchmark"], sort=False, observed=True):
+        kept = own[own["why"] == ""]
+        rows.append(
+            {
+                "side": side,
+                "benchmark": benchmark,
+                "samples": len(own),
+                "regraded": len(kept),
+                "up": int((kept["after"] > kept["before"]).sum()),
+                "down": int((kept["after"] < kept["before"]).sum()),
+                **{why: int((own["why"] == why).sum()) for why in LEFT_OUT},
+            }
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,171 @@
+"""What published numbers can support: against formulas by hand, enumeration and simulation."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+from scipy import stats as scipy_stats
+
+from mcpo_cli.statistics import published, stats
+from mcpo_cli.statistics.published import Assumed, Mean, Parts, assumed_spread
+from mcpo_cli.statistics.stats import Floats
+
+
+def exactly(spread: float = 0.0, correlation: float = 1.0, run_sd: float = 0.0) -> Assumed:
+    """Assumptions without a range."""
+    return Assumed((spread,) * 3, (correlation,) * 3, (run_sd,) * 3)
+
+
+def mean(value: float, assumed: Assumed, problems: int = 30, sets: float = 8, seeds: int = 1, **more: float) -> Mean:
+    return Mean(value, problems, sets, seeds, assumed_spread(value, assumed.spread), **more)
+
+
+def test_problems_of_one_difficulty_have_the_error_of_two_binomials() -> None:
+    assumed = exactly()
+    found = published.parts(mean(0.6, assumed), mean(0.5, assumed), assumed, "answers", "plausible", paired=True)
+    assert found.error == pytest.approx(math.sqrt(0.6 * 0.4 / 240 + 0.5 * 0.5 / 240))
+
+
+def test_unpaired_problems_that_are_always_or_never_solved_are_two_binomials_over_problems() -> None:
+    assumed = exactly(spread=1.0)
+    sides = mean(0.6, assumed, 30), mean(0.5, assumed, 50)
+    assert published.parts(*sides, assumed, "answers", "plausible", paired=False).error == 0
+    found = published.parts(*sides, assumed, "problems", "plausible", paired=False)
+    assert found.error == pytest.approx(math.sqrt(0.6 * 0.4 / 30 + 0.5 * 0.5 / 50))
+
+
+def test_reported_deviations_over_runs_are_welchs_test() -> None:
+    assumed = exactly()
+    sides = mean(0.6, assumed, seeds=5, run_sd=0.03), mean(0.5, assumed, seeds=3, run_sd=0.05)
+    found = published.parts(*sides, assumed, "trainings", "plausible", paired=True)
+    welch = scipy_stats.ttest_ind_from_stats(0.6, 0.03, 5, 0.5, 0.05, 3, equal_var=False)
+    statistic = 0.1 / found.error
+    assert statistic == pytest.approx(welch.statistic)
+    assert 2 * special.stdtr(found.df, -statistic) == pytest.approx(welch.pvalue)
+
+
+def test_terms_add_up_by_hand() -> None:
+    assumed = exactly(spread=0.5, correlation=0.8, run_sd=0.02)
+    sides = mean(0.5, assumed, 100, 4, 2), mean(0.5, assumed, 100, 4, 2)
+    found = published.parts(*sides, assumed, "trainings", "plausible", paired=True)
+    assert (found.answers, found.problems, found.runs) == pytest.approx(
+        (2 * 0.125 / 800, 2 * 0.125 * 0.2 / 100, 2 * 0.0004 / 2)
+    )
+
+
+@given(st.floats(0.05, 0.95), st.floats(0.05, 0.95), st.booleans(), st.sampled_from(published.SCOPES))
+def test_best_is_at_most_plausible_and_worst_at_least(a: float, b: float, paired: bool, scope: published.Scope) -> None:
+    assumed = Assumed()
+    sides = mean(a, assumed), mean(b, assumed)
+    errors = [published.parts(*sides, assumed, scope, case, paired=paired).error for case in published.CASES]
+    assert errors == sorted(errors)
+
+
+def test_an_error_over_problems_has_one_spread_behind_it() -> None:
+    problem, answer, problems, sets = 0.09, 0.15, 50, 4
+    found = published.spread_of_error(0.6, math.sqrt((problem + answer / sets) / problems), problems, sets)
+    assert (found.problem_M[0], found.answer_M[0]) == pytest.approx((problem, answer))
+
+
+@pytest.mark.parametrize("kind", ["pass", "best"])
+@pytest.mark.parametrize(("problems", "samples", "k"), [(4, 8, 8), (5, 4, 2), (6, 3, 3)])
+def test_mean_squares_are_those_of_all_counts(problems: int, samples: int, k: int, kind: str) -> None:
+    """Every multiset of counts, by brute force: the range of those that give both numbers."""
+    metric = stats.pass_at_k if kind == "pass" else stats.best_at_k
+    rows = [
+        (sum(counts), float(np.mean(metric(samples, list(counts), k))), float(np.mean(np.square(counts)) / samples**2))
+        for counts in itertools.combinations_with_replacement(range(samples + 1), problems)
+    ]
+    for right, other, _ in rows[:: max(1, len(rows) // 12)]:
+        fits = [square for total, value, square in rows if total == right and abs(value - other) <= 0.01]
+        found = published.mean_square(problems, samples, right / (problems * samples), other, k, kind, (0.0, 0.01))
+        assert found == pytest.approx((min(fits), max(fits)))
+    assert published.mean_square(4, 8, 0.5, 0.2, 8, kind, (0.0, 0.001)) is None  # pass@k is at least pass@1
+
+
+def test_spreads_of_counts_are_without_bias() -> None:
+    rng, problems, samples = np.random.default_rng(2), 200, 8
+    found = []
+    for _ in range(200):
+        chance_P = rng.beta(0.6, 0.8, problems)
+        share_P = rng.binomial(samples, chance_P) / samples
+        square = float(np.mean(share_P**2))
+        found.append(
+            published.spread_of_squares(float(share_P.mean()), (square, square), problems, samples, (0.3, 0.6, 0.8))
+        )
+    whole = 0.6 / 1.4 * 0.8 / 1.4
+    problem, answer = (np.mean([getattr(one, name)[0] for one in found]) for name in ("problem_M", "answer_M"))
+    assert (problem, answer) == pytest.approx((whole / 2.4, whole * 1.4 / 2.4), rel=0.02)
+
+
+def test_what_rows_share_adds_up_in_the_worst_case() -> None:
+    found = [Parts(0.01, 0.04, 0.09)] * 4
+    names = ["x", "x", "y", "y"], ["m", "n", "m", "n"]
+    best, worst = (published.pooled(found, *names, case) for case in ("best", "worst"))
+    assert (best.answers, best.problems, best.runs) == pytest.approx((0.01 / 4, 0.04 / 4, 0.09 / 4))
+    # Two groups of two, of which each adds its standard deviations: 2 (2 s)^2 / 16.
+    assert (worst.answers, worst.problems, worst.runs) == pytest.approx((0.01 / 4, 0.04 / 2, 0.09 / 2))
+
+
+def test_what_is_needed_is_the_least_that_finds_the_effect() -> None:
+    now = Parts(0.001, 0.0004, 0.0002)
+    needed = published.needed(0.1, now, problems=50, seeds=2, sets=4)
+    for name, start, keeps in (("problems", 50, 0.0002), ("seeds", 2, 0.0004), ("samples", 4, 0.0006)):
+        number = needed[name]
+        assert number is not None
+        reach = [math.sqrt(keeps + (0.0016 - keeps) * start / n) * 2.8016 for n in (number, number - 1)]
+        assert reach[0] <= 0.1 < reach[1]
+    assert published.needed(0.03, now, 50, 2, 4) == {"problems": None, "seeds": None, "samples": None}
+    assert published.needed(1.0, now, 50, 2, 4) == {"problems": 50, "seeds": 2, "samples": 4}
+    designs = published.designs(0.05, now, 50, 2, 4)
+    assert designs[1] is None
+    assert designs[10] == published.needed(0.05, Parts(0.0002, 0.0004, 0.00004), 50, 10, 4)["problems"]
+
+
+@pytest.mark.parametrize(
+    ("value", "of", "unit", "m"),
+    [
+        (0.4041, 240, 1e-4, 97),
+        (0.4042, 240, 1e-4, 97),
+        (0.4014, 240, 1e-4, None),
+        (0.667, 30, 1e-3, 20),
+        (0.5, 7, 0.1, 4),
+    ],
+)
+def test_multiples_are_printed_rounded_or_truncated(value: float, of: int, unit: float, m: int | None) -> None:
+    assert published.multiple(value, of, unit) == m
+
+
+def published_pair(
+    rng: np.random.Generator, problems: int, samples: int, seeds: int, assumed: Assumed, value: float
+) -> Floats:
+    """Two means of arms that are equal on average, for which the plausible assumptions hold; beta-binomial answers."""
+    spread, correlation, run_sd = assumed.spread[1], assumed.correlation[1], assumed.run_sd[1]
+    chance_AP = rng.beta(value * (1 / spread - 1), (1 - value) * (1 / spread - 1), (2, problems))
+    # Both have the same accuracy on a share of the problems, which is then their correlation.
+    chance_AP[1] = np.where(rng.random(problems) < correlation, chance_AP[0], chance_AP[1])
+    run_AS = rng.normal(0, run_sd, (2, seeds))
+    count_ASP = rng.binomial(samples, np.clip(chance_AP[:, None] + run_AS[..., None], 0, 1))
+    return np.asarray(count_ASP.mean(axis=(1, 2)) / samples)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("problems", "samples", "seeds", "value"), [(30, 8, 1, 0.5), (100, 1, 3, 0.7), (500, 4, 3, 0.4), (40, 32, 5, 0.5)]
+)
+def test_plausible_intervals_cover_where_their_assumptions_hold(
+    problems: int, samples: int, seeds: int, value: float
+) -> None:
+    """2 000 trials: a standard error of .005."""
+    rng, assumed, trials = np.random.default_rng(4), Assumed(), 2000
+    covered = 0
+    for _ in range(trials):
+        shown = published_pair(rng, problems, samples, seeds, assumed, value)
+        sides = [mean(float(one), assumed, problems, samples, seeds) for one in np.clip(shown, 0.02, 0.98)]
+        error = published.parts(sides[0], sides[1], assumed, "trainings", "plausible", paired=True).error
+        covered += abs(shown[0] - shown[1]) <= 1.959964 * error
+    assert 0.93 <= covered / trials <= 0.97

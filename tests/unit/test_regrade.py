@@ -1,0 +1,95 @@
+"""Both sides graded again by one grader: what changes, what is left out, and what was the grader's."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mcpo_cli.grading import Verdict
+from mcpo_cli.results import regrade
+from mcpo_cli.results.comparison import Question
+from mcpo_cli.results.log import Side, checked
+from tests.errors import refused
+
+ROWS = (
+    # problem, gold, response, score of base's log, score of arm's log
+    ("p1", "12", r"so \boxed{12}", 1, 1),
+    ("p2", "0.5", r"so \boxed{\frac{1}{2}}", 0, 1),
+    ("p3", "7", r"so \boxed{8}", 0, 1),
+    ("p4", "3", r"so \boxed{3}", 1, 1),
+)
+
+
+def side(name: str, score: int, *more: tuple[str, str | None, str | None, float]) -> Side:
+    """A side with the same responses as the other one, graded as its log has it."""
+    rows = [(row[0], row[1], row[2], float(row[score])) for row in ROWS]
+    samples = pd.DataFrame([*rows, *more], columns=["problem", "gold", "response", "correct"]).assign(benchmark="b")
+    return Side(name, (checked(Path(name), samples, {"b": {"grader": name, "temperature": "1"}}),))
+
+
+def test_a_difference_of_graders_goes_away() -> None:
+    found = regrade.regrade([side("base", 3), side("arm", 4)], "math_verify", workers=1)
+    # math-verify takes 1/2 for 0.5 and not 8 for 7: both sides answered the same.
+    assert found.sides[0].scores("b").sum_SP.tolist() == found.sides[1].scores("b").sum_SP.tolist() == [[1, 1, 0, 1]]
+    changes = found.changes[["side", "problem", "before", "after"]].to_numpy().tolist()
+    assert changes == [["base", "p2", 0, 1], ["arm", "p3", 1, 0]]
+    (row,) = found.shares(Question()).to_dict("records")
+    assert (row["before"], row["after"], row["by_grader"], row["share"]) == pytest.approx((0.5, 0.0, 0.5, 1.0))
+    facts = found.sides[0].facts("b")
+    assert facts["temperature"] == "1"
+    assert facts == found.sides[1].facts("b")
+    assert facts["grader"].startswith("math_verify ")
+
+
+def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted() -> None:
+    base = side("base", 3, ("p5", None, "no gold", 1.0), ("p6", "3", None, 1.0))
+    found = regrade.regrade([base, side("arm", 4, ("p5", "1", r"\boxed{1}", 1.0))], "math_verify", workers=1)
+    counts = found.counts.set_index("side")
+    assert counts.loc["base", ["samples", "regraded", "up", "down", *regrade.LEFT_OUT]].tolist() == [
+        6,
+        4,
+        1,
+        0,
+        1,
+        1,
+        0,
+    ]
+    assert counts.loc["arm", ["samples", "regraded", "up", "down", *regrade.LEFT_OUT]].tolist() == [5, 5, 0, 1, 0, 0, 0]
+    assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
+    said = "\n".join(found.sentences(Question()))
+    assert "graded 4 of 6 samples again; 1 became right and 0 wrong; left out: 1 no response, 1 no gold" in said
+    assert "+0.5000 as logged, +0.0000 graded again; +0.5000 was the grader's (100% of it)" in said
+
+
+def test_failures_of_the_grader_are_no_wrong_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Pool:
+        version = "1"
+
+        def __init__(self, grader: str, workers: int) -> None: ...
+
+        def __enter__(self) -> "Pool":
+            return self
+
+        def __exit__(self, *details: object) -> None: ...
+
+        def grade(self, pairs: dict[tuple[str, str], None]) -> list[Verdict]:
+            return [Verdict("infra_error" if gold in self.fails else "correct") for gold, _ in pairs]
+
+        fails: tuple[str, ...] = ("7",)
+
+    monkeypatch.setattr(regrade, "Pool", Pool)
+    sides = [side("base", 3), side("arm", 4)]
+    found = regrade.regrade(sides, "any")
+    assert found.counts[regrade.FAILED].tolist() == [1, 1]
+    assert found.sides[0].scores("b").problems == ("p1", "p2", "p4")
+    Pool.fails = ("7", "12")
+    with refused("ungraded"):
+        regrade.regrade(sides, "any")
+
+
+def test_sides_without_responses_are_refused() -> None:
+    bare = Side("bare", (checked(Path("x"), pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})),))
+    with refused("bad_input", "bare"):
+        regrade.regrade([side("base", 3), bare], "math_verify")
+    with refused("unknown_name"):
+        regrade.regrade([side("base", 3), side("arm", 4)], "math_verfy")

@@ -38,6 +38,8 @@ class Reader:
 
     Raises ConfigError: the file is damaged, or lacks what a comparison needs.
     """
+    general: bool = False
+    """Whether it takes files of any tool, so that every other reader that recognises one goes first."""
 
 
 def damaged(path: Path, why: object) -> ConfigError:

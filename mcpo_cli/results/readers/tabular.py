@@ -81,4 +81,5 @@ READER = Reader(
     about="CSV, JSONL or Parquet with columns problem and correct (and model, seed, benchmark, sample, response, ...)",
     recognises=lambda path: path.is_file() and path.suffix in KINDS,
     read=read,
+    general=True,
 )

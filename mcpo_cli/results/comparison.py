@@ -1,13 +1,15 @@
 """Sides against a baseline, benchmark by benchmark: means, differences, what they are made of, and flips."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.results import verdicts
+from mcpo_cli.results.flips import with_texts
 from mcpo_cli.results.log import Scores, Side
 from mcpo_cli.statistics import crossed, stats
 from mcpo_cli.statistics.crossed import Estimate, Sources
@@ -32,20 +34,29 @@ class Question:
     """Largest adjusted p-value that decides."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The answer, as tidy frames."""
 
+    baseline: str
+    """The name of the side that the others are compared with."""
     arms: pd.DataFrame
     """One row per benchmark, k and side: mean, low, high, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per benchmark, k and other side: difference, low, high, p-values, verdict, what the design can find."""
+    """One row per benchmark, k and other side: the means of both, difference, low, high, p-values, verdict, what the
+    design can find."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
-    """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score."""
+    """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score; the
+    first of each pair with a response of both sides (`results.flips`)."""
+    curves: pd.DataFrame
+    """As `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty where there is one sample."""
     warnings: tuple[str, ...]
     """Each in a sentence: how the sides differ besides their scores, and what was left out."""
+
+    def __repr__(self) -> str:
+        return "\n".join(verdicts.sentences(self.differences, self.baseline))
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,11 @@ class Pair:
         """Mean number of samples of a cell."""
         return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
 
+    def means(self, k: int) -> tuple[float, float]:
+        """The mean of pass@k of both sides."""
+        one, other = (crossed.mean(_value(side, k)).test.mean for side in (self.one, self.other))
+        return one, other
+
     def sources(self, found: Estimate) -> Sources:
         """What the difference of pass@1 is made of."""
         sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
@@ -98,17 +114,21 @@ def compare(sides: Sequence[Side], question: Question) -> Comparison:
             of more samples than there are.
     """
     baseline, others = _parted(sides, question.baseline)
+    by_name = {side.name: side for side in others}
     warnings: list[str] = []
     pairs = [pair for other in others for pair in _pairs(other, baseline, warnings)]
     _check_k(pairs, question.k)
     found = [(pair, k, pair.estimate(k)) for pair in pairs for k in question.k]
     rows = [_row(pair, k, one, question) for pair, k, one in found]
     rows += [row for other in others for k in question.k for row in _over_all(other.name, pairs, k, question)]
+    rows.sort(key=lambda row: list(by_name).index(str(row["arm"])))
     return Comparison(
-        arms=pd.DataFrame([row for side in sides for row in _means(side, question.k)]),
+        baseline=baseline.name,
+        arms=pd.DataFrame([row for side in sides for row in _means(side, question)]),
         differences=verdicts.verdicts(pd.DataFrame(rows), question.level),
         sources=pd.DataFrame([row for pair, k, one in found if k == 1 for row in _source_rows(pair, one)]),
-        flips=pd.concat([_flips(pair) for pair in pairs], ignore_index=True),
+        flips=pd.concat([_flips(pair, by_name[pair.arm], baseline) for pair in pairs], ignore_index=True),
+        curves=pd.DataFrame([row for side in sides for row in _means(side, Question(k=_powers(side)))]),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -118,9 +138,15 @@ def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
     if len(sides) < 2:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"two sides are named {twice[0]!r}", fix="name them: --arm NAME='PATHS'")
+        raise ConfigError(
+            f"two sides are named {twice[0]!r}", fix="name them: --arm NAME='PATHS'", code="duplicate_name"
+        )
     if baseline and baseline not in names:
-        raise ConfigError(f"no side is named {baseline!r}: {nearest(baseline, names)}")
+        raise ConfigError(
+            f"no side is named {baseline!r}: {nearest(baseline, names)}",
+            fix=f"--baseline {shlex.quote(closest(baseline, names))}",
+            code="unknown_name",
+        )
     first = sides[names.index(baseline)] if baseline else sides[0]
     return first, [side for side in sides if side is not first]
 
@@ -130,7 +156,9 @@ def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
     if not shared:
         raise ConfigError(
             f"{side.name} and {baseline.name} share no benchmark: {', '.join(side.benchmarks)} "
-            f"against {', '.join(baseline.benchmarks)}"
+            f"against {', '.join(baseline.benchmarks)}",
+            fix="--benchmark NAME where a file names none",
+            code="nothing_pairs",
         )
     for left in sorted({*side.benchmarks, *baseline.benchmarks} - set(shared)):
         warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
@@ -138,11 +166,20 @@ def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
         one, other = side.scores(name), baseline.scores(name)
         common = [problem for problem in one.problems if problem in set(other.problems)]
         if len(common) < 2:
-            raise ConfigError(f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs")
+            raise ConfigError(
+                f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs "
+                f"({_some(one.problems)} against {_some(other.problems)})",
+                fix="name the column that identifies a problem in both: --columns problem=NAME",
+                code="nothing_pairs",
+            )
         if lost := len(one.problems) + len(other.problems) - 2 * len(common):
             warnings.append(f"{name}: {lost} problems that only {side.name} or {baseline.name} has were left out")
         warnings += _facts(side, baseline, name)
         yield Pair(name, side.name, one.only(common), other.only(common))
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*map(repr, names[:2]), *(["..."] if len(names) > 2 else [])])
 
 
 def _facts(side: Side, baseline: Side, benchmark: str) -> Iterator[str]:
@@ -160,16 +197,20 @@ def _check_k(pairs: Sequence[Pair], asked: Sequence[int]) -> None:
             raise ConfigError(
                 f"pass@{max(asked)} needs {max(asked)} samples of every problem; {pair.benchmark} has {pair.most}",
                 fix=f"--k {pair.most}",
+                code="out_of_bounds",
             )
         if max(asked) > 1 and not (pair.one.binary and pair.other.binary):
-            raise ConfigError(f"{pair.benchmark}: pass@{max(asked)} needs scores that are 0 or 1", fix="--k 1")
+            raise ConfigError(
+                f"{pair.benchmark}: pass@{max(asked)} needs scores that are 0 or 1", fix="--k 1", code="out_of_bounds"
+            )
 
 
-def _means(side: Side, asked: Sequence[int]) -> Iterator[dict[str, object]]:
+def _means(side: Side, question: Question) -> Iterator[dict[str, object]]:
     for benchmark in side.benchmarks:
         scores = side.scores(benchmark)
-        for k in asked:
-            if len(scores.problems) < 2 or int(scores.samples_SP[scores.samples_SP > 0].min()) < k:
+        most = int(scores.samples_SP[scores.samples_SP > 0].min()) if scores.binary else 1
+        for k in question.k:
+            if len(scores.problems) < 2 or most < k:
                 continue
             found = crossed.mean(_value(scores, k))
             low, high = stats.share_interval(
@@ -177,6 +218,7 @@ def _means(side: Side, asked: Sequence[int]) -> Iterator[dict[str, object]]:
             )
             yield {
                 "benchmark": benchmark,
+                "metric": f"pass@{k}",
                 "k": k,
                 "arm": side.name,
                 "mean": found.test.mean,
@@ -193,9 +235,14 @@ def _row(pair: Pair, k: int, found: Estimate, question: Question) -> dict[str, o
     design = found.problems, min(found.seeds), pair.samples
     # Of pass@k, k above 1, the variance of a sample is not that of a response: what to buy is not said.
     effect = question.margin or abs(found.test.mean)
+    mean, baseline_mean = pair.means(k)
     needed = sources.needed(effect, *design) if k == 1 and found.test.error > stats.ROUNDING else {}
     return {
         **_tested(pair.benchmark, pair.arm, k, found, question),
+        "mean": mean,
+        "baseline_mean": baseline_mean,
+        "samples": pair.samples,
+        "effect": effect,
         "paired_by_seed": pair.same_seeds,
         "detectable": found.test.error * noncentrality(found.test.df),
         **{f"needed_{name}": value for name, value in needed.items()},
@@ -206,6 +253,7 @@ def _tested(benchmark: str, arm: str, k: int, found: Estimate, question: Questio
     interval, tests = found.test.interval(), verdicts.tests(found, question.margin)
     return {
         "benchmark": benchmark,
+        "metric": f"pass@{k}",
         "k": k,
         "arm": arm,
         "family": ALL if benchmark == ALL else "benchmarks",
@@ -231,7 +279,13 @@ def _over_all(arm: str, pairs: Sequence[Pair], k: int, question: Question) -> It
     one, other = (np.hstack([_value(getattr(pair, side), k) for pair in own]) for side in ("one", "other"))
     stratum_P = np.repeat(np.arange(len(own)), [len(pair.one.problems) for pair in own])
     found = crossed.difference(one, other, stratum_P, same_seeds=own[0].same_seeds)
-    yield {**_tested(ALL, arm, k, found, question), "paired_by_seed": own[0].same_seeds}
+    mean, baseline_mean = np.mean([pair.means(k) for pair in own], axis=0)
+    yield {
+        **_tested(ALL, arm, k, found, question),
+        "mean": mean,
+        "baseline_mean": baseline_mean,
+        "paired_by_seed": own[0].same_seeds,
+    }
 
 
 def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
@@ -254,7 +308,14 @@ def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
         }
 
 
-def _flips(pair: Pair) -> pd.DataFrame:
+def _powers(side: Side) -> tuple[int, ...]:
+    """1, 2, 4, ... samples, for the curves of pass@k; nothing where a curve would be one point."""
+    scores = [side.scores(name) for name in side.benchmarks]
+    most = max((int(one.samples_SP.max()) for one in scores if one.binary), default=1)
+    return tuple(2**power for power in range(most.bit_length())) if most > 1 else ()
+
+
+def _flips(pair: Pair, side: Side, baseline: Side) -> pd.DataFrame:
     mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (pair.one, pair.other))
     found = pd.DataFrame(
         {
@@ -267,4 +328,5 @@ def _flips(pair: Pair) -> pd.DataFrame:
     )
     distance_P = np.abs(mine - theirs)
     order_P = np.argsort(-distance_P, kind="stable")
-    return found.take(order_P[distance_P[order_P] > 0])
+    flips = found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
+    return with_texts(flips, side, baseline)

@@ -53,7 +53,7 @@ class Scores:
     square_SP: Floats
     """Sum of their squares."""
 
-    @property
+    @cached_property
     def score_SP(self) -> Floats:
         """Mean score of each cell; NaN where it is missing."""
         return np.where(self.samples_SP > 0, self.sum_SP / np.maximum(self.samples_SP, 1), np.nan)
@@ -124,6 +124,13 @@ class Side:
 
     def scores(self, benchmark: str) -> Scores:
         """Its scores on one benchmark."""
+        return self._scores[benchmark]
+
+    @cached_property
+    def _scores(self) -> dict[str, Scores]:
+        return {name: self._counted(name) for name in self.benchmarks}
+
+    def _counted(self, benchmark: str) -> Scores:
         own = self.samples[self.samples["benchmark"] == benchmark]
         seed_N, problem_N = (own[name].cat.remove_unused_categories().cat for name in ("seed", "problem"))
         shape = (len(seed_N.categories), len(problem_N.categories))

@@ -2,9 +2,10 @@
 
 import difflib
 import glob
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from mcpo_cli.config import plan
 from mcpo_cli.errors import SIMILAR, ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.results.log import Log, Side
@@ -17,48 +18,53 @@ Read = Callable[[Path], list[Log]]
 
 def is_log(word: str) -> bool:
     """Whether a word names a log, rather than a run of mcpo or a suite."""
-    return "/" in word or word.endswith(SUFFIXES) or Path(word).exists() or _evaluation(word).is_dir()
+    return "/" in word or word.endswith(SUFFIXES) or Path(word).exists() or _is_evaluation(word)
 
 
 def sides(words: Sequence[str], arms: Mapping[str, str], read: Read) -> list[Side]:
-    """The sides that `words` name, one each, and those of `arms`: name -> glob of the logs of its training seeds.
+    """The sides that `words` name, and those of `arms`: name -> glob of the logs of its training seeds.
 
-    A single word with several logs in it (models, say) is a side for each.
+    A word is one side; with logs of several models in it, one for each. Logs of one model are its training seeds.
 
     Raises:
         ConfigError: see `readers.read`; or a word or a glob names nothing.
     """
+    found: dict[Path, list[Log]] = {}
     paths = [path for word in words for path in _paths(word)]
-    found = [read(path) for path in paths]
-    if len(found) == 1 and not arms:
-        paths, found = [log.path for log in found[0]], [[log] for log in found[0]]
-    named = [Side(name, tuple(logs)) for name, logs in zip(names(paths), found, strict=True)]
-    return named + [
-        Side(name, tuple(log for path in _matches(pattern) for log in read(path))) for name, pattern in arms.items()
-    ]
+    for path in paths:
+        logs = read(path)
+        if paths.count(path) > 1:
+            raise ConfigError(f"{path} is named twice: a log is not compared with itself", code="duplicate_name")
+        models = {log.model for log in logs}
+        for log in logs:
+            found.setdefault(path / log.model if len(models) > 1 else path, []).append(log)
+    named = [Side(name, tuple(logs)) for name, logs in zip(names(found), found.values(), strict=True)]
+    return named + [Side(name, tuple(_logs(pattern, read))) for name, pattern in arms.items()]
+
+
+def _logs(pattern: str, read: Read) -> Iterable[Log]:
+    return (log for path in _matches(pattern) for log in read(path))
 
 
 def _paths(word: str) -> list[Path]:
-    if Path(word).exists():
+    if Path(word).exists() or _is_evaluation(word) or plan.is_suite(word):
         return [Path(word)]
-    if _evaluation(word).is_dir():
-        return [_evaluation(word)]
     if glob.has_magic(word):
         return _matches(word)
     runs = [path.name for path in catalog.folders(location())]
     if any(run.startswith(word) for run in runs):
-        return [location() / "runs" / catalog.find(location(), word).spec.run_id]
+        return [Path(word)]
     beside = [str(path) for path in Path(word).parent.glob("*")]
     close = difflib.get_close_matches(word, [*beside, *runs], n=1, cutoff=SIMILAR)
     raise ConfigError(
         f"{word}: there is no such file, folder or run" + (f": did you mean {close[0]!r}?" if close else ""),
-        fix="the path of a log, or the id of a run (mcpo runs list)",
+        fix="the path of a log (docs/readers.md), or the id of a run (mcpo runs list)",
         code="not_found",
     )
 
 
-def _evaluation(word: str) -> Path:
-    return location() / "evals" / word
+def _is_evaluation(word: str) -> bool:
+    return (location() / "evals" / word).is_dir()
 
 
 def _matches(pattern: str) -> list[Path]:
@@ -73,16 +79,19 @@ def _matches(pattern: str) -> list[Path]:
     return found
 
 
-def names(paths: Sequence[Path]) -> list[str]:
+def names(paths: Iterable[Path]) -> list[str]:
     """A name for each path: the last part in which all of them differ, or else the whole path.
 
     A suffix of the name is left out: `base.jsonl` is `base`.
     """
-    parts = [
-        (*path.parts[:-1], path.stem if path.suffix in SUFFIXES else path.name) for path in map(Path.absolute, paths)
-    ]
+    given = list(paths)
+    parts = [_parts(path.absolute()) for path in given]
     for place in range(1, min(map(len, parts), default=0) + 1):
         found = [one[-place] for one in parts]
         if len(set(found)) == len(found):
             return found
-    return list(map(str, paths))
+    return list(map(str, given))
+
+
+def _parts(path: Path) -> tuple[str, ...]:
+    return (*path.parts[:-1], path.stem if path.suffix in SUFFIXES else path.name)

@@ -13,7 +13,13 @@ import pandas as pd
 import pytest
 
 from mcpo_cli import api
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.results import readers
+from mcpo_cli.results.readers import Options
+from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import Cli, InProcess
+from tests.fakes import write_runs
 
 SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
 
@@ -161,6 +167,19 @@ def test_flips_show_what_separates_the_sides(here: InProcess, folder: Path) -> N
     assert (gained["score"], gained["baseline_score"]) == (1, 0)
     texts = ("response", "baseline_response", "answer", "baseline_answer", "gold", "prompt")
     assert [gained[name] for name in texts] == ["fine", SCRIPT, "7", "<b>6</b>", "7", "=1+1"]
+
+
+def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
+    write_runs(plan)
+    spec = plan.cells[0].spec
+    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+    (log,) = readers.read(Path(spec.run_id), Options())
+    log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)
+    document = here.json("compare", spec.run_id, "theirs.csv")
+    assert document["baseline"] == spec.run_id
+    assert {row["verdict"] for row in document["differences"]} == {"better"}
+    assert any("temperature differs: theirs not recorded" in warning for warning in document["warnings"])
 
 
 def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) -> None:

@@ -33,43 +33,41 @@ def test_names_are_where_paths_differ(paths: list[str], expected: list[str]) -> 
 
 
 def read(path: Path) -> list[Log]:
-    """One log per line of a file, or one for a folder."""
-    found = path.read_text().split() if path.is_file() else ["one"]
+    """One log per word of a file, by its model (its first letter is a seed); or one for what is no file."""
+    found = path.read_text().split() if path.is_file() else ["0"]
     samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
-    return [checked(path / name, samples) for name in found]
+    return [checked(path / name, samples, model=name[1:]) for name in found]
 
 
 def shown(found: list[Side]) -> dict[str, list[str]]:
     return {side.name: [log.path.name for log in side.logs] for side in found}
 
 
-def test_a_word_is_a_side_and_a_single_word_a_side_for_each_log(tmp_path: Path) -> None:
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text("s0 s1")
-    words = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
-    assert shown(sides(words, {}, read)) == {"a": ["s0", "s1"], "b": ["s0", "s1"]}
-    assert shown(sides(words[:1], {}, read)) == {"s0": ["s0"], "s1": ["s1"]}
-    assert shown(sides(words[:1], {"other": str(tmp_path / "?.csv")}, read)) == {
-        "a": ["s0", "s1"],
-        "other": ["s0", "s1", "s0", "s1"],
-    }
-    assert list(shown(sides([str(tmp_path / "*.csv")], {}, read))) == ["a", "b"]
+def test_a_word_is_a_side_for_each_model_in_it(tmp_path: Path) -> None:
+    for name, content in {"a.csv": "0 1", "b.csv": "0 1", "two.csv": "0small 0large 1large"}.items():
+        (tmp_path / name).write_text(content)
+    one, other, two = (str(tmp_path / name) for name in ("a.csv", "b.csv", "two.csv"))
+    assert shown(sides([one, other], {}, read)) == {"a": ["0", "1"], "b": ["0", "1"]}
+    assert shown(sides([two], {}, read)) == {"small": ["0small"], "large": ["0large", "1large"]}
+    assert list(shown(sides([one, two], {}, read))) == ["a", "small", "large"]
+    assert shown(sides([one], {"arm": str(tmp_path / "[ab].csv")}, read)) == {"a": ["0", "1"], "arm": ["0", "1"] * 2}
+    assert list(shown(sides([str(tmp_path / "?.csv")], {}, read))) == ["a", "b"]
+    with refused("duplicate_name", "a.csv"):
+        sides([one, one], {}, read)
 
 
-def test_a_run_and_an_evaluation_are_found_by_their_ids(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_and_an_evaluation_go_to_their_reader_by_their_ids(
+    mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
     write_runs(plan)
     run_id = plan.cells[0].spec.run_id
     write_json(run_dir(run_id) / "spec.json", plan.cells[0].spec.to_dict())
     (mcpo_home / "evals" / "graded").mkdir(parents=True)
-    (mcpo_home / "log.csv").write_text("x")
+    (mcpo_home / "log.csv").write_text("0")
     monkeypatch.chdir(mcpo_home)
     found = sides(["log.csv", run_id[:-3], "graded"], {}, read)
-    assert [side.logs[0].path.parent for side in found] == [
-        Path("log.csv"),
-        mcpo_home / "runs" / run_id,
-        mcpo_home / "evals" / "graded",
-    ]
+    assert [side.logs[0].path.parent for side in found] == [Path("log.csv"), Path(run_id[:-3]), Path("graded")]
     with refused("not_found", "lgo.csv", "log.csv"):
         sides(["log.csv", "lgo.csv"], {}, read)
 

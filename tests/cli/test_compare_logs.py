@@ -182,6 +182,7 @@ def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, f
     assert any("temperature differs: theirs not recorded" in warning for warning in document["warnings"])
 
 
+@pytest.mark.slow
 def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) -> None:
     from mlflow import MlflowClient
 

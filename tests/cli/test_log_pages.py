@@ -34,7 +34,7 @@ def sessions(page: str) -> list[tuple[str, str]]:
     return [(command, shown.strip()) for command, shown in found]
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/is-my-model-better.md"])
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/is-my-model-better.md", marks=pytest.mark.slow)])
 def test_a_page_shows_what_its_commands_print(page: str, here: InProcess, logs: Path) -> None:
     found = sessions(page)
     assert found

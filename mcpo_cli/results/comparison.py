@@ -160,6 +160,7 @@ def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
             fix="--benchmark NAME where a file names none",
             code="nothing_pairs",
         )
+    warnings += _facts(side, baseline, shared)
     for left in sorted({*side.benchmarks, *baseline.benchmarks} - set(shared)):
         warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
     for name in shared:
@@ -174,7 +175,6 @@ def _pairs(side: Side, baseline: Side, warnings: list[str]) -> Iterator[Pair]:
             )
         if lost := len(one.problems) + len(other.problems) - 2 * len(common):
             warnings.append(f"{name}: {lost} problems that only {side.name} or {baseline.name} has were left out")
-        warnings += _facts(side, baseline, name)
         yield Pair(name, side.name, one.only(common), other.only(common))
 
 
@@ -182,13 +182,21 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join([*map(repr, names[:2]), *(["..."] if len(names) > 2 else [])])
 
 
-def _facts(side: Side, baseline: Side, benchmark: str) -> Iterator[str]:
-    """How the samples of both were made, where it differs."""
-    one, other = side.facts(benchmark), baseline.facts(benchmark)
-    for name in sorted({*one, *other}):
-        mine, theirs = one.get(name, "not recorded"), other.get(name, "not recorded")
-        if mine != theirs:
-            yield f"{benchmark}: {name} differs: {side.name} {mine}; {baseline.name} {theirs}"
+def _facts(side: Side, baseline: Side, benchmarks: Sequence[str]) -> Iterator[str]:
+    """How the samples of both were made, where it differs or only one side says so."""
+    differs: dict[str, list[str]] = {}
+    silent: dict[str, dict[str, None]] = {}
+    for benchmark in benchmarks:
+        one, other = side.facts(benchmark), baseline.facts(benchmark)
+        for name in sorted({*one, *other}):
+            if name not in one or name not in other:
+                silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
+            elif one[name] != other[name]:
+                said = f"{name} differs: {side.name} {one[name]}; {baseline.name} {other[name]}"
+                differs.setdefault(said, []).append(benchmark)
+    yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
+    for name, facts in silent.items():
+        yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
 
 
 def _check_k(pairs: Sequence[Pair], asked: Sequence[int]) -> None:

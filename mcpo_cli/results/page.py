@@ -1,7 +1,7 @@
 """A comparison as text: the verdict, one table, warnings, and what would settle what is undecided."""
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -10,7 +10,7 @@ from mcpo_cli.analysis import words
 from mcpo_cli.analysis.render import Columns, Grid, Page
 from mcpo_cli.results import verdicts
 from mcpo_cli.results.comparison import ALL, Comparison
-from mcpo_cli.results.verdicts import signed
+from mcpo_cli.results.verdicts import MOST_NAMED, signed
 
 MOST_FLIPS = 20
 """Most problems in the table of those that changed most."""
@@ -84,19 +84,19 @@ def _p(value: float) -> str:
 
 def pairing(found: Comparison) -> list[str]:
     """What is paired and what intervals are about, for each way in which it is so."""
-    arms: dict[tuple[str, str], list[str]] = {}
-    for row in (
-        found.differences[found.differences["benchmark"] != ALL]
-        .drop_duplicates(["benchmark", "arm"])
-        .to_dict("records")
-    ):
-        sizes = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
-        arms.setdefault((_paired(row), f"{row['benchmark']} {sizes}"), []).append(row["arm"])
-    everyone = len(found.differences["arm"].unique())
-    places: dict[str, list[str]] = {}
-    for (said, size), named in arms.items():
-        places.setdefault(said, []).append(size if len(named) == everyone else f"{size} ({', '.join(named)})")
-    return [f"{', '.join(where)}: {said}" for said, where in places.items()]
+    rows = found.differences[found.differences["benchmark"] != ALL].drop_duplicates(["benchmark", "arm"])
+    designs: dict[str, dict[str, dict[str, None]]] = {}
+    for row in rows.to_dict("records"):
+        size = " x ".join(_count(row[what], what.removesuffix("s")) for what in BOUGHT)
+        designs.setdefault(_paired(row), {}).setdefault(size, {})[row["benchmark"]] = None
+    return [
+        f"{'; '.join(f'{_named(list(where))}: {size}' for size, where in sizes.items())}; {said}"
+        for said, sizes in designs.items()
+    ]
+
+
+def _named(benchmarks: Sequence[str]) -> str:
+    return ", ".join(benchmarks) if len(benchmarks) <= MOST_NAMED else f"{len(benchmarks)} benchmarks"
 
 
 def _paired(row: Row) -> str:

@@ -201,5 +201,5 @@ def checked(
             fix="choose a score that is 1 for a correct response and 0 for a wrong one (--columns correct=NAME)",
         )
     # A name is kept once for all of its samples: tables of millions of them are common.
-    named = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
-    return Log(path, samples.assign(correct=correct.astype(np.float64), **named), facts or {}, model)
+    names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
+    return Log(path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model)

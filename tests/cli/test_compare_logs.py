@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from mcpo_cli import api
+from mcpo_cli.commands import console
 from mcpo_cli.config.plan import from_suite
 from mcpo_cli.home import run_dir
 from mcpo_cli.results import readers
@@ -236,3 +237,18 @@ def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
     assert found.arms["mean"].tolist() == pytest.approx([0.5, 0.75])
     by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, k=[1])
     assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
+
+
+def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
+    here: InProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "width", lambda: 80)
+    long = "gsm8k (flexible-extract), 5 examples"
+    for name, right in (("a_model_with_a_long_name-base", 50), ("a_model_with_a_long_name-grpo", 60)):
+        table(folder / f"{name}.jsonl", np.arange(100) < right, benchmark=long)
+    shown = here("compare", "a_model_with_a_long_name-base.jsonl", "a_model_with_a_long_name-grpo.jsonl").stdout
+    _, _, grid = shown.partition("\n")
+    assert max(map(len, grid.splitlines())) <= 80
+    # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100).
+    assert ".500 .600 +.100 [+.040, +.160] .001 better" in re.sub(" +", " ", grid)
+    assert "flexible-extract" in grid

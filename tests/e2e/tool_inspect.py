@@ -2,8 +2,8 @@
 
 `python tool_inspect.py write NAME=SHARE...` writes logs to a folder NAME, that of `weak-again` as .json: SHARE of the
 answers to problems.jsonl are right; below 0 the model fails.
-`python tool_inspect.py read PACKAGES PATH...` prints what mcpo reads at each path, as a line of JSON: it reads these logs
-with inspect_ai, and takes what it needs besides from the folder PACKAGES.
+`python tool_inspect.py read PACKAGES PATH...` prints what mcpo reads at each path, as a line of JSON: it reads these
+logs with inspect_ai, and takes what it needs besides from the folder PACKAGES.
 """
 
 import json

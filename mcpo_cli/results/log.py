@@ -190,8 +190,8 @@ def checked(
     if nameless := [name for name in keys if samples[name].isna().any()]:
         raise bad_data(f"{path}: the column {nameless[0]} is empty in some rows", fix="fill it in, or leave it out")
     if "sample" in keys and (twice := samples[samples.duplicated(keys)]).size:
-        named = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
-        raise bad_data(f"{path}: it holds a sample twice: {named}", fix="leave the copies out")
+        which = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
+        raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
     correct = pd.to_numeric(samples["correct"], errors="coerce")
     bad = ~correct.between(0, 1)
     if bad.any():

@@ -4,7 +4,8 @@ import json
 import os
 import random
 import subprocess
-from collections.abc import Sequence
+import sysconfig
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,14 @@ SHARES = {"good": 0.9, "weak": 0.5, "weak-again": 0.5}
 """Chance of a right answer of each model."""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the problems that all tools are given."""
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the problems that both tools are given."""
     if not TOOLS.exists():
         pytest.skip("needs lm-evaluation-harness and inspect_ai: make setup-tools (which needs PyPI)")
-    found = tmp_path_factory.mktemp("tools")
     problems = [{"question": f"{a} + {b} =", "answer": str(a + b)} for a in range(2, 12) for b in range(2, 12)]
-    (found / "problems.jsonl").write_text("".join(json.dumps(one) + "\n" for one in problems))
-    return found
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(one) + "\n" for one in problems))
+    return tmp_path
 
 
 def tool(folder: Path, *words: str) -> str:
@@ -56,7 +56,7 @@ RIGHT = {"good": "better", "weak-again": "undecided"}
 
 
 def test_lm_evaluation_harness(folder: Path) -> None:
-    tool(folder, str(HERE / "tool_lm_eval.py"), str(folder), *(f"{name}={share}" for name, share in SHARES.items()))
+    tool(folder, str(HERE / "tool_lm_eval.py"), *(f"{name}={share}" for name, share in SHARES.items()))
     logs = {name: read(folder / name, Options()) for name in SHARES}
     assert verdicts([Side(name, tuple(found)) for name, found in logs.items()]) == RIGHT
     for name, (log,) in logs.items():
@@ -72,30 +72,30 @@ def test_lm_evaluation_harness(folder: Path) -> None:
 
 def test_inspect_ai(folder: Path) -> None:
     script, runs = str(HERE / "tool_inspect.py"), {**SHARES, "broken": -1.0}
-    tool(folder, script, "write", str(folder), *(f"{name}={share}" for name, share in runs.items()))
-    found = {name: json.loads(tool(folder, script, "read", str(folder / name))) for name in runs}
-    logs = {name: _log(found[name]["logs"]) for name in SHARES}
+    tool(folder, script, "write", *(f"{name}={share}" for name, share in runs.items()))
+    (whole,) = (folder / "good").glob("*.eval")
+    (folder / "cut.eval").write_bytes(whole.read_bytes()[:-200])
+    said = tool(folder, script, "read", sysconfig.get_path("purelib"), *runs, "cut.eval")
+    *found, broken, cut = map(json.loads, said.splitlines())
+    logs = {name: _log(one) for name, one in zip(SHARES, found, strict=True)}
     assert verdicts([Side(name, (log,)) for name, log in logs.items()]) == RIGHT
     assert {len(log.samples) for log in logs.values()} == {200}  # two epochs
     assert logs["good"].facts["sums"]["inspect_ai"] == "0.3.285"
     assert json.loads(logs["good"].facts["sums"]["generation"])["temperature"] == 0.5
     (document,) = (folder / "weak-again").glob("*.json")
-    (accuracy,) = [one["metrics"]["accuracy"]["value"] for one in json.loads(document.read_text())["results"]["scores"]]
-    assert logs["weak-again"].samples["correct"].mean() == pytest.approx(accuracy, abs=1e-12)
-    assert found["broken"]["code"] == "bad_data"
-    assert "'error'" in found["broken"]["message"]
-    (whole,) = (folder / "good").glob("*.eval")
-    (folder / "cut.eval").write_bytes(whole.read_bytes()[:-200])
-    assert json.loads(tool(folder, script, "read", str(folder / "cut.eval")))["code"] == "bad_data"
+    (mean,) = [one["metrics"]["mean"]["value"] for one in json.loads(document.read_text())["results"]["scores"]]
+    assert logs["weak-again"].samples["correct"].mean() == pytest.approx(mean, abs=1e-12)
+    assert broken["code"] == cut["code"] == "bad_data"
+    assert "'error'" in broken["message"]
+    assert "cannot be read" in cut["message"]
 
 
-def _log(documents: list[dict[str, Any]]) -> Log:
-    (only,) = documents
-    return checked(Path(only["path"]), pd.DataFrame(only["samples"]), only["facts"], only["model"])
+def _log(document: Mapping[str, Any]) -> Log:
+    return checked(Path(document["path"]), pd.DataFrame(document["samples"]), document["facts"], document["model"])
 
 
 def test_trl(tmp_path: Path) -> None:
-    pytest.importorskip("trl", reason="needs TRL: pip install 'mcpo-cli[bench]'")
+    pytest.importorskip("trl", reason="needs TRL: make setup")
     rewards = {name: _trained(tmp_path / name, name, share) for name, share in SHARES.items()}
     logs = {name: read(tmp_path / name, Options()) for name in SHARES}
     for name, (log,) in logs.items():

@@ -1,8 +1,9 @@
 """A process of the tools' environment: inspect_ai evaluates models of a known accuracy, or hands over what it reads.
 
-`python tool_inspect.py write FOLDER NAME=SHARE...` writes logs to FOLDER/NAME, that of `weak-again` as .json:
-SHARE of the answers are right; below 0 the model fails.
-`python tool_inspect.py read PATH` prints what mcpo reads there, as JSON.
+`python tool_inspect.py write NAME=SHARE...` writes logs to a folder NAME, that of `weak-again` as .json: SHARE of the
+answers to problems.jsonl are right; below 0 the model fails.
+`python tool_inspect.py read PACKAGES PATH...` prints what mcpo reads at each path, as a line of JSON: it reads these
+logs with inspect_ai, and takes what it needs besides from the folder PACKAGES.
 """
 
 import json
@@ -14,7 +15,7 @@ from typing import Any
 EPOCHS = 2
 
 
-def write(folder: Path, *runs: str) -> None:
+def write(*runs: str) -> None:
     """Evaluate each model."""
     from inspect_ai import Task
     from inspect_ai import eval as evaluate
@@ -23,7 +24,7 @@ def write(folder: Path, *runs: str) -> None:
     from inspect_ai.scorer import exact
     from inspect_ai.solver import generate
 
-    problems = [json.loads(line) for line in (folder / "problems.jsonl").read_text().splitlines()]
+    problems = [json.loads(line) for line in Path("problems.jsonl").read_text().splitlines()]
     answers = {one["question"]: one["answer"] for one in problems}
 
     def answering(name: str, share: float) -> Any:
@@ -52,26 +53,26 @@ def write(folder: Path, *runs: str) -> None:
         )
         model = get_model("mockllm/model", custom_outputs=answering(name, float(share)), memoize=False)
         kind = "json" if name == "weak-again" else "eval"
-        evaluate(task, model=model, log_dir=str(folder / name), log_format=kind, temperature=0.5, display="none")
+        evaluate(task, model=model, log_dir=name, log_format=kind, temperature=0.5, display="none")
 
 
-def read(path: Path) -> None:
-    """Read logs with mcpo, and print samples and facts, or the error."""
+def read(packages: str, *paths: str) -> None:
+    """Read logs with mcpo, and print samples and facts, or the error, of each."""
+    # Last: inspect_ai needs its own versions.
+    sys.path.append(packages)
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.results.readers import Options
     from mcpo_cli.results.readers import read as read_logs
 
-    try:
-        found = [
-            {"path": str(log.path), "model": log.model, "facts": log.facts, "samples": log.samples.to_dict("list")}
-            for log in read_logs(path, Options())
-        ]
-    except ConfigError as error:
-        print(json.dumps({"code": error.code, "message": error.message}))
-    else:
-        print(json.dumps({"logs": found}))
+    for path in paths:
+        try:
+            (log,) = read_logs(Path(path), Options())
+            samples = log.samples.to_dict("list")
+            print(json.dumps({"path": path, "model": log.model, "facts": log.facts, "samples": samples}))
+        except ConfigError as error:
+            print(json.dumps({"code": error.code, "message": error.message}))
 
 
 if __name__ == "__main__":
-    job, path, *others = sys.argv[1:]
-    write(Path(path), *others) if job == "write" else read(Path(path))
+    job, *words = sys.argv[1:]
+    {"write": write, "read": read}[job](*words)

@@ -1,6 +1,6 @@
 """A process of the tools' environment: the command line of lm-evaluation-harness, with a model of a known accuracy.
 
-`python tool_lm_eval.py FOLDER NAME=SHARE...` writes FOLDER/NAME for each: SHARE of the answers are right.
+`python tool_lm_eval.py NAME=SHARE...` writes a folder NAME for each: SHARE of the answers to problems.jsonl are right.
 """
 
 import random
@@ -28,15 +28,15 @@ metadata: {{version: 3.0}}
 
 @register_model("known")
 class Known(LM):
-    """Answers right with a chance of `share`, drawn by its seed and the question."""
+    """Answers exactly a share of the questions right, drawn by its seed: two models of one share have one accuracy."""
 
     def __init__(self, share: float, seed: str, **_: Any) -> None:
         super().__init__()
         self.share, self.seed = share, seed
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
-        draws = [random.Random(f"{self.seed} {one.doc['question']}").random() for one in requests]
-        return [one.doc["answer"] if draw < self.share else "?" for one, draw in zip(requests, draws, strict=True)]
+        right = set(random.Random(self.seed).sample(range(len(requests)), round(self.share * len(requests))))
+        return [one.doc["answer"] if at in right else "?" for at, one in enumerate(requests)]
 
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
         raise NotImplementedError
@@ -45,16 +45,16 @@ class Known(LM):
         raise NotImplementedError
 
 
-def main(folder: Path, *runs: str) -> None:
+def main(*runs: str) -> None:
     """Write the task and evaluate each model."""
-    (folder / "sums.yaml").write_text(TASK.format(data=folder / "problems.jsonl"))
+    Path("sums.yaml").write_text(TASK.format(data=Path("problems.jsonl").absolute()))
     for run in runs:
         name, share = run.split("=")
         asked = ["--model", "known", "--model_args", f"share={share},seed={name}", "--tasks", "sums"]
-        where = ["--include_path", str(folder), "--output_path", str(folder / name), "--log_samples"]
+        where = ["--include_path", ".", "--output_path", name, "--log_samples"]
         sys.argv = ["lm_eval", *asked, *where]
         cli_evaluate()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(*sys.argv[1:])

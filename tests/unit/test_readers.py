@@ -17,6 +17,7 @@ from mcpo_cli.evaluation.engines import Sample
 from mcpo_cli.evaluation.gradings import Samples
 from mcpo_cli.home import run_dir
 from mcpo_cli.records import GradeRow, Results
+from mcpo_cli.results.comparison import Question, compare
 from mcpo_cli.results.log import Side
 from mcpo_cli.results.readers import Options, read, readers
 from mcpo_cli.runs.journal import Journal
@@ -87,6 +88,16 @@ def test_a_plug_in_reads_its_own_files(tmp_path: Path, plugin_folder: Path) -> N
     assert log.facts == {"sums": {"tool": "mine 1.0"}}
 
 
+def test_a_plug_in_that_fails_at_a_file_leaves_it_to_the_others(
+    tmp_path: Path, plugin_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (plugin_folder / "odd.py").write_text(
+        "from mcpo_cli.results.readers import Reader\nREADER = Reader('odd', 'odd', lambda path: 1 / 0, None)\n"
+    )
+    assert read(lines(tmp_path / "20.jsonl", [verl(1)]), Options())
+    assert "the reader odd failed at" in capsys.readouterr().err
+
+
 def test_a_reader_can_be_named_and_a_table_is_read_where_no_tool_wrote_it(tmp_path: Path) -> None:
     file = lines(tmp_path / "20.jsonl", [verl(number) for number in range(3)])
     (found,) = read(file, Options())
@@ -146,6 +157,17 @@ def test_a_table_has_a_log_per_model_and_its_seeds(tmp_path: Path) -> None:
     first, second = read(tmp_path / "t.csv", Options({"problem": "id", "correct": "ok"}, "mine"))
     assert (first.model, first.samples["correct"].tolist(), first.samples["seed"].tolist()) == ("a", [1, 1], ["3", "4"])
     assert (second.model, second.samples["correct"].tolist(), set(second.facts)) == ("b", [0], {"mine"})
+
+
+def test_other_prompts_under_the_same_names_are_a_warning(tmp_path: Path) -> None:
+    sides = []
+    for name, prompt in (("a", "Q: {}"), ("b", "Q: {}"), ("c", "Answer {}")):
+        rows = {"problem": range(8), "correct": [1, 0] * 4, "prompt": [prompt.format(number) for number in range(8)]}
+        pd.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
+        sides.append(Side(name, tuple(read(tmp_path / f"{name}.csv", Options()))))
+    assert compare(sides[:2], Question()).warnings == ()
+    (warning,) = compare(sides[1:], Question()).warnings
+    assert warning.startswith("results: prompts differs")
 
 
 # --- mcpo's own -------------------------------------------------------------------------------------------------------

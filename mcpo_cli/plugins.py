@@ -1,4 +1,4 @@
-"""Lookup by name of methods, tasks, data sets, graders, probes, tables and figures, presets, suites, claims.
+"""Lookup by name of methods, tasks, data, graders, probes, tables, figures, readers, presets, suites, claims.
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
@@ -37,7 +37,7 @@ N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
 EXPERIMENTS = "experiments"
-GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", EXPERIMENTS)
+GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", "readers", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}

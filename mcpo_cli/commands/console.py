@@ -3,12 +3,13 @@
 import json
 import re
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
@@ -20,12 +21,17 @@ from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import CellView, View
 
+if TYPE_CHECKING:
+    from mcpo_cli.analysis.render import Grid
+
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough that no name is cut."""
 LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
 """Least seconds between two that are equal."""
+ROOMY = 100
+"""Least width in columns at which columns of numbers stand two blanks apart."""
 BAR_WIDTH = 120
 """Least terminal width in columns at which running cells have a progress bar."""
 JSON_VERSION = 1
@@ -33,6 +39,7 @@ JSON_VERSION = 1
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
+STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -93,6 +100,26 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
     Console(highlight=False, width=width()).print(table)
+
+
+def print_grid(grid: "Grid") -> None:
+    """Print a table of names and numbers on stdout: a narrow terminal wraps names, and breaks no number."""
+    gap = 2 if width() >= ROOMY else 1
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+    for place, name in enumerate(grid.header):
+        number = place >= grid.labels
+        longest = max((len(row[place]) for row in grid.rows), default=1)
+        justify: JustifyMethod = "right" if number else "left"
+        least = longest if number else None
+        table.add_column(Text(visible(name)), overflow="fold", justify=justify, vertical="bottom", min_width=least)
+    for row in grid.rows:
+        table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False, width=width()).print(table)
+
+
+def print_remark(text: str) -> None:
+    """Print a sentence on stdout, wrapped to the terminal and indented from its second line on."""
+    print_text(textwrap.fill(visible(text), min(width(), 100), initial_indent="- ", subsequent_indent="  "))
 
 
 def seconds(option: str, text: str) -> float:

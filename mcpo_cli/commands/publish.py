@@ -3,6 +3,8 @@
 A failing store only causes a warning: the files and records on the disk have everything.
 """
 
+import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from mcpo_cli.config.plan import Plan
     from mcpo_cli.probes.base import Probe
     from mcpo_cli.probes.study import Measured
+    from mcpo_cli.results.comparison import Comparison as LogComparison
     from mcpo_cli.store.mlflow import Store
 
 
@@ -38,6 +41,31 @@ def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[Built]]]", report: S
             headlines = {name: value for one in here for name, value in _headlines(one).items()}
             table = next((one for one in here if one.name == load.stem(plan.suite) and one.grids), None)
             log_artifacts(store, plan, [*report, *files], headlines, _results(table) if table else "")
+    except McpoError as error:
+        console.talk(f"warning: {error}")
+
+
+def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
+    """Log a comparison of logs to a run of its own in the store: its differences as metrics, its files as artifacts.
+
+    key: the same for the same question, which has one run.
+    """
+    uri = resolve("")
+    if uri is None:
+        console.talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
+        return
+    values: dict[str, float | None] = {}
+    for row in found.differences.to_dict("records"):
+        place = "/".join([row["metric"], *(re.sub(r"[/+\s]+", "_", row[name]) for name in ("benchmark", "arm"))])
+        values |= _with_interval(
+            f"difference/{place}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
+        )
+        values[f"p_adjusted/{place}"] = row["p_adjusted"]
+    known = {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+    try:
+        from mcpo_cli.store.results import log_comparison
+
+        log_comparison(_connected(uri), title, key, files, known, repr(found))
     except McpoError as error:
         console.talk(f"warning: {error}")
 

@@ -1,10 +1,22 @@
 """The verbs that show results: `mcpo compare`, `reproduce` and `report`."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, DryRun, Json, Overrides, Verbose, What, complete_artifacts, starting_with
+from mcpo_cli.commands.verbs import (
+    Debug,
+    DryRun,
+    Json,
+    Overrides,
+    Verbose,
+    complete_artifacts,
+    complete_suite_or_runs,
+    starting_with,
+)
+from mcpo_cli.errors import ConfigError
 
 COMPARE_EXAMPLES = """\
 Examples:
@@ -17,7 +29,13 @@ mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at eq
 
 mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
 
-mcpo compare table2 --plan                               what N seeds can find, before training them"""
+mcpo compare table2 --plan                               what N seeds can find, before training them
+
+mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
+
+mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
+
+mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -39,11 +57,37 @@ def _complete_axes(incomplete: str) -> list[str]:
     return starting_with(incomplete, AXES)
 
 
+def _complete_readers(incomplete: str) -> list[str]:
+    from mcpo_cli.results.readers import readers
+
+    return starting_with(incomplete, readers())
+
+
+def _complete_graders(incomplete: str) -> list[str]:
+    from mcpo_cli.grading.pool import registry
+
+    return starting_with(incomplete, registry())
+
+
+def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What `complete_suite_or_runs` offers, and files and folders."""
+    here = [str(path) for path in Path(incomplete or ".").parent.glob("*")]
+    return complete_suite_or_runs(ctx, incomplete) + starting_with(incomplete, here)
+
+
+Compared = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SUITE [KEY=VALUE]|RUN_ID...|LOG...",
+        help="A suite or its file, with settings to change in it; several runs; or logs of any tool, files or folders.",
+        autocompletion=_complete_compared,
+    ),
+]
 Baseline = Annotated[
     str,
     typer.Option(
         metavar="ARM",
-        help="The arm to compare with (default: the suite's, else its first).",
+        help="The arm to compare with (default: the suite's, else the first).",
         autocompletion=_complete_arms,
     ),
 ]
@@ -65,22 +109,137 @@ At = Annotated[
 Seeds = Annotated[bool, typer.Option("--plan", help="Show which difference N seeds can detect; needs no runs.")]
 
 
+Arm = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=GLOB", help="Logs of the training seeds of one arm (repeatable)."),
+]
+Margin = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Of logs: the largest difference that does not matter, chosen before looking; 0.01 is one point.",
+    ),
+]
+K = Annotated[list[str] | None, typer.Option("--k", help="Of logs: compare pass@k (repeatable, or 1,8; default: 1).")]
+Maj = Annotated[
+    list[str] | None,
+    typer.Option("--maj", help="Of logs: compare maj@k, the majority's answer (repeatable, or 4,8); needs answers."),
+]
+Look = Annotated[
+    str,
+    typer.Option(
+        metavar="I/N", help="Of logs: this is look I of N at growing data, declared before the first; levels follow."
+    ),
+]
+Regrade = Annotated[
+    str,
+    typer.Option(
+        metavar="GRADER",
+        help="Of logs: grade the stored responses of all sides again, and say what of the difference was the grader's.",
+        autocompletion=_complete_graders,
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME=COLUMN,...", help="Of logs: columns with other names, such as correct=exact_match,problem=doc_id."
+    ),
+]
+Benchmark = Annotated[
+    str, typer.Option(help="Of logs: compare this benchmark only, or name the one of files that name none.")
+]
+ReaderName = Annotated[
+    str,
+    typer.Option(
+        "--reader", help="Of logs: the tool that wrote them, where it cannot be seen.", autocompletion=_complete_readers
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Of logs: write the files there (default: reports/compare/ in MCPO_HOME)."),
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Of logs: also what the doubt comes from, and problems that changed.")
+]
+MLflow = Annotated[bool, typer.Option("--mlflow", help="Of logs: log the comparison to MLflow, too.")]
+
+
 def compare(
-    what: What,
+    what: Compared = None,
     baseline: Baseline = "",
     metric: Metric = "",
     at: At = None,
     plan: Seeds = False,
+    arm: Arm = None,
+    margin: Margin = None,
+    k: K = None,
+    maj: Maj = None,
+    look: Look = "",
+    regrade: Regrade = "",
+    columns: Columns = "",
+    benchmark: Benchmark = "",
+    reader: ReaderName = "",
+    out: Out = None,
+    full: Full = False,
+    mlflow: MLflow = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compare the arms of a suite, or single runs, with a baseline at equal cost. Trains nothing."""
+    """Compare the arms of a suite, single runs, or logs of any tool with a baseline. Trains nothing."""
+    words = what or []
+    if not words and not arm:
+        raise ConfigError(
+            "name a suite, runs, or logs", fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1"
+        )
+    of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan}
+    of_logs: dict[str, object] = {
+        "--margin": margin,
+        "--k": k,
+        "--maj": maj,
+        "--look": look,
+        "--regrade": regrade,
+        "--columns": columns,
+        "--benchmark": benchmark,
+        "--reader": reader,
+    }
+    of_logs |= {"--out": out, "--full": full, "--mlflow": mlflow}
+    if arm or _names_logs(words):
+        from mcpo_cli.commands import compare_logs
+
+        _refuse(of_runs, "arms of a suite and runs of mcpo")
+        named = columns, benchmark, reader
+        asked = compare_logs.Asked(words, arm or (), baseline, margin, k or (), *named, maj or (), look, regrade)
+        compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
+        return
+    _refuse(of_logs, "logs")
+    _compare_runs(words, baseline, metric, at or (), plan=plan, as_json=as_json)
+
+
+def _names_logs(words: Sequence[str]) -> bool:
+    from mcpo_cli.config.plan import is_suite
+    from mcpo_cli.results.sides import is_log
+
+    return any(is_log(word) for word in words if not is_suite(word) and "=" not in word)
+
+
+def _refuse(given: Mapping[str, object], kind: str) -> None:
+    """Raise ConfigError if one of these options is given: it is for comparisons of another kind."""
+    for name, value in given.items():
+        if value:
+            raise ConfigError(
+                f"{name} is an option of comparisons of {kind}", fix="mcpo compare --help", code="contradiction"
+            )
+
+
+def _compare_runs(
+    what: Sequence[str], baseline: str, metric: str, at: Sequence[str], *, plan: bool, as_json: bool
+) -> None:
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import comparisons, console, seeds
     from mcpo_cli.config.plan import is_suite
 
     names, overrides = comparisons.parted(what, "mcpo compare")
-    choice = Choice(baseline, metric, tuple(at or ()))
+    choice = Choice(baseline, metric, tuple(at))
     if plan:
         seeds.show_reach(names[0], overrides, choice, as_json=as_json)
         return

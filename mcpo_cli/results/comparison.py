@@ -1,49 +1,23 @@
 """Sides against a baseline, benchmark by benchmark: means, differences, what they are made of, and flips."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import ConfigError, closest, nearest
 from mcpo_cli.results import majority, verdicts
+from mcpo_cli.results.flips import with_texts
 from mcpo_cli.results.log import Scores, Side
+from mcpo_cli.results.pairs import MEAN, Metric, Pair
 from mcpo_cli.statistics import crossed, sequential, stats
-from mcpo_cli.statistics.crossed import Estimate, Sources
+from mcpo_cli.statistics.crossed import Estimate
 from mcpo_cli.statistics.power import ALPHA, noncentrality
-from mcpo_cli.statistics.stats import Floats
 
 ALL = "all benchmarks"
 """Name of the mean over benchmarks, which count alike."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """pass@k or maj@k."""
-
-    kind: Literal["pass", "maj"]
-    k: int
-
-    def __str__(self) -> str:
-        return f"{self.kind}@{self.k}"
-
-    def of(self, side: Scores) -> Floats:
-        """Its value for each seed and problem; NaN where the cell is missing."""
-        if self.kind == "maj":
-            return side.majority[self.k]
-        if self.k == 1:
-            return side.score_SP
-        correct_SP = np.rint(side.sum_SP).astype(np.int64)
-        return np.asarray(stats.pass_at_k(side.samples_SP, correct_SP, self.k))
-
-
-FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
-"""Up to so many seeds, samples of a side, or problems (with several seeds), and up to so many problems that differ
-between two sides, intervals do not cover 93 to 97 % (docs/coverage.md)."""
-MEAN = Metric("pass", 1)
-"""The mean score, which is pass@1 where scores are 0 or 1."""
 
 
 @dataclass(frozen=True)
@@ -75,78 +49,31 @@ class Question:
         return (*(Metric("pass", k) for k in self.k), *(Metric("maj", k) for k in self.majority))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The answer, as tidy frames."""
 
+    baseline: str
+    """The name of the side that the others are compared with."""
     arms: pd.DataFrame
     """One row per benchmark, metric (with its k) and side: mean, low, high, problems, seeds, samples."""
     differences: pd.DataFrame
-    """One row per benchmark, metric and other side: difference, low, high, p-values, verdict, what can be found."""
+    """One row per benchmark, metric and other side: the means of both, difference, low, high, p-values, verdict, what
+    the design can find."""
     sources: pd.DataFrame
     """One row per difference and source of variance: sd and its share of the variance of the difference."""
     flips: pd.DataFrame
-    """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score."""
+    """One row per problem whose mean score differs, largest first: benchmark, arm, problem, score, baseline_score; the
+    first of each pair with a response of both sides (`results.flips`)."""
+    curves: pd.DataFrame
+    """As `arms`, for k = 1, 2, 4, ... up to the fewest samples of a problem; empty where there is one sample."""
+    level: float
+    """Largest adjusted p-value that decided; intervals of differences cover 1 minus it."""
     warnings: tuple[str, ...]
     """Each in a sentence: how the sides differ besides their scores, and what was left out."""
 
-
-@dataclass(frozen=True)
-class Pair:
-    """Two sides on one benchmark, on the problems that both have."""
-
-    benchmark: str
-    arm: str
-    one: Scores
-    other: Scores
-
-    @property
-    def same_seeds(self) -> bool:
-        """Whether the seeds belong together: both name the same ones, and have a cell in common for each of them."""
-        if self.one.seeds != self.other.seeds:
-            return False
-        both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
-        return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
-
-    @property
-    def most(self) -> int:
-        """Largest k of pass@k: the fewest samples of a cell."""
-        return min(int(side.samples_SP[side.samples_SP > 0].min()) for side in (self.one, self.other))
-
-    def estimate(self, metric: Metric) -> Estimate:
-        """The difference of a metric."""
-        return crossed.difference(metric.of(self.one), metric.of(self.other), same_seeds=self.same_seeds)
-
-    @property
-    def samples(self) -> float:
-        """Mean number of samples of a cell."""
-        return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
-
-    def limits(self, found: Estimate) -> Iterator[str]:
-        """Where an interval of this pair covers more or less than it says, in a sentence each."""
-        seeds = min(found.seeds)
-        size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
-        few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
-        if found.over_seeds and seeds <= FEW_SEEDS:
-            yield (
-                f"{self.benchmark}: {seeds} training seeds show little of their spread: the interval covers 90 to 98 %"
-                ", and the smallest difference is found in 60 to 80 % of the cases"
-            )
-        if found.over_seeds and few:
-            yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
-        mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (self.one, self.other))
-        differing = int((mine != theirs).sum())
-        if 0 < differing <= FEW_PROBLEMS:
-            yield (
-                f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
-                "baseline: an interval that so few decide can be far too narrow"
-            )
-
-    def sources(self, found: Estimate) -> Sources:
-        """What the difference of pass@1 is made of."""
-        sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
-        noise = [self.one.noise_SP, self.other.noise_SP]
-        return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))
+    def __repr__(self) -> str:
+        return "\n".join(verdicts.sentences(self.differences, self.baseline))
 
 
 def compare(sides: Sequence[Side], question: Question) -> Comparison:
@@ -159,6 +86,7 @@ def compare(sides: Sequence[Side], question: Question) -> Comparison:
     if question.look and not 1 <= question.look[0] <= question.look[1]:
         raise ConfigError(f"look {question.look[0]} of {question.look[1]}: a look lies in 1..n", code="out_of_bounds")
     baseline, others = _parted(sides, question.baseline)
+    by_name = {side.name: side for side in others}
     warnings: list[str] = []
     pairs = [pair for other in others for pair in _pairs(other, baseline, question, warnings)]
     _check_k(pairs, question.metrics)
@@ -166,11 +94,15 @@ def compare(sides: Sequence[Side], question: Question) -> Comparison:
     warnings += [limit for pair, metric, one in found if metric == MEAN for limit in pair.limits(one)]
     rows = [_row(pair, metric, one, question) for pair, metric, one in found]
     rows += [row for other in others for k in question.metrics for row in _over_all(other.name, pairs, k, question)]
+    rows.sort(key=lambda row: list(by_name).index(str(row["arm"])))
     return Comparison(
+        baseline=baseline.name,
         arms=pd.DataFrame([row for side in sides for row in _means(side, question)]),
         differences=verdicts.verdicts(pd.DataFrame(rows), question.decides),
         sources=pd.DataFrame([row for pair, metric, one in found if metric == MEAN for row in _source_rows(pair, one)]),
-        flips=pd.concat([_flips(pair) for pair in pairs], ignore_index=True),
+        flips=pd.concat([_flips(pair, by_name[pair.arm], baseline) for pair in pairs], ignore_index=True),
+        curves=pd.DataFrame([row for side in sides for row in _means(side, Question(k=_powers(side)))]),
+        level=question.decides,
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
@@ -180,9 +112,15 @@ def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
     if len(sides) < 2:
         raise ConfigError("a comparison needs at least two sides", fix="mcpo compare A B")
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"two sides are named {twice[0]!r}", fix="name them: --arm NAME='PATHS'")
+        raise ConfigError(
+            f"two sides are named {twice[0]!r}", fix="name them: --arm NAME='PATHS'", code="duplicate_name"
+        )
     if baseline and baseline not in names:
-        raise ConfigError(f"no side is named {baseline!r}: {nearest(baseline, names)}")
+        raise ConfigError(
+            f"no side is named {baseline!r}: {nearest(baseline, names)}",
+            fix=f"--baseline {shlex.quote(closest(baseline, names))}",
+            code="unknown_name",
+        )
     first = sides[names.index(baseline)] if baseline else sides[0]
     return first, [side for side in sides if side is not first]
 
@@ -197,28 +135,47 @@ def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) 
     if not shared:
         raise ConfigError(
             f"{side.name} and {baseline.name} share no benchmark: {', '.join(side.benchmarks)} "
-            f"against {', '.join(baseline.benchmarks)}"
+            f"against {', '.join(baseline.benchmarks)}",
+            fix="--benchmark NAME where a file names none",
+            code="nothing_pairs",
         )
+    warnings += _facts(side, baseline, shared)
     for left in sorted({*side.benchmarks, *baseline.benchmarks} - set(shared)):
         warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
     for name in shared:
         one, other = (_scores(each, name, question) for each in (side, baseline))
         common = [problem for problem in one.problems if problem in set(other.problems)]
         if len(common) < 2:
-            raise ConfigError(f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs")
+            raise ConfigError(
+                f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs "
+                f"({_some(one.problems)} against {_some(other.problems)})",
+                fix="name the column that identifies a problem in both: --columns problem=NAME",
+                code="nothing_pairs",
+            )
         if lost := len(one.problems) + len(other.problems) - 2 * len(common):
             warnings.append(f"{name}: {lost} problems that only {side.name} or {baseline.name} has were left out")
-        warnings += _facts(side, baseline, name)
         yield Pair(name, side.name, one.only(common), other.only(common))
 
 
-def _facts(side: Side, baseline: Side, benchmark: str) -> Iterator[str]:
-    """How the samples of both were made, where it differs."""
-    one, other = side.facts(benchmark), baseline.facts(benchmark)
-    for name in sorted({*one, *other}):
-        mine, theirs = one.get(name, "not recorded"), other.get(name, "not recorded")
-        if mine != theirs:
-            yield f"{benchmark}: {name} differs: {side.name} {mine}; {baseline.name} {theirs}"
+def _some(names: Sequence[str]) -> str:
+    return ", ".join([*map(repr, names[:2]), *(["..."] if len(names) > 2 else [])])
+
+
+def _facts(side: Side, baseline: Side, benchmarks: Sequence[str]) -> Iterator[str]:
+    """How the samples of both were made, where it differs or only one side says so."""
+    differs: dict[str, list[str]] = {}
+    silent: dict[str, dict[str, None]] = {}
+    for benchmark in benchmarks:
+        one, other = side.facts(benchmark), baseline.facts(benchmark)
+        for name in sorted({*one, *other}):
+            if name not in one or name not in other:
+                silent.setdefault(side.name if name in other else baseline.name, {})[name] = None
+            elif one[name] != other[name]:
+                said = f"{name} differs: {side.name} {one[name]}; {baseline.name} {other[name]}"
+                differs.setdefault(said, []).append(benchmark)
+    yield from (f"{', '.join(where)}: {said}" for said, where in differs.items())
+    for name, facts in silent.items():
+        yield f"{name} does not say its {', '.join(facts)}: whether both sides agree in it is not known"
 
 
 def _check_k(pairs: Sequence[Pair], asked: Sequence[Metric]) -> None:
@@ -228,16 +185,20 @@ def _check_k(pairs: Sequence[Pair], asked: Sequence[Metric]) -> None:
             raise ConfigError(
                 f"{most} needs {most.k} samples of every problem; {pair.benchmark} has {pair.most}",
                 fix=f"--k {pair.most}",
+                code="out_of_bounds",
             )
         if most.k > 1 and not (pair.one.binary and pair.other.binary):
-            raise ConfigError(f"{pair.benchmark}: {most} needs scores that are 0 or 1", fix="--k 1")
+            raise ConfigError(
+                f"{pair.benchmark}: {most} needs scores that are 0 or 1", fix="--k 1", code="out_of_bounds"
+            )
 
 
 def _means(side: Side, question: Question) -> Iterator[dict[str, object]]:
     for benchmark in side.benchmarks:
         scores = _scores(side, benchmark, question)
+        most = int(scores.samples_SP[scores.samples_SP > 0].min()) if scores.binary else 1
         for metric in question.metrics:
-            if len(scores.problems) < 2 or int(scores.samples_SP[scores.samples_SP > 0].min()) < metric.k:
+            if len(scores.problems) < 2 or most < metric.k:
                 continue
             found = crossed.mean(metric.of(scores))
             low, high = stats.share_interval(
@@ -262,9 +223,14 @@ def _row(pair: Pair, metric: Metric, found: Estimate, question: Question) -> dic
     design = found.problems, min(found.seeds), pair.samples
     # Of pass@k and maj@k, the variance of a sample is not that of a response: what to buy is not said.
     effect = question.margin or abs(found.test.mean)
+    mean, baseline_mean = pair.means(metric)
     needed = sources.needed(effect, *design) if metric == MEAN and found.test.error > stats.ROUNDING else {}
     return {
         **_tested(pair.benchmark, pair.arm, metric, found, question),
+        "mean": mean,
+        "baseline_mean": baseline_mean,
+        "samples": pair.samples,
+        "effect": effect,
         "paired_by_seed": pair.same_seeds,
         "detectable": found.test.error * noncentrality(found.test.df),
         **{f"needed_{name}": value for name, value in needed.items()},
@@ -302,7 +268,13 @@ def _over_all(arm: str, pairs: Sequence[Pair], metric: Metric, question: Questio
     stratum_P = np.repeat(np.arange(len(own)), [len(pair.one.problems) for pair in own])
     same_seeds = all(pair.same_seeds for pair in own)
     found = crossed.difference(one, other, stratum_P, same_seeds=same_seeds)
-    yield {**_tested(ALL, arm, metric, found, question), "paired_by_seed": same_seeds}
+    mean, baseline_mean = np.mean([pair.means(metric) for pair in own], axis=0)
+    yield {
+        **_tested(ALL, arm, metric, found, question),
+        "mean": mean,
+        "baseline_mean": baseline_mean,
+        "paired_by_seed": same_seeds,
+    }
 
 
 def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
@@ -325,7 +297,14 @@ def _source_rows(pair: Pair, found: Estimate) -> Iterator[dict[str, object]]:
         }
 
 
-def _flips(pair: Pair) -> pd.DataFrame:
+def _powers(side: Side) -> tuple[int, ...]:
+    """1, 2, 4, ... samples, for the curves of pass@k; nothing where a curve would be one point."""
+    scores = [side.scores(name) for name in side.benchmarks]
+    most = max((int(one.samples_SP.max()) for one in scores if one.binary), default=1)
+    return tuple(2**power for power in range(most.bit_length())) if most > 1 else ()
+
+
+def _flips(pair: Pair, side: Side, baseline: Side) -> pd.DataFrame:
     mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (pair.one, pair.other))
     found = pd.DataFrame(
         {
@@ -338,4 +317,5 @@ def _flips(pair: Pair) -> pd.DataFrame:
     )
     distance_P = np.abs(mine - theirs)
     order_P = np.argsort(-distance_P, kind="stable")
-    return found.take(order_P[distance_P[order_P] > 0])
+    flips = found.take(order_P[distance_P[order_P] > 0]).reset_index(drop=True)
+    return with_texts(flips, side, baseline)

@@ -18,14 +18,14 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, bad_data
 from mcpo_cli.statistics.crossed import Ints
 from mcpo_cli.statistics.stats import Floats
 
 NEEDED = ("benchmark", "problem", "correct")
 NAMES = ("benchmark", "problem", "seed")
 TEXTS = ("response", "answer", "gold", "prompt")
-OPTIONAL = ("seed", *TEXTS, "tokens")
+OPTIONAL = ("seed", "sample", *TEXTS, "tokens")
 """Columns of samples that a log may have besides NEEDED."""
 
 
@@ -38,6 +38,8 @@ class Log:
     """One row per sample, with the columns NEEDED and some of OPTIONAL; `correct` is a number in 0..1."""
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Of each benchmark: how its samples were made (grader, temperature, template, ...), as far as the log says."""
+    model: str = ""
+    """The model or arm that made them, where the log names it. Sides differ in it, so it is no fact."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Scores:
     majority: Mapping[int, Floats] = field(default_factory=dict)
     """maj@k of each cell by k, where it was asked for (`results.majority`)."""
 
-    @property
+    @cached_property
     def score_SP(self) -> Floats:
         """Mean score of each cell; NaN where it is missing."""
         return np.where(self.samples_SP > 0, self.sum_SP / np.maximum(self.samples_SP, 1), np.nan)
@@ -127,6 +129,13 @@ class Side:
 
     def scores(self, benchmark: str) -> Scores:
         """Its scores on one benchmark."""
+        return self._scores[benchmark]
+
+    @cached_property
+    def _scores(self) -> dict[str, Scores]:
+        return {name: self._counted(name) for name in self.benchmarks}
+
+    def _counted(self, benchmark: str) -> Scores:
         own = self.samples[self.samples["benchmark"] == benchmark]
         seed_N, problem_N = (own[name].cat.remove_unused_categories().cat for name in ("seed", "problem"))
         shape = (len(seed_N.categories), len(problem_N.categories))
@@ -167,24 +176,33 @@ def _shared(texts: Sequence[str]) -> str:
     return "".join(letters[0] for letters in columns)
 
 
-def checked(path: Path, samples: pd.DataFrame, facts: Mapping[str, Mapping[str, str]] | None = None) -> Log:
+def checked(
+    path: Path, samples: pd.DataFrame, facts: Mapping[str, Mapping[str, str]] | None = None, model: str = ""
+) -> Log:
     """A log whose samples have what a comparison needs.
 
     Raises:
-        ConfigError: there are no samples, a column is missing, or a score is not a number in 0..1.
+        ConfigError: there are no samples, a column is missing, a sample has no name or that of another, or a score is
+            not a number in 0..1.
     """
     if lacking := [name for name in NEEDED if name not in samples]:
-        raise ConfigError(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
+        raise bad_data(f"{path}: samples need the columns {', '.join(NEEDED)}; {', '.join(lacking)} is missing")
     if samples.empty:
-        raise ConfigError(f"{path}: there are no samples in it")
+        raise bad_data(f"{path}: there are no samples in it")
+    keys = [name for name in (*NAMES, "sample") if name in samples]
+    if nameless := [name for name in keys if samples[name].isna().any()]:
+        raise bad_data(f"{path}: the column {nameless[0]} is empty in some rows", fix="fill it in, or leave it out")
+    if "sample" in keys and (twice := samples[samples.duplicated(keys)]).size:
+        which = ", ".join(f"{name} {twice.iloc[0][name]}" for name in keys)
+        raise bad_data(f"{path}: it holds a sample twice: {which}", fix="leave the copies out")
     correct = pd.to_numeric(samples["correct"], errors="coerce")
     bad = ~correct.between(0, 1)
     if bad.any():
         row = samples[bad].iloc[0]
-        raise ConfigError(
-            f"{path}: the score of problem {row['problem']!r} is {row['correct']!r}, not a number in 0..1",
+        raise bad_data(
+            f"{path}: the score of problem {row['problem']!r} is {row['correct']}, not a number in 0..1",
             fix="choose a score that is 1 for a correct response and 0 for a wrong one (--columns correct=NAME)",
         )
     # A name is kept once for all of its samples: tables of millions of them are common.
-    named = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
-    return Log(path, samples.assign(correct=correct.astype(np.float64), **named), facts or {})
+    names = {name: samples[name].astype(str).astype("category") for name in NAMES if name in samples}
+    return Log(path, samples.assign(correct=correct.astype(np.float64), **names), facts or {}, model)

@@ -8,6 +8,7 @@ the two is the grader alone.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pandas as pd
 
@@ -48,13 +49,20 @@ class Regraded:
         by_grader = found["before"] - found["after"]
         return found.assign(by_grader=by_grader, share=(by_grader / found["before"]).where(found["before"] != 0))
 
+    def to_json(self, question: Question) -> dict[str, Any]:
+        """What `mcpo compare --regrade --json` prints of it: one object per row of the frames."""
+        frames = {"counts": self.counts, "differences": self.shares(question), "changes": self.changes}
+        rows = {name: frame.astype(object).where(frame.notna(), None) for name, frame in frames.items()}
+        return {"grader": self.grader, **{name: frame.to_dict("records") for name, frame in rows.items()}}
+
     def sentences(self, question: Question) -> Iterator[str]:
         """What the grader changed, a sentence for each side and each difference."""
         for row in self.counts.to_dict("records"):
             left = [f"{row[why]} {why}" for why in LEFT_OUT if row[why]]
             again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
             out = f"; left out: {', '.join(left)}" if left else ""
-            yield f"{row['side']}, {row['benchmark']}: {again}; {row['up']} became right and {row['down']} wrong{out}"
+            moved = f"{row['up']} became correct, {row['down']} incorrect"
+            yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{out}"
         for row in self.shares(question).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
             both = f"{row['before']:+.4f} as logged, {row['after']:+.4f} graded again"

@@ -17,9 +17,9 @@ the design can find is printed beside it.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,9 @@ from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.statistics.stats import LEAST, ROUNDING
 
 Word = Literal["equivalent", "better", "worse", "not worse", "undecided", "not testable"]
+
+MOST_NAMED = 8
+"""Most benchmarks that a sentence names for each word."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +96,29 @@ def _word(row: Mapping[Hashable, float], level: float) -> Word:
     if row["p_adjusted"] <= level:
         return "better" if row["difference"] > 0 else "worse"
     return "not worse" if row["p_not_worse_adjusted"] <= level else "undecided"
+
+
+def sentences(differences: pd.DataFrame, baseline: str) -> list[str]:
+    """The verdict on each arm in a sentence, by benchmark; of several metrics, on the first."""
+    first = differences[differences["metric"] == differences["metric"].iloc[0]]
+    return [_sentence(str(arm), own, baseline) for arm, own in first.groupby("arm", sort=False)]
+
+
+def _listed(places: Sequence[str]) -> str:
+    """All of them, or the first MOST_NAMED and how many more."""
+    more = len(places) - MOST_NAMED
+    return ", ".join(places[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def signed(value: float) -> str:
+    """`+.022`."""
+    return f"{value:+.3f}".replace("0.", ".", 1)
+
+
+def _sentence(arm: str, rows: pd.DataFrame, baseline: str) -> str:
+    parts: dict[str, list[str]] = {word: [] for word in get_args(Word)}
+    for row in rows.to_dict("records"):
+        where = row["benchmark"] if row["family"] == "benchmarks" else "their mean"
+        parts[row["verdict"]].append(f"{where} ({signed(row['difference'])})")
+    found = "; ".join(f"{word} on {_listed(places)}" for word, places in parts.items() if places)
+    return f"{arm} against {baseline}: {found}."

@@ -18,6 +18,8 @@ from mcpo_cli.store.mlflow import STATUS, Store
 
 EVALUATIONS = "evaluate"
 """The experiment of all evaluations."""
+COMPARISONS = "compare"
+"""The experiment of comparisons of logs."""
 FOLDER = "reports"
 """The folder of tables, figures and reports among the artifacts of a parent run."""
 
@@ -83,6 +85,25 @@ def log_artifacts(
         store.log(parent, [(name, value, now, 0) for name, value in values.items()])
         if results:
             store.describe(parent, descriptions.plan_note(plan, results))
+
+
+def log_comparison(
+    store: Store, title: str, key: str, files: Sequence[Path], values: Mapping[str, float], note: str
+) -> None:
+    """Log a comparison of logs to the run of its `key`: `values` as metrics, `files` as artifacts, a note on top.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    with store.answering(), store.turn:
+        now, experiment, tag = time.time(), store.experiment(COMPARISONS), ("mcpo.comparison", key)
+        run = store.find(experiment, *tag) or store.create(experiment, title, tag, now, {})
+        mlflow_id = run.info.run_id
+        store.log(mlflow_id, [(name, value, milliseconds(now), 0) for name, value in values.items()])
+        for path in files:
+            store.client().log_artifact(mlflow_id, str(path), FOLDER)
+        store.describe(mlflow_id, f"{note}\n\n{descriptions.OURS}")
+        store.set_status(mlflow_id, STATUS["done"], now)
 
 
 def _log_grading(store: Store, folder: Path, results: Results) -> int:

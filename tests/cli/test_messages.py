@@ -22,6 +22,8 @@ FILES = {
     "columns.jsonl": '{"question": "1 + 1?"}\n',
     "golds.jsonl": '{"problem": "1 + 1?", "answer": "2"}\n{"problem": "1 + 1?", "answer": "3"}\n',
     "answers.jsonl": '{"gold": 1}\n',
+    "one.jsonl": '{"problem": "a", "correct": 1}\n{"problem": "b", "correct": 0}\n',
+    "two.jsonl": '{"problem": "c", "correct": 1}\n{"problem": "d", "correct": 0}\n',
     "list.yaml": "[1]",
     "tag.yaml": "arms: !!python/object/apply:os.system [exit]",
     "noarms.yaml": "title: x",
@@ -74,6 +76,15 @@ grade empty.jsonl
 grade broken.jsonl
 grade answers.jsonl
 grade answers.jsonl --grader nope
+compare
+compare one.jsonl
+compare one.jsonl nope.jsonl
+compare one.jsonl two.jsonl
+compare one.jsonl one.jsonl
+compare one.jsonl two.jsonl --baseline tow
+compare one.jsonl two.jsonl --metric best@8
+compare one.jsonl two.jsonl --columns corect=x
+compare --arm a=one.jsonl --arm b=one.jsonl --k 3
 data audit nope
 data audit empty.jsonl
 data audit broken.jsonl

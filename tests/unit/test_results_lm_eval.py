@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.results.readers import lm_eval
 from mcpo_cli.results.readers.base import Options
+from tests.errors import refused
 
 DATE = "2026-11-24T11-56-16.205499"
 
@@ -80,23 +80,13 @@ def test_the_newest_file_of_a_task_counts_and_each_model_is_a_log(tmp_path: Path
 @pytest.mark.parametrize(
     ("rows", "options", "words"),
     [
-        ([row(0, 1.0), row(0, 0.0)], Options(), "holds document 0 twice"),
-        ([row(0, 1.0, metrics=["perplexity"], perplexity=3.1)], Options(), "none of its metrics"),
         ([row(0, 1.0)], Options({"correct": "exact_macth"}), "did you mean 'exact_match'"),
         ([row(0, 1.0)], Options(benchmark="smus"), "did you mean 'sums'"),
-        ([{"doc_id": 0}], Options(), "its rows lack filter"),
-        ([row(0, 20.0)], Options(), "not a number in"),
+        ([row(0, 1.0, metrics=["perplexity"], perplexity=3.1)], Options({"correct": "perplexity"}), "3.1"),
     ],
 )
-def test_folders_that_say_no_score_are_refused(
+def test_a_name_that_is_not_there_is_refused_with_the_nearest(
     tmp_path: Path, rows: list[dict[str, Any]], options: Options, words: str
 ) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with refused("bad_data", words):
         lm_eval.read(written(tmp_path, rows), options)
-
-
-def test_a_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
-    (file,) = written(tmp_path, [row(i, 1.0) for i in range(3)]).glob("samples_*")
-    file.write_text(file.read_text()[:-40])
-    with pytest.raises(ConfigError, match="cannot be read"):
-        lm_eval.read(file, Options())

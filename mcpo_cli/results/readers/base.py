@@ -1,13 +1,19 @@
-"""What a reader of other tools' logs is, and how it says what is wrong with a file."""
+"""What a reader of other tools' logs is, and what readers share: rows, names of scores, errors of files."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.errors import ConfigError
+import orjson
+import pandas as pd
+
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.results.log import Log
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -38,13 +44,110 @@ class Reader:
 
     Raises ConfigError: the file is damaged, or lacks what a comparison needs.
     """
+    general: bool = False
+    """Whether it takes files of any tool, so that every other reader that recognises one goes first."""
 
 
 def damaged(path: Path, why: object) -> ConfigError:
     """The error of a file that is not what its name promises."""
-    return ConfigError(f"{path}: cannot be read: {why}", fix="write the log again with the tool that it comes from")
+    return bad_data(f"{path}: cannot be read: {why}", fix="write the log again with the tool that it comes from")
 
 
 def digest(text: Any) -> str:
     """A short name for a problem that a log does not name: a hash of its text."""
     return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def json_lines(path: Path, needed: Iterable[str]) -> list[Row]:
+    """The rows of a JSON lines file, complete ones that have the keys `needed`.
+
+    Raises:
+        ConfigError: a line is damaged, there are none, or a row lacks a key.
+    """
+    try:
+        rows = [_json(line) for line in path.read_bytes().splitlines()]
+    except (ValueError, OSError) as error:
+        raise damaged(path, error) from error
+    if not rows:
+        raise damaged(path, "there are no rows in it")
+    if not all(isinstance(row, dict) for row in rows):
+        raise damaged(path, "one of its lines is no JSON object")
+    for name in needed:
+        if at := next((at for at, row in enumerate(rows, 1) if name not in row), 0):
+            raise damaged(path, f"line {at} lacks {name!r}, which the versions that are read have")
+    return rows
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        # Python's tools write NaN, which is no JSON: a score of NaN has a message of its own.
+        return json.loads(line)
+
+
+def first_row(path: Path) -> Row:
+    """The first row of a JSON lines file, to recognise it by; empty if there is none."""
+    try:
+        with path.open("rb") as file:
+            row = _json(file.readline())
+    except (ValueError, OSError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def score_name(path: Path, known: Sequence[str], options: Options, preferred: Iterable[str] = ()) -> str:
+    """Which of the scores in a file says whether a response is correct.
+
+    known: names of those that are numbers. preferred: the first one that is known is taken where nobody names one.
+
+    Raises:
+        ConfigError: there is no such score, or several and none is preferred.
+    """
+    wanted = options.columns.get("correct", "")
+    if wanted and wanted not in known:
+        raise bad_data(
+            f"{path}: it has no score {wanted!r}: {nearest(wanted, known)}" if known else f"{path}: it has no scores"
+        )
+    for name in (wanted, *preferred):
+        if name in known:
+            return name
+    raise bad_data(
+        f"{path}: none of its scores is known to say whether a response is correct: {', '.join(known) or 'no scores'}",
+        fix="name one whose values are 0 and 1, or between them: --columns correct=NAME",
+    )
+
+
+def only(path: Path, samples: pd.DataFrame, benchmark: str) -> pd.DataFrame:
+    """The samples of one benchmark.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    names = samples["benchmark"].astype(str)
+    if benchmark not in set(names):
+        raise bad_data(f"{path}: it has no benchmark {benchmark!r}: {nearest(benchmark, names.unique())}")
+    return samples[names == benchmark]
+
+
+def text(value: Any) -> str:
+    """A prompt or response as text; of chat turns, what they say, one after another."""
+    if isinstance(value, dict):
+        return text(value.get("content", value.get("text", "")))
+    if isinstance(value, list | tuple):
+        return "\n".join(map(text, value))
+    return str(value)
+
+
+def prompts(samples: pd.DataFrame) -> str:
+    """A hash of the prompts of all problems (columns problem and prompt): other prompts of equal names differ in it."""
+    pairs = samples[["problem", "prompt"]].drop_duplicates().sort_values(["problem", "prompt"])
+    return digest(pairs.to_numpy().tolist())[:8]
+
+
+def said(facts: Mapping[str, Any]) -> dict[str, str]:
+    """The facts that a log states, as text."""
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, sort_keys=True) for name, value in facts.items()
+    }
+    return {name: value for name, value in texts.items() if value not in ("", "null", "{}", "[]")}

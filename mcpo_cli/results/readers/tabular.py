@@ -6,13 +6,15 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import csv, json, parquet
 
-from mcpo_cli.errors import ConfigError, nearest
+from mcpo_cli.errors import bad_data, nearest
 from mcpo_cli.results.log import NEEDED, OPTIONAL, Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, damaged
+from mcpo_cli.results.readers.base import Options, Reader, damaged, only, prompts
 
 KINDS = (".csv", ".jsonl", ".parquet")
-OWN = ("model", "sample", *NEEDED, *OPTIONAL)
+OWN = ("model", *NEEDED, *OPTIONAL)
 """Columns that are read; others are left out."""
+EMPTY_IS_MISSING = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+"""Not the usual words besides: NA and null may be names of problems."""
 
 
 def read(path: Path, options: Options) -> list[Log]:
@@ -21,29 +23,37 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: it is damaged, lacks a column, or names a sample twice.
     """
-    table = _table(path)
+    table = load(path)
     names = {options.column(name): name for name in OWN if options.column(name) in table.column_names}
     for asked in options.columns.values():
         if asked not in table.column_names:
-            raise ConfigError(f"{path}: it has no column {asked!r}: {nearest(asked, table.column_names)}")
+            raise bad_data(f"{path}: it has no column {asked!r}: {nearest(asked, table.column_names)}")
     samples = table.select(list(names)).rename_columns(list(names.values())).to_pandas()
     if "benchmark" not in samples:
         samples["benchmark"] = options.benchmark or "results"
+    elif options.benchmark:
+        samples = only(path, samples, options.benchmark)
     samples["correct"] = _numbers(samples, path)
-    _refuse_twice(samples, path)
     if "model" not in samples:
-        return [checked(path, samples)]
+        return [checked(path, samples, _facts(samples))]
+    if samples["model"].isna().any():
+        raise bad_data(f"{path}: the column model is empty in some rows", fix="fill it in, or leave it out")
     return [
-        checked(path / str(model), own.drop(columns="model"))
+        checked(path / str(model), own.drop(columns="model"), _facts(own), str(model))
         for model, own in samples.groupby("model", sort=False, observed=True)
     ]
 
 
-def _table(path: Path) -> pa.Table:
+def load(path: Path) -> pa.Table:
+    """A table, by the kind that the file's name says.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
         match path.suffix:
             case ".csv":
-                return csv.read_csv(path)
+                return _utf8(path, csv.read_csv(path, convert_options=EMPTY_IS_MISSING))
             case ".jsonl":
                 return json.read_json(path)
         return parquet.read_table(path)
@@ -51,10 +61,17 @@ def _table(path: Path) -> pa.Table:
         raise damaged(path, error) from error
 
 
+def _utf8(path: Path, table: pa.Table) -> pa.Table:
+    # Arrow takes a text that is none for bytes.
+    if wrong := [column.name for column in table.schema if pa.types.is_binary(column.type)]:
+        raise damaged(path, f"the column {wrong[0]} is not UTF-8")
+    return table
+
+
 def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:
     """Scores, with truth values and the words true and false as 1 and 0."""
     if "correct" not in samples:
-        raise ConfigError(
+        raise bad_data(
             f"{path}: it has no column 'correct'",
             fix="name the column of scores: --columns correct=NAME",
         )
@@ -65,20 +82,17 @@ def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:
     return words.where(words.notna(), scores)
 
 
-def _refuse_twice(samples: pd.DataFrame, path: Path) -> None:
-    if "sample" not in samples:
-        return
-    keys = [name for name in ("model", "benchmark", "problem", "seed", "sample") if name in samples]
-    twice = samples.duplicated(keys)
-    if twice.any():
-        row = samples[twice].iloc[0]
-        named = ", ".join(f"{name} {row[name]}" for name in keys)
-        raise ConfigError(f"{path}: it holds a sample twice: {named}", fix="leave the copies out")
+def _facts(samples: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Of each benchmark: which prompts its problems had, where the table has them."""
+    if "prompt" not in samples:
+        return {}
+    return {str(name): {"prompts": prompts(own)} for name, own in samples.groupby("benchmark", observed=True)}
 
 
 READER = Reader(
     name="table",
-    about="CSV, JSONL or Parquet with columns problem and correct (and model, seed, benchmark, sample, response, ...)",
+    about="a CSV, JSONL or Parquet file with columns problem and correct (and model, seed, sample, response, ...)",
     recognises=lambda path: path.is_file() and path.suffix in KINDS,
     read=read,
+    general=True,
 )

@@ -1,0 +1,102 @@
+"""Two sides on one benchmark, and what is measured of them: pass@k or maj@k."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from mcpo_cli.results.log import Scores
+from mcpo_cli.statistics import crossed, stats
+from mcpo_cli.statistics.crossed import Estimate, Sources
+from mcpo_cli.statistics.stats import Floats
+
+
+@dataclass(frozen=True)
+class Metric:
+    """pass@k or maj@k."""
+
+    kind: Literal["pass", "maj"]
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.k}"
+
+    def of(self, side: Scores) -> Floats:
+        """Its value for each seed and problem; NaN where the cell is missing."""
+        if self.kind == "maj":
+            return side.majority[self.k]
+        if self.k == 1:
+            return side.score_SP
+        correct_SP = np.rint(side.sum_SP).astype(np.int64)
+        return np.asarray(stats.pass_at_k(side.samples_SP, correct_SP, self.k))
+
+
+FEW_SEEDS, FEW_SAMPLES, FEW_PROBLEMS = 4, 100, 10
+"""Up to so many seeds, samples of a side, or problems (with several seeds), and up to so many problems that differ
+between two sides, intervals do not cover 93 to 97 % (docs/coverage.md)."""
+MEAN = Metric("pass", 1)
+"""The mean score, which is pass@1 where scores are 0 or 1."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides on one benchmark, on the problems that both have."""
+
+    benchmark: str
+    arm: str
+    one: Scores
+    other: Scores
+
+    @property
+    def same_seeds(self) -> bool:
+        """Whether the seeds belong together: both name the same ones, and have a cell in common for each of them."""
+        if self.one.seeds != self.other.seeds:
+            return False
+        both_SP = (self.one.samples_SP > 0) & (self.other.samples_SP > 0)
+        return bool(both_SP.any(axis=0).all() and both_SP.any(axis=1).all())
+
+    @property
+    def most(self) -> int:
+        """Largest k of pass@k: the fewest samples of a cell."""
+        return min(int(side.samples_SP[side.samples_SP > 0].min()) for side in (self.one, self.other))
+
+    def estimate(self, metric: Metric) -> Estimate:
+        """The difference of a metric."""
+        return crossed.difference(metric.of(self.one), metric.of(self.other), same_seeds=self.same_seeds)
+
+    @property
+    def samples(self) -> float:
+        """Mean number of samples of a cell."""
+        return float(np.mean([side.samples_SP.mean() for side in (self.one, self.other)]))
+
+    def means(self, metric: Metric) -> tuple[float, float]:
+        """The mean of a metric of both sides."""
+        one, other = (crossed.mean(metric.of(side)).test.mean for side in (self.one, self.other))
+        return one, other
+
+    def limits(self, found: Estimate) -> Iterator[str]:
+        """Where an interval of this pair covers more or less than it says, in a sentence each."""
+        seeds = min(found.seeds)
+        size = f"{seeds} seeds x {found.problems} problems x {self.samples:.3g} samples"
+        few = seeds * found.problems * self.samples <= FEW_SAMPLES or found.problems <= FEW_PROBLEMS
+        if found.over_seeds and seeds <= FEW_SEEDS:
+            yield (
+                f"{self.benchmark}: {seeds} training seeds show little of their spread: the interval covers 90 to 98 %"
+                ", and the smallest difference is found in 60 to 80 % of the cases"
+            )
+        if found.over_seeds and few:
+            yield f"{self.benchmark}: {size} are few: the interval is wider than it had to be (it covers up to 99 %)"
+        mine, theirs = (np.nanmean(side.score_SP, axis=0) for side in (self.one, self.other))
+        differing = int((mine != theirs).sum())
+        if 0 < differing <= FEW_PROBLEMS:
+            yield (
+                f"{self.benchmark}: only {differing} of {found.problems} problems differ between {self.arm} and the "
+                "baseline: an interval that so few decide can be far too narrow"
+            )
+
+    def sources(self, found: Estimate) -> Sources:
+        """What the difference of pass@1 is made of."""
+        sizes = np.concatenate([side.samples_SP[side.samples_SP > 0] for side in (self.one, self.other)])
+        noise = [self.one.noise_SP, self.other.noise_SP]
+        return crossed.sources(found, noise, float(len(sizes) / (1 / sizes).sum()))

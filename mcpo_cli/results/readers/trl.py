@@ -1,0 +1,74 @@
+"""TRL's log of completions (`log_completions=True`): completions/completions_STEP.parquet in the output folder."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from mcpo_cli.errors import bad_data
+from mcpo_cli.results.log import Log, checked
+from mcpo_cli.results.readers import tabular
+from mcpo_cli.results.readers.base import Options, Reader, digest, said, score_name, text
+
+FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
+NEEDED = ("step", "prompt", "completion")
+OTHERS = ("step", "advantage")
+"""Columns of numbers that are no rewards."""
+
+
+def read(path: Path, options: Options) -> list[Log]:
+    """One log per folder that has completions; the last step counts, or the file that `path` names.
+
+    A problem is named by a hash of its prompt, since the log does not name it. A file holds the batch that was
+    generated last before it was written: of an evaluation, if one was made at that step.
+
+    Raises:
+        ConfigError: a file is damaged, or it is not clear which reward is the score.
+    """
+    folders: dict[Path, Path] = {}
+    for file in _files(path):
+        folders[file.parent] = max(folders.get(file.parent, file), file, key=_step)
+    return [_log(file, folder if path.is_dir() else file, options) for folder, file in folders.items()]
+
+
+def _files(path: Path) -> list[Path]:
+    found = [path] if path.is_file() else sorted(path.rglob("completions_*"))
+    return [file for file in found if FILE.fullmatch(file.name)]
+
+
+def _step(file: Path) -> int:
+    return int(file.stem.rpartition("_")[2])
+
+
+def _log(file: Path, named: Path, options: Options) -> Log:
+    """named: where it lies, for people and to name the seed by."""
+    table = tabular.load(file)
+    if lacking := [name for name in NEEDED if name not in table.column_names]:
+        raise bad_data(f"{file}: it has no column {lacking[0]!r}, which completions of TRL 1 have")
+    numbers = [one.name for one in table.schema if pa.types.is_floating(one.type) or pa.types.is_integer(one.type)]
+    rewards = [name for name in numbers if name not in OTHERS]
+    score = score_name(file, rewards, options, rewards if len(rewards) == 1 else ())
+    asked = [text(prompt) for prompt in table["prompt"].to_pylist()]
+    samples = pd.DataFrame(
+        {
+            "benchmark": options.benchmark or "completions",
+            "problem": [digest(prompt) for prompt in asked],
+            "correct": table[score].to_pylist(),
+            "response": [text(one) for one in table["completion"].to_pylist()],
+            "prompt": asked,
+        }
+    )
+    for name in ("gold", "answer"):
+        if options.column(name) in table.column_names:
+            samples[name] = [text(one) for one in table[options.column(name)].to_pylist()]
+    facts = said({"metric": score, "step": _step(file)})
+    return checked(named, samples, {str(samples["benchmark"].iloc[0]) if len(samples) else "": facts})
+
+
+READER = Reader(
+    name="trl",
+    about="TRL 1: the output folder of a run with log_completions=True, or one of its completions_STEP.parquet",
+    recognises=lambda path: bool(_files(path)),
+    read=read,
+)

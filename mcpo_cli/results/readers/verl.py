@@ -1,0 +1,75 @@
+"""verl's dumps of validation (`trainer.validation_data_dir`): a file STEP.jsonl for each step that was validated."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from mcpo_cli.results.log import Log, checked
+from mcpo_cli.results.readers.base import Options, Reader, Row, digest, first_row, json_lines, said, score_name
+
+FILE = re.compile(r"\d+\.jsonl")
+NEEDED = ("input", "output", "score", "step")
+UID = re.compile(r"(?P<rollout>.+_\d+)_(?P<turn>\d+)")
+"""PROMPT_ROLLOUT_TURN, in dumps of the trainer that writes `uid`."""
+SCORES = ("acc", "score")
+"""verl reports `acc` where the reward function returns one: `score` may be a reward with penalties, or -1 and 1."""
+
+
+def read(path: Path, options: Options) -> list[Log]:
+    """One log per folder that has dumps; the last step counts, or the file that `path` names.
+
+    A problem is named by a hash of its input, since dumps do not name it. They mix all data sources of a validation.
+
+    Raises:
+        ConfigError: a file is damaged, or lacks the score.
+    """
+    folders: dict[Path, Path] = {}
+    for file in _files(path):
+        folders[file.parent] = max(folders.get(file.parent, file), file, key=lambda one: int(one.stem))
+    return [_log(file, folder if path.is_dir() else file, options) for folder, file in folders.items()]
+
+
+def _files(path: Path) -> list[Path]:
+    found = [path] if path.is_file() else sorted(path.rglob("*.jsonl"))
+    return [file for file in found if FILE.fullmatch(file.name) and set(NEEDED) <= set(first_row(file))]
+
+
+def _log(file: Path, named: Path, options: Options) -> Log:
+    """named: where it lies, for people and to name the seed by."""
+    rows = _last_of_each(json_lines(file, NEEDED))
+    known = [name for name, value in rows[0].items() if isinstance(value, bool | int | float) and name != "step"]
+    score = score_name(file, known, options, SCORES)
+    samples = pd.DataFrame(
+        {
+            "benchmark": options.benchmark or "validation",
+            "problem": [digest(row["input"]) for row in rows],
+            "correct": [row.get(score) for row in rows],
+            "response": [row["output"] for row in rows],
+            "prompt": [row["input"] for row in rows],
+            "gold": [str(row.get("gts")) for row in rows],
+        }
+    )
+    if "pred" in rows[0]:
+        samples["answer"] = [str(row.get("pred")) for row in rows]
+    facts = said({"metric": score, "step": rows[0]["step"]})
+    return checked(named, samples, {str(samples["benchmark"][0]): facts})
+
+
+def _last_of_each(rows: list[Row]) -> list[Row]:
+    """The rows without the earlier turns of a rollout, which have its score, too."""
+    last: dict[str, tuple[int, Row]] = {}
+    for place, row in enumerate(rows):
+        named = UID.fullmatch(str(row.get("uid")))
+        rollout, turn = (named["rollout"], int(named["turn"])) if named else (str(place), 0)
+        if rollout not in last or turn > last[rollout][0]:
+            last[rollout] = turn, row
+    return [row for _, row in last.values()]
+
+
+READER = Reader(
+    name="verl",
+    about="verl 0.9: a folder of trainer.validation_data_dir, or one of its STEP.jsonl",
+    recognises=lambda path: bool(_files(path)),
+    read=read,
+)

@@ -1,0 +1,60 @@
+"""The page of a comparison of logs: on a phone, filtered, and without JavaScript."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, expect
+
+from mcpo_cli.results import output
+from mcpo_cli.results.comparison import Question, compare
+from mcpo_cli.results.log import Side, checked
+
+pytestmark = pytest.mark.browser
+SCRIPT = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>" + "long" * 200
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    sides = []
+    for name, right in (("base", np.arange(40) < 20), ("new", (np.arange(40) < 36) & (np.arange(40) > 3))):
+        samples = pd.DataFrame({"benchmark": "sums", "problem": [f"q{i}" for i in range(40)], "correct": right})
+        sides.append(Side(name, (checked(Path(name), samples.assign(response=SCRIPT, answer=name)),)))
+    folder = tmp_path_factory.mktemp("page")
+    output.write(compare(sides, Question()), sides, folder, "mcpo compare base new", None)
+    return (folder / "comparison.html").as_uri()
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_nothing_is_wider_than_the_screen_and_no_answer_runs(browser: Browser, address: str, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    page.locator(".flip summary").first.click()
+    expect(page.locator(".flip pre").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.title() == "new against base"
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    page.close()
+
+
+def test_the_filter_leaves_what_has_every_word(browser: Browser, address: str) -> None:
+    page = browser.new_page()
+    page.goto(address)
+    page.get_by_role("searchbox").fill("LOST sums")
+    expect(page.locator("#found")).to_have_text("4 of 20")
+    expect(page.locator(".flip:visible")).to_have_count(4)
+    page.close()
+
+
+def test_it_reads_without_javascript(browser: Browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.get_by_role("searchbox")).to_have_count(0)
+    expect(page.locator(".flip")).to_have_count(20)
+    page.locator(".flip summary").first.click()
+    expect(page.locator(".flip pre").first).to_be_visible()
+    context.close()

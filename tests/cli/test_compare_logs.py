@@ -1,0 +1,254 @@
+"""`mcpo compare` of logs: verdicts on tables whose truth is known, what is written, and what is refused."""
+
+import csv
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mcpo_cli import api
+from mcpo_cli.commands import console
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.results import readers
+from mcpo_cli.results.readers import Options
+from mcpo_cli.runs.journal import write_json
+from tests.cli.conftest import Cli, InProcess
+from tests.fakes import write_runs
+
+SCRIPT = "<script>alert('x')</script> ![x](https://example.com/x.png)"
+
+
+def table(path: Path, right: Any, samples: int = 1, **columns: Any) -> Path:
+    """A JSONL of problems whose `right` (share of right samples, one for each problem) is exact."""
+    rows = [
+        {"problem": f"p{problem}", "sample": sample, "correct": int(sample < round(share * samples)), **columns}
+        for problem, share in enumerate(right)
+        for sample in range(samples)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(rows).to_json(path, orient="records", lines=True)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with logs of known truth: `new` solves 30 problems of 100 more and 5 less than `base`."""
+    monkeypatch.chdir(tmp_path)
+    base = np.arange(100) < 50
+    table(tmp_path / "base.jsonl", base, gold="7", response=SCRIPT, answer="<b>6</b>", prompt="=1+1")
+    table(tmp_path / "new.jsonl", (np.arange(100) < 80) & (np.arange(100) >= 5), response="fine", answer="7")
+    table(tmp_path / "copy.jsonl", np.roll(base, 1))
+    return tmp_path
+
+
+def verdict(document: Any, **where: Any) -> str:
+    (row,) = [row for row in document["differences"] if all(row[key] == value for key, value in where.items())]
+    return str(row["verdict"])
+
+
+def test_two_files_give_a_verdict_first(cli: Cli, folder: Path) -> None:
+    result = cli("compare", "base.jsonl", "new.jsonl")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0] == "new against base: better on results (+.250)."
+    # 25 more right of 100: 30 times 1, 5 times -1, 65 times 0, so the error is sqrt((35 - 6.25) / 99 / 100).
+    row = next(line for line in result.stdout.splitlines() if line.startswith("results"))
+    assert row.split() == ["results", ".500", ".750", "+.250", "[+.143,", "+.357]", "<.001", "better", ".152"]
+    assert "comparison.html" in result.stderr
+    assert "--full" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("sides", "options", "expected"),
+    [
+        (("new.jsonl", "base.jsonl"), (), "worse"),
+        (("base.jsonl", "new.jsonl"), ("--baseline", "new"), "worse"),
+        (("base.jsonl", "copy.jsonl"), (), "undecided"),
+        (("base.jsonl", "copy.jsonl"), ("--margin", "0.05"), "equivalent"),
+        (("base.jsonl", "base-again.jsonl"), (), "not testable"),
+        (("low.jsonl", "high.jsonl"), ("--margin", "0.05"), "not worse"),
+    ],
+)
+def test_verdicts_on_a_known_truth(
+    sides: tuple[str, str], options: tuple[str, ...], expected: str, here: InProcess, folder: Path
+) -> None:
+    """`high` solves two problems of 100 more: the interval reaches above the margin, and not below minus the margin."""
+    shutil.copy(folder / "base.jsonl", folder / "base-again.jsonl")
+    table(folder / "low.jsonl", np.arange(100) < 50)
+    table(folder / "high.jsonl", (np.arange(100) < 54) & (np.arange(100) != 0) & (np.arange(100) != 1))
+    document = here.json("compare", *sides, *options)
+    assert verdict(document) == expected
+    assert document["sentences"][0].startswith(f"{document['differences'][0]['arm']} against {document['baseline']}")
+
+
+def test_seeds_of_arms_pair_by_name_and_each_k_is_a_row(here: InProcess, folder: Path) -> None:
+    random = np.random.default_rng(0)
+    for name, shift in (("base", 0.0), ("grpo", 0.1)):
+        for seed in range(3):
+            right = np.clip(random.random(60) * 0.5 + 0.2 + shift, 0, 1)
+            table(folder / "logs" / f"{name}-s{seed}.jsonl", right, samples=8)
+    arms = ("--arm", "grpo=logs/grpo-s*", "--arm", "base=logs/base-s*", "--baseline", "base")
+    document = here.json("compare", *arms, "--k", "1,4", "--k", "8")
+    assert [row["metric"] for row in document["differences"]] == ["pass@1", "pass@4", "pass@8"]
+    assert {(row["seeds"], row["paired_by_seed"], row["over_seeds"]) for row in document["differences"]} == {
+        (3, True, True)
+    }
+    assert [(row["arm"], row["k"]) for row in document["curves"]] == [
+        (arm, k) for arm in ("grpo", "base") for k in (1, 2, 4, 8)
+    ]
+    shown = here("compare", *arms, "--full")
+    assert "paired by problem and by training seed" in shown.stdout
+    assert "problem x seed" in shown.stdout
+    assert "base: 3 logs, taken as training seeds: 0, 1, 2" in shown.stderr
+
+
+def test_a_file_of_several_models_has_a_side_for_each(here: InProcess, folder: Path) -> None:
+    pd.DataFrame(
+        [
+            {"model": model, "id": problem, "score": float(problem % (3 + place) == 0)}
+            for place, model in enumerate(("org/small", "org/large"))
+            for problem in range(40)
+        ]
+    ).to_csv("all.csv", index=False)
+    columns = ("--columns", "problem=id,correct=score", "--benchmark", "mine")
+    (row,) = here.json("compare", "all.csv", *columns)["differences"]
+    assert (row["arm"], row["benchmark"], row["problems"]) == ("large", "mine", 40)
+
+
+class Links(HTMLParser):
+    """What a page would load, and the elements of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.scripts += tag == "script"
+        self.found += [str(value) for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+
+
+def test_what_is_written_parses_and_escapes_what_models_wrote(here: InProcess, folder: Path) -> None:
+    document = here.json("compare", "base.jsonl", "new.jsonl", "--out", "out")
+    out = {path.name: path for path in (folder / "out").iterdir()}
+    assert set(out) == {Path(name).name for name in document["files"]}
+
+    with out["differences.csv"].open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["difference"]) == pytest.approx(0.25)
+    flips = pd.read_csv(out["flips.csv"])
+    assert len(flips) == 35
+    assert list(flips) == ["benchmark", "arm", "problem", "score", "baseline_score"]
+    assert json.loads(out["comparison.json"].read_text())["differences"] == document["differences"]
+
+    page = out["comparison.html"].read_text()
+    links = Links()
+    links.feed(page)
+    assert links.scripts == 1
+    assert [link for link in links.found if not link.startswith(("#", "data:image/png;base64,"))] == []
+    assert "url(" not in page
+    assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;" in page
+
+    tex = out["comparison.tex"].read_text()
+    assert tex.count(r"\begin{tabular}") == tex.count(r"\end{tabular}") == tex.count(r"\bottomrule") > 0
+    assert re.search(r"results & \.500 & \.750 & \+\.250 ", tex)
+    assert "| results | .500 | .750 | +.250 |" in out["comparison.md"].read_text()
+    assert {name.rpartition(".")[2] for name in out} == {"csv", "md", "tex", "json", "png", "pdf", "html"}
+
+
+def test_flips_show_what_separates_the_sides(here: InProcess, folder: Path) -> None:
+    document = here.json("compare", "base.jsonl", "new.jsonl")
+    gained = next(row for row in document["flips"] if row["problem"] == "p60")
+    assert (gained["score"], gained["baseline_score"]) == (1, 0)
+    texts = ("response", "baseline_response", "answer", "baseline_answer", "gold", "prompt")
+    assert [gained[name] for name in texts] == ["fine", SCRIPT, "7", "<b>6</b>", "7", "=1+1"]
+
+
+def test_a_run_of_mcpo_is_compared_with_a_log_of_another_tool(here: InProcess, folder: Path) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
+    write_runs(plan)
+    spec = plan.cells[0].spec
+    write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
+    (log,) = readers.read(Path(spec.run_id), Options())
+    log.samples[["benchmark", "problem"]].drop_duplicates().assign(correct=1).to_csv("theirs.csv", index=False)
+    document = here.json("compare", spec.run_id, "theirs.csv")
+    assert document["baseline"] == spec.run_id
+    assert {row["verdict"] for row in document["differences"]} == {"better"}
+    assert [warning for warning in document["warnings"] if "temperature" in warning and "theirs" in warning]
+
+
+@pytest.mark.slow
+def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) -> None:
+    from mlflow import MlflowClient
+
+    for _ in range(2):
+        assert here("compare", "base.jsonl", "new.jsonl", "--mlflow").returncode == 0
+    client = MlflowClient(f"sqlite:///{here.home / 'mlflow.db'}")
+    experiment = client.get_experiment_by_name("compare")
+    assert experiment
+    (run,) = client.search_runs([experiment.experiment_id])
+    assert run.data.metrics["difference/pass_1/results/new"] == pytest.approx(0.25)
+    assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("base.jsonl",), "bad_input"),
+        (("base.jsonl", "other.jsonl"), "nothing_pairs"),
+        (("base.jsonl", "elsewhere.jsonl"), "nothing_pairs"),
+        (("base.jsonl", "./base.jsonl"), "duplicate_name"),
+        (("--arm", "a=base.jsonl", "--arm", "a=new.jsonl"), "duplicate_name"),
+        (("base.jsonl", "new.jsonl", "--k", "2"), "out_of_bounds"),
+        (("base.jsonl", "new.jsonl", "--k", "0"), "out_of_bounds"),
+        (("base.jsonl", "new.jsonl", "--margin", "5"), "out_of_bounds"),
+        (("base.jsonl", "new.jsonl", "--baseline", "bsae"), "unknown_name"),
+        (("base.jsonl", "new.jsonl", "--columns", "corect=score"), "unknown_name"),
+        (("base.jsonl", "new.jsonl", "--reader", "tabel"), "unknown_name"),
+        (("base.jsonl", "missing.jsonl"), "not_found"),
+        (("base.jsonl", "missing"), "not_found"),
+        (("--arm", "a=missing*",), "not_found"),
+        (("base.jsonl", "new.jsonl", "--metric", "best@8"), "contradiction"),
+        (("table2", "--margin", "0.01"), "contradiction"),
+        ((), "bad_input"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_is_refused_and_nothing_written(
+    words: tuple[str, ...], code: str, here: InProcess, folder: Path
+) -> None:
+    (folder / "other.jsonl").write_text('{"problem": "q1", "correct": 1}\n{"problem": "q2", "correct": 0}')
+    table(folder / "elsewhere.jsonl", [1, 0, 1], benchmark="another")
+    result = here("compare", *words, "--json")
+    assert result.returncode == 2
+    assert json.loads(result.stdout)["error"]["code"] == code
+    assert here.untouched()
+
+
+def test_python_gets_frames_and_a_verdict_in_a_line(folder: Path) -> None:
+    found = api.compare(Path("base.jsonl"), Path("new.jsonl"), margin=0.02)
+    assert repr(found) == "new against base: better on results (+.250)."
+    assert found.differences["difference"].tolist() == pytest.approx([0.25])
+    assert found.arms["mean"].tolist() == pytest.approx([0.5, 0.75])
+    by_glob = api.compare(arms={"b": "base.jsonl", "n": "new.jsonl"}, k=[1])
+    assert by_glob.differences["p"].tolist() == found.differences["p"].tolist()
+
+
+def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
+    here: InProcess, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "width", lambda: 80)
+    long = "gsm8k (flexible-extract), 5 examples"
+    for name, right in (("a_model_with_a_long_name-base", 50), ("a_model_with_a_long_name-grpo", 60)):
+        table(folder / f"{name}.jsonl", np.arange(100) < right, benchmark=long)
+    shown = here("compare", "a_model_with_a_long_name-base.jsonl", "a_model_with_a_long_name-grpo.jsonl").stdout
+    _, _, grid = shown.partition("\n")
+    assert max(map(len, grid.splitlines())) <= 80
+    # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100).
+    assert ".500 .600 +.100 [+.040, +.160] .001 better" in re.sub(" +", " ", grid)
+    assert "flexible-extract" in grid

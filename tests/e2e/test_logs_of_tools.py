@@ -1,0 +1,143 @@
+"""Logs that the tools themselves write, of models whose accuracy is known: read, compared, and the verdict is right."""
+
+import json
+import os
+import random
+import subprocess
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from mcpo_cli.results.comparison import Question, compare
+from mcpo_cli.results.log import Log, Side, checked
+from mcpo_cli.results.readers import Options, read
+from tests import models
+
+pytestmark = pytest.mark.slow
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+TOOLS = ROOT / ".venv-tools" / "bin" / "python"
+"""lm-evaluation-harness and inspect_ai, which require other versions of packages than mcpo is tested with."""
+SHARES = {"good": 0.9, "weak": 0.5, "weak-again": 0.5}
+"""Chance of a right answer of each model."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the problems that both tools are given."""
+    if not TOOLS.exists():
+        pytest.skip("needs lm-evaluation-harness and inspect_ai: make setup-tools (which needs PyPI)")
+    problems = [{"question": f"{a} + {b} =", "answer": str(a + b)} for a in range(2, 12) for b in range(2, 12)]
+    (tmp_path / "problems.jsonl").write_text("".join(json.dumps(one) + "\n" for one in problems))
+    return tmp_path
+
+
+def tool(folder: Path, *words: str) -> str:
+    """What a process of the tools' environment prints. It reaches no hub, and keeps its cache beside its results."""
+    own = {"HF_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [TOOLS, *words], cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def verdicts(sides: Sequence[Side]) -> dict[str, str]:
+    """The verdict on each side against `weak`."""
+    found = compare(sides, Question("weak")).differences
+    return dict(zip(found["arm"], found["verdict"], strict=True))
+
+
+RIGHT = {"good": "better", "weak-again": "undecided"}
+
+
+def test_lm_evaluation_harness(folder: Path) -> None:
+    tool(folder, str(HERE / "tool_lm_eval.py"), *(f"{name}={share}" for name, share in SHARES.items()))
+    logs = {name: read(folder / name, Options()) for name in SHARES}
+    assert verdicts([Side(name, tuple(found)) for name, found in logs.items()]) == RIGHT
+    for name, (log,) in logs.items():
+        (results,) = (folder / name).rglob("results_*.json")
+        reported = json.loads(results.read_text())["results"]["sums"]["exact_match,none"]
+        assert log.samples["correct"].mean() == pytest.approx(reported, abs=1e-12)
+        assert len(log.samples) == 100
+        facts = log.facts["sums"]
+        assert (facts["lm_eval"], facts["task version"], facts["examples"]) == ("0.4.13", "3.0", "0")
+        assert json.loads(facts["generation"])["temperature"] == 1.0
+        assert (log.samples["response"] == log.samples["gold"]).tolist() == (log.samples["correct"] == 1).tolist()
+
+
+def test_inspect_ai(folder: Path) -> None:
+    script, runs = str(HERE / "tool_inspect.py"), {**SHARES, "broken": -1.0}
+    tool(folder, script, "write", *(f"{name}={share}" for name, share in runs.items()))
+    (whole,) = (folder / "good").glob("*.eval")
+    (folder / "cut.eval").write_bytes(whole.read_bytes()[:-200])
+    said = tool(folder, script, "read", sysconfig.get_path("purelib"), *runs, "cut.eval")
+    *found, broken, cut = map(json.loads, said.splitlines())
+    logs = {name: _log(one) for name, one in zip(SHARES, found, strict=True)}
+    assert verdicts([Side(name, (log,)) for name, log in logs.items()]) == RIGHT
+    assert {len(log.samples) for log in logs.values()} == {200}  # two epochs
+    assert logs["good"].facts["sums"]["inspect_ai"] == "0.3.285"
+    assert json.loads(logs["good"].facts["sums"]["generation"])["temperature"] == 0.5
+    (document,) = (folder / "weak-again").glob("*.json")
+    (mean,) = [one["metrics"]["mean"]["value"] for one in json.loads(document.read_text())["results"]["scores"]]
+    assert logs["weak-again"].samples["correct"].mean() == pytest.approx(mean, abs=1e-12)
+    assert broken["code"] == cut["code"] == "bad_data"
+    assert "'error'" in broken["message"]
+    assert "cannot be read" in cut["message"]
+
+
+def _log(document: Mapping[str, Any]) -> Log:
+    return checked(Path(document["path"]), pd.DataFrame(document["samples"]), document["facts"], document["model"])
+
+
+def test_trl(tmp_path: Path) -> None:
+    pytest.importorskip("trl", reason="needs TRL: make setup")
+    rewards = {name: _trained(tmp_path / name, name, share) for name, share in SHARES.items()}
+    logs = {name: read(tmp_path / name, Options()) for name in SHARES}
+    for name, (log,) in logs.items():
+        assert log.samples["correct"].tolist() == rewards[name]
+        assert set(log.samples.groupby("problem", observed=True).size()) == {8}
+        assert log.facts == {"completions": {"metric": "reward", "step": "1"}}
+    assert verdicts([Side(name, tuple(found)) for name, found in logs.items()]) == RIGHT
+
+
+def _trained(folder: Path, name: str, share: float) -> list[float]:
+    """Train one step with TRL; returns the rewards, which are coins of that share."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    coins, tossed = random.Random(name), list[float]()
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        tossed.extend(float(coins.random() < share) for _ in completions)
+        return tossed[-len(completions) :]
+
+    model = models.existing(folder / "model", chat=False)
+    config = GRPOConfig(
+        output_dir=str(folder),
+        max_steps=1,
+        per_device_train_batch_size=128,
+        num_generations=8,
+        max_completion_length=4,
+        log_completions=True,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
+        disable_tqdm=True,
+    )
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(model),
+        reward_funcs=reward,
+        args=config,
+        train_dataset=Dataset.from_dict({"prompt": [f"{number} + 2 =" for number in range(16)]}),
+        processing_class=AutoTokenizer.from_pretrained(model, padding_side="left"),
+    )
+    trainer.train()
+    return tossed

@@ -1,0 +1,96 @@
+"""Sides of a comparison from the words of a user: their names, globs, runs, and what a text of a flip is."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mcpo_cli.config.plan import from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.results import flips
+from mcpo_cli.results.flips import with_texts
+from mcpo_cli.results.log import Log, Side, checked
+from mcpo_cli.results.sides import names, sides
+from mcpo_cli.runs.journal import write_json
+from tests.errors import refused
+from tests.fakes import write_runs
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (["base.jsonl", "new.jsonl"], ["base", "new"]),
+        (["out_base/", "out_new/"], ["out_base", "out_new"]),
+        (["base/samples.jsonl", "new/samples.jsonl"], ["base", "new"]),
+        (["runs/base/m/log.csv", "runs/new/m/log.csv"], ["base", "new"]),
+        (["a/x.jsonl", "a/y.jsonl", "b/x.jsonl"], ["a/x.jsonl", "a/y.jsonl", "b/x.jsonl"]),
+        (["x.v1", "x.v2"], ["x.v1", "x.v2"]),
+        (["only/one.parquet"], ["one"]),
+    ],
+)
+def test_names_are_where_paths_differ(paths: list[str], expected: list[str]) -> None:
+    assert names([Path(path) for path in paths]) == expected
+
+
+def read(path: Path) -> list[Log]:
+    """One log per word of a file, by its model (its first letter is a seed); or one for what is no file."""
+    found = path.read_text().split() if path.is_file() else ["0"]
+    samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
+    return [checked(path / name, samples, model=name[1:]) for name in found]
+
+
+def shown(found: list[Side]) -> dict[str, list[str]]:
+    return {side.name: [log.path.name for log in side.logs] for side in found}
+
+
+def test_a_word_is_a_side_for_each_model_in_it(tmp_path: Path) -> None:
+    for name, content in {"a.csv": "0 1", "b.csv": "0 1", "two.csv": "0small 0large 1large"}.items():
+        (tmp_path / name).write_text(content)
+    one, other, two = (str(tmp_path / name) for name in ("a.csv", "b.csv", "two.csv"))
+    assert shown(sides([one, other], {}, read)) == {"a": ["0", "1"], "b": ["0", "1"]}
+    assert shown(sides([two], {}, read)) == {"small": ["0small"], "large": ["0large", "1large"]}
+    assert list(shown(sides([one, two], {}, read))) == ["a", "small", "large"]
+    assert shown(sides([one], {"arm": str(tmp_path / "[ab].csv")}, read)) == {"a": ["0", "1"], "arm": ["0", "1"] * 2}
+    assert list(shown(sides([str(tmp_path / "?.csv")], {}, read))) == ["a", "b"]
+    with refused("duplicate_name", "a.csv"):
+        sides([one, one], {}, read)
+
+
+def test_a_run_and_an_evaluation_go_to_their_reader_by_their_ids(
+    mcpo_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
+    write_runs(plan)
+    run_id = plan.cells[0].spec.run_id
+    write_json(run_dir(run_id) / "spec.json", plan.cells[0].spec.to_dict())
+    (mcpo_home / "evals" / "graded").mkdir(parents=True)
+    (mcpo_home / "log.csv").write_text("0")
+    monkeypatch.chdir(mcpo_home)
+    found = sides(["log.csv", run_id[:-3], "graded"], {}, read)
+    assert [side.logs[0].path.parent for side in found] == [Path("log.csv"), Path(run_id[:-3]), Path("graded")]
+    with refused("not_found", "lgo.csv", "log.csv"):
+        sides(["log.csv", "lgo.csv"], {}, read)
+
+
+def side(name: str, rows: list[tuple[str, int, str]]) -> Side:
+    samples = pd.DataFrame(rows, columns=["problem", "correct", "response"]).assign(benchmark="b")
+    return Side(name, (checked(Path(name), samples),))
+
+
+def test_a_flip_has_the_best_of_one_side_and_the_worst_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flips, "LONGEST", 8)
+    arm = side("arm", [("p", 0, "x"), ("p", 1, "right"), ("p", 1, "again"), ("q", 0, "wrong")])
+    base = side("base", [("p", 1, "y"), ("p", 0, "0123456789"), ("q", 1, "good"), ("q", 1, "z")])
+    rows = pd.DataFrame(
+        {"benchmark": "b", "arm": "arm", "problem": ["q", "p"], "score": [0, 2 / 3], "baseline_score": [1, 0.5]}
+    )
+    found = with_texts(rows, arm, base).set_index("problem")
+    assert found["response"].to_dict() == {"q": "wrong", "p": "right"}
+    assert found["baseline_response"].to_dict() == {"q": "good", "p": "01\n[... 2 characters ...]\n456789"}
+
+
+def test_logs_without_texts_give_scores_alone() -> None:
+    samples = pd.DataFrame({"benchmark": ["b"], "problem": ["p"], "correct": [1]})
+    bare = Side("bare", (checked(Path("x"), samples),))
+    rows = pd.DataFrame({"benchmark": "b", "arm": "a", "problem": ["p"], "score": [1.0], "baseline_score": [0.0]})
+    assert list(with_texts(rows, bare, bare)) == list(rows)

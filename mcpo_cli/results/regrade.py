@@ -16,6 +16,7 @@ from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool, Verdict, tally
 from mcpo_cli.results.comparison import Question, compare
 from mcpo_cli.results.log import Log, Side
+from mcpo_cli.results.verdicts import signed
 
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
 LEFT_OUT = (NO_RESPONSE, NO_GOLD, FAILED)
@@ -65,8 +66,8 @@ class Regraded:
             yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{out}"
         for row in self.shares(question).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
-            both = f"{row['before']:+.4f} as logged, {row['after']:+.4f} graded again"
-            was = f"{row['by_grader']:+.4f} was the grader's{share}"
+            both = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
+            was = f"{signed(row['by_grader'])} was the grader's{share}"
             yield f"{row['arm']}, {row['benchmark']}, {row['metric']}: {both}; {was}"
 
 
@@ -77,15 +78,15 @@ def regrade(sides: Sequence[Side], grader: str, *, workers: int = 0) -> Regraded
         ConfigError: no such grader, or a side has no response with a gold.
         RunFailed: the grader failed on too many samples.
     """
-    for side in sides:
-        if not any((_why(log.samples) == "").any() for log in side.logs):
-            raise ConfigError(
-                f"{side.name}: no sample has both a response and a gold answer, so none can be graded again",
-                fix="name their columns: --columns response=NAME,gold=NAME",
-            )
     with Pool(grader, workers=workers) as pool:
+        for side in sides:
+            if not any((_why(log.samples) == "").any() for log in side.logs):
+                raise ConfigError(
+                    f"{side.name}: no sample has both a response and a gold answer, so none can be graded again",
+                    fix="name their columns: --columns response=NAME,gold=NAME",
+                )
         done = [[_regraded(log, pool) for log in side.logs] for side in sides]
-        name = f"{grader} {pool.version}"
+        name = pool.version if pool.version.startswith(grader) else f"{grader} {pool.version}"
     whole = pd.concat(
         [samples.assign(side=side.name) for side, logs in zip(sides, done, strict=True) for samples in logs],
         ignore_index=True,

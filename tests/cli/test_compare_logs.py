@@ -252,3 +252,39 @@ def test_a_terminal_of_80_columns_wraps_names_and_breaks_no_number(
     # 10 problems of 100 gained, none lost: the error is sqrt((10 - 1) / 99 / 100).
     assert ".500 .600 +.100 [+.040, +.160] .001 better" in re.sub(" +", " ", grid)
     assert "flexible-extract" in grid
+
+
+def test_one_grader_for_both_sides_explains_what_two_graders_made(cli: Cli, folder: Path) -> None:
+    """The same answers on both sides, of which the log of one has only those in a box as correct."""
+    for name, text, boxed in (("plain", "The answer is {}.", False), ("boxed", "\\boxed{{{}}}", True)):
+        rows = [
+            {"problem": f"p{problem}", "sample": sample, "gold": "7", "answer": answer, "response": text.format(answer),
+             "correct": int(boxed and answer == "7")}
+            for problem in range(40)
+            for sample, answer in enumerate(["7" if problem % 2 else "8", "7", "7" if problem % 4 else "8"])
+        ]  # fmt: skip
+        pd.DataFrame(rows).to_json(f"{name}.jsonl", orient="records", lines=True)
+    words = ("compare", "plain.jsonl", "boxed.jsonl", "--maj", "3", "--look", "1/2", "--json")
+    logged = json.loads(cli(*words).stdout)
+    graded = json.loads(cli(*words, "--regrade", "math_verify").stdout)
+    assert verdict(logged, metric="pass@1") == "better"
+    assert verdict(graded, metric="pass@1") == "not testable"  # no problem differs any more
+    (row,) = [row for row in graded["regraded"]["differences"] if row["metric"] == "pass@1"]
+    # Half of the first answers, all second and three of four third ones are 7: 2.25 of 3.
+    assert [row["before"], row["after"], row["share"]] == pytest.approx([0.75, 0, 1])
+    # A problem's majority is 7 unless two of its three answers are 8, which is every fourth problem.
+    assert {row["metric"]: row["mean"] for row in graded["differences"]}["maj@3"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        ("--look=2", "bad_input"),
+        ("--look=4/3", "out_of_bounds"),
+        ("--maj=0", "out_of_bounds"),
+        ("--regrade=math", "unknown_name"),
+    ],
+)
+def test_options_of_the_answers_are_checked(cli: Cli, folder: Path, option: str, code: str) -> None:
+    result = cli("compare", "base.jsonl", "new.jsonl", option, "--json")
+    assert json.loads(result.stdout or result.stderr)["error"]["code"] == code

@@ -96,6 +96,8 @@ def compare(
     baseline: str = "",
     margin: float | None = None,
     k: int | Sequence[int] = 1,
+    maj: Sequence[int] = (),
+    look: str = "",
     columns: Mapping[str, str] | None = None,
     benchmark: str = "",
     reader: str = "",
@@ -110,6 +112,8 @@ def compare(
     at: tuple[str, ...] = (),
     margin: float | None = None,
     k: int | Sequence[int] = 1,
+    maj: Sequence[int] = (),
+    look: str = "",
     columns: Mapping[str, str] | None = None,
     benchmark: str = "",
     reader: str = "",
@@ -126,6 +130,8 @@ def compare(
         at: of a suite, what the runs had equally much of: `steps`, `rollouts`, `trained_tokens`, `seconds`, ...
         margin: of logs, the largest difference that does not matter, chosen before looking.
         k: of logs, the k of pass@k, one or several.
+        maj: of logs, the k of maj@k, the majority's answer.
+        look: of logs, `1/3` for the first of three looks that were declared before the first.
         columns: of logs, names of columns in the files, by the names that mcpo has for them.
         benchmark: of logs, compare this one only, or the name of the only one of files that name none.
         reader: of logs, the tool that wrote them, where it cannot be seen.
@@ -146,6 +152,8 @@ def compare(
             ",".join(f"{name}={column}" for name, column in (columns or {}).items()),
             benchmark,
             reader,
+            [str(number) for number in maj],
+            look,
         )
         return logs.compare(asked.sides(), asked.question())
     choice = Choice(baseline, metric, at)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, known, mean_over_steps
+from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, known, mean_over_steps, means
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import curves, stats
@@ -75,19 +75,20 @@ def cohorts(rows: Iterable[RerollRow], lag: int) -> dict[int, Floats]:
 
 
 def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
-    values = {}
+    values: dict[str, float] = {}
     for lag, rolls in pairs.items():
-        if lag == 0:
-            values["prompts"] = float(len(rolls))
-            values |= _interval("same_policy", rolls, lambda control, _: _share(control))
-        else:
-            values |= _interval(f"accuracy_lag_{lag}", rolls, lambda _, later: _share(later))
-            values |= _interval(f"gap_lag_{lag}", rolls, lambda control, later: _share(control) - _share(later))
+        names = {f"accuracy_lag_{lag}": _later, f"gap_lag_{lag}": lambda pair: _same(pair) - _later(pair)}
+        values |= {"prompts": float(len(rolls))} if lag == 0 else {}
+        values |= means(rolls, lambda pair: pair[0]["origin"], **(names if lag else {"same_policy": _same}))
     return values
 
 
-def _interval(name: str, pairs: Sequence[tuple[RerollRow, RerollRow]], value: Any) -> dict[str, float]:
-    return mean_over_steps(name, [value(*pair) for pair in pairs], [control["origin"] for control, _ in pairs])
+def _same(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[0])
+
+
+def _later(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[1])
 
 
 def _share(row: RerollRow) -> float:
@@ -97,13 +98,13 @@ def _share(row: RerollRow) -> float:
 def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
     """Accuracy of prompts in the next batch that samples them after one in which they were mastered."""
     last: dict[str, GroupRow] = {}
-    returns: list[tuple[float, int]] = []
+    returns: list[GroupRow] = []
     for row in groups:
         before = last.get(row["prompt"])
         if before and before["step"] < row["step"] and before["p"] == 1:
-            returns.append((row["p"], row["step"]))
+            returns.append(row)
         last[row["prompt"]] = row
-    accuracy = mean_over_steps("return_accuracy", [p for p, _ in returns], [step for _, step in returns])
+    accuracy = means(returns, return_accuracy=lambda row: row["p"])
     return {"returns": float(len(returns)), **accuracy} if returns else {}
 
 
@@ -124,37 +125,19 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
 
 
-def _top(spec: RunSpec, groups: Sequence[GroupRow]) -> tuple[float, float]:
-    """P_G and P_(G-1) among `groups`."""
-    G = spec.train.rollouts
-    right = [round(row["p"] * G) for row in groups]
-    return right.count(G) / len(right), right.count(G - 1) / len(right)
-
-
 def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
-    table = []
+    G, table = spec.train.rollouts, []
     for step, here in by_step(groups).items():
-        all_right, one_wrong = _top(spec, here)
+        right = [round(row["p"] * G) for row in here]
+        all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
         row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
-        row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, spec.train.rollouts)})
-        table.append(row | _cohort(step, pairs))
+        row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
+        # One cohort is one cluster, so these means have no intervals.
+        cohort = {lag: [pair for pair in rolls if pair[0]["origin"] == step] for lag, rolls in pairs.items()}
+        table.append(row | _lags({lag: rolls for lag, rolls in cohort.items() if rolls}))
     return table
-
-
-def _cohort(step: int, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
-    """The values of the cohort picked at `step`."""
-    values = dict[str, float]()
-    for lag, rolls in pairs.items():
-        here = [(_share(control), _share(later)) for control, later in rolls if control["origin"] == step]
-        if here:
-            same, then = (sum(shares) / len(here) for shares in zip(*here, strict=True))
-            if lag == 0:
-                values |= {"prompts": float(len(here)), "same_policy": same}
-            else:
-                values |= {f"accuracy_lag_{lag}": then, f"gap_lag_{lag}": same - then}
-    return values
 
 
 MASTERY = Probe(
@@ -253,9 +236,7 @@ def _lost(panel: Sequence[Trajectory]) -> dict[str, float]:
 def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
     """The value `lost_by_chance`, with its interval over steps."""
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
-    return mean_over_steps(
-        "lost_by_chance", [float(row["c"] < row["n"]) for row in controls], [row["step"] for row in controls]
-    )
+    return means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
 
 
 def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:

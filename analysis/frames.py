@@ -22,7 +22,6 @@ from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow,
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 from mcpo_cli.runs.provenance import environment
-from mcpo_cli.settings import flat
 from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
@@ -210,7 +209,7 @@ class Runs:
         rows = [
             {**_about(cell), "setting": name, "value": str(value)}
             for cell in self.cells
-            for name, value in flat(cell.spec.identity()).items()
+            for name, value in cell.spec.flat_identity().items()
         ]
         return pd.DataFrame(rows).astype(RUN | {"setting": "string", "value": "string"})
 

@@ -24,24 +24,23 @@ def spec(*words: str) -> RunSpec:
 
 def test_a_step_of_smollm2_fits_into_the_memory_that_was_measured() -> None:
     # Measured: 2.9 GB at its peak. State 12 bytes a weight, gradients 4.
-    needed = needs.memory(spec())
+    needed = workload.memory(spec())
     assert 16 * WEIGHTS < needed < 4.5e9
 
 
 def test_memory_grows_with_what_it_depends_on() -> None:
-    base = needs.memory(spec())
-    assert needs.memory(spec("method=mcpo", "method.anchor=previous_step")) - needs.memory(spec("method=mcpo")) == (
-        4 * WEIGHTS
-    )
-    assert needs.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
-    assert needs.memory(spec("train.max_response=512")) > base
+    base = workload.memory(spec())
+    anchored = spec("method=mcpo", "method.anchor=previous_step")
+    assert workload.memory(anchored) - workload.memory(spec("method=mcpo")) == 4 * WEIGHTS
+    assert workload.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
+    assert workload.memory(spec("train.max_response=512")) > base
     long = "task=word_problems", "train.max_prompt=400", "train.max_response=100"
-    assert needs.memory(spec(*long, "compute.micro_batch_tokens=512")) < needs.memory(spec(*long))
+    assert workload.memory(spec(*long, "compute.micro_batch_tokens=512")) < workload.memory(spec(*long))
 
 
 def test_disk_is_checkpoints_and_the_policy() -> None:
-    assert needs.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
-    assert needs.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
+    assert workload.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
+    assert workload.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
 
 
 def test_time_is_proportional_to_steps_and_cores() -> None:

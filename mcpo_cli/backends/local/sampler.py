@@ -15,10 +15,10 @@ from torch.nn import functional
 from mcpo_cli.backends.finite import NotFinite
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.growth import Growth
-from mcpo_cli.backends.local.needs import CACHE_BYTES
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.stops import Stops
 from mcpo_cli.backends.local.tree import branch
+from mcpo_cli.config.workload import CACHE_BYTES
 
 CHUNK = 128
 """Most prompts sampled at a time, for each thread: rows enough for matrix products, few enough for the CPU's cache."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.backends.local import needs
+from mcpo_cli.backends import local
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.home import location
@@ -62,7 +62,7 @@ def _print_needs(expected: Forecast) -> None:
     if not runs:
         return
     memory, disk = (max(run[key] for run in runs) / GIB for key in ("memory_bytes", "disk_bytes"))
-    free = needs.free()
+    free = local.free()
     console.print_text(
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and at most "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"

@@ -26,16 +26,13 @@ class Asking(Protocol):
     @property
     def stops(self) -> tuple[str, ...]:
         """Strings that end a response in addition to the stop tokens."""
-        ...
 
     @property
     def max_tokens(self) -> int | None:
         """Most tokens of a response if fewer than those of the settings."""
-        ...
 
     def messages(self, problem: Problem) -> Messages:
         """The prompt of `problem`, see `tokenization.prompt_ids`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,6 @@ class ByTemplate:
     max_tokens: int | None = None
 
     def messages(self, problem: Problem) -> Messages:
-        """See `Asking`."""
         return [{"role": "user" if self.chat else TEXT, "content": render(self.template, problem.text)}]
 
 
@@ -62,11 +58,9 @@ class ByTask:
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """See `Asking`."""
         return self.task.stops
 
     def messages(self, problem: Problem) -> Messages:
-        """See `Asking`."""
         return self.task.messages(problem)
 
 

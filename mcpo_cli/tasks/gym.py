@@ -63,7 +63,6 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"{self.tier_names[0]} of reasoning-gym{'' if self.in_words else ', character by character'}"
 
     @property
@@ -73,12 +72,10 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def own_template(self) -> str:
-        """See `TextTask`."""
         return f"Question: {QUESTION}\nAnswer:" if self.in_words and self.is_plain else QUESTION
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """See `TextTask`."""
         return (self.between, "\nQuestion:") if self.in_words and self.is_plain else ()
 
     @property
@@ -121,7 +118,6 @@ class Gym(TextTask, ClosedTask):
         return self.tier_names[0]
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         if not (is_one(self.data, "train") and gym.role(self.data)):
             yield f"task.data={self.data} is not of the form reasoning_gym:NAME", f"task.data={Gym.data}"
         gym.options(self.config)
@@ -144,7 +140,6 @@ class Gym(TextTask, ClosedTask):
         return from_pool(self._problems(held=False), seed, start, count)
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """See `ClosedTask`."""
         drawn = random.Random(stream(seed, "warmup", step)).choices(self._problems(held=False), k=count)
         return [Problem(problem.text, gym.answer(problem) or "") for problem in drawn]
 
@@ -209,7 +204,6 @@ class Asked:
         return from_pool(self.pool, seed, start, count)
 
     def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
-        """See `Problems`."""
         return self.task.tiers(count)
 
     def sources(self) -> Mapping[str, DataSource]:

@@ -87,17 +87,14 @@ class Math(TextTask):
 
     @property
     def published(self) -> tuple[str, ...]:
-        """See `Task`."""
         return self.source, *(tier.name for tier in self.held_out_sets)
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return self.training_set.title
 
     @property
     def source(self) -> str:
-        """See `Task`."""
         return files.stem(Path(self.data).name) if files.is_name(self.data) else self.data
 
     @property
@@ -118,12 +115,10 @@ class Math(TextTask):
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """See `TextTask`."""
         return ("\nProblem:",) if self.is_plain else ()
 
     @property
     def worked(self) -> list[Example]:
-        """See `TextTask`."""
         before, ending = " " if self.is_plain else "", ENDINGS[self.prompt]
         return [(question, before + reasoning + ending.format(answer)) for question, reasoning, answer in WORKED]
 
@@ -150,7 +145,6 @@ class Math(TextTask):
         return PROMPT_TOKENS, RESPONSE_SHARE * max_response
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         sets = datasets.names("train")
         if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
@@ -266,11 +260,9 @@ class Published:
         return from_pool(self.pool, seed, start, count)
 
     def tiers(self, count: int) -> dict[str, Sequence[Problem]]:
-        """See `Problems`."""
         return {tier.name: self.loaded[tier.name].problems for tier in self.task.held_out_sets}
 
     def sources(self) -> dict[str, DataSource]:
-        """See `Problems`."""
         left_out = {self.task.source: len(self.loaded[self.task.source].problems) - len(self.pool)}
         return {
             name: DataSource(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends.local import train
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import Spent
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import from_suite

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.backends.local import needs
+from mcpo_cli.backends import local
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -54,18 +54,18 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A machine with 3 GiB of memory and 3 GiB of disk that are free."""
     machine = SimpleNamespace(memory=3 * GIB, disk=3 * GIB)
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "not" / "there"))
-    monkeypatch.setattr(needs.psutil, "virtual_memory", lambda: SimpleNamespace(available=machine.memory))
-    monkeypatch.setattr(needs.shutil, "disk_usage", lambda _: SimpleNamespace(free=machine.disk))
+    monkeypatch.setattr(local.psutil, "virtual_memory", lambda: SimpleNamespace(available=machine.memory))
+    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: SimpleNamespace(free=machine.disk))
     return machine
 
 
 def test_what_cannot_fit_is_refused(small: Any) -> None:
     with pytest.raises(ConfigError, match=r"needs about 3\.\d GiB of memory; 3\.0 GiB are free") as caught:
-        needs.check(spec())
+        local.check_room(spec())
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
     with pytest.raises(ConfigError, match=r"needs about 3\.5 GiB on the disk of .*, for 1 checkpoints"):
-        needs.check(spec())
+        local.check_room(spec())
     small.disk = 8 * GIB
-    needs.check(spec())
+    local.check_room(spec())

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.finite import NotFinite
+from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample

@@ -18,7 +18,7 @@ from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import Spent
 from mcpo_cli.backends.verl import batch, checkpoint, launch
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.launch import Channel

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, launch, pins, reward
+from mcpo_cli.backends.verl import checkpoint, checks, launch, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
@@ -286,7 +286,7 @@ def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pins, "installed", lambda _: None)
+    monkeypatch.setattr(checks, "installed", lambda _: None)
     (spec,) = load(["scale=verl-cpu"])
     several = dataclasses.replace(spec, method=Centred())
     with pytest.raises(ConfigError, match=r"method=centred .* between the 2 mini-batches of a step") as error:

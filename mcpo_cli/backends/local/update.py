@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import finite, measure, method_calls
+from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
@@ -129,7 +129,7 @@ class Updater:
             parameter.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)
         sums.add("train/grad_norm", norm, 1)
-        finite.check_mini_batch(step, number + 1, sums)
+        checks.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
             self._load_weights(self.previous, self._weights(self.policy))
         self.optimizer.step()
@@ -206,7 +206,7 @@ class Updater:
         still is the one that sampled.
         """
         tokens = self.tokens(batch, total)
-        loss = method_calls.token_loss(self.method, tokens)
+        loss = checks.token_loss(self.method, tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)

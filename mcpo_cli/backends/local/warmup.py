@@ -19,7 +19,7 @@ from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Encoded, Language, encode

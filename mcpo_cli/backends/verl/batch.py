@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure, method_calls
+from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.measure import Graded, Sums, equal_pairs
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
@@ -164,7 +164,7 @@ def apply_method(
     logp_PGT: log-probabilities under the policy that sampled, for methods that read them. seed: of `prepare`.
     """
     method, size = spec.method, spec.train.mini_batch
-    signals, state = method_calls.signals(method, step, state)
+    signals, state = checks.signals(method, step, state)
     totals = [
         MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
         for index_M in torch.arange(len(step.length_PG)).split(size)

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.reading import read_yaml

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import finite, measure, method_calls
+from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.measure import Sums
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
@@ -45,7 +45,7 @@ def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniB
 def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
     tokens = token_batch(method, model_output, data)
-    token_loss = method_calls.token_loss(method, tokens)
+    token_loss = checks.token_loss(method, tokens)
     if data.get(WEIGHTS, None) is not None:
         token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
     with torch.no_grad():
@@ -125,7 +125,7 @@ def gradient_steps(
         if number == 1:
             own.merge(excluded)
         own.add("train/grad_norm", norm, 1)
-        finite.check_mini_batch(step, number, own)
+        checks.check_mini_batch(step, number, own)
         found.append(measure.mini_batch_row(step, number, own))
         total.merge(own)
     return found, total.means()

@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import Graded, Spent
 from mcpo_cli.backends.verl import batch
 from mcpo_cli.backends.verl.batch import Group
 from mcpo_cli.backends.verl.launch import Channel

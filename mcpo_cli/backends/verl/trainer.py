@@ -23,10 +23,9 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends.base import starved
-from mcpo_cli.backends.measure import Graded
+from mcpo_cli.backends import starved
+from mcpo_cli.backends.measure import Graded, Spent
 from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.backends.spent import Spent
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt

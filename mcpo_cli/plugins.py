@@ -2,7 +2,7 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-are searched (mcpo's own `zoo` is found so); `mcpo.experiments` names a package laid out like mcpo's folder
+are searched (mcpo's own `zoo` and `gym` are found so); `mcpo.experiments` names a package laid out like mcpo's folder
 `experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and presets, suites and claims laid out
 in the same way.
 
@@ -37,7 +37,7 @@ N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
 EXPERIMENTS = "experiments"
-GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", EXPERIMENTS)
+GROUPS = ("methods", "tasks", "datasets", "families", "graders", "probes", "artifacts", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
@@ -138,7 +138,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterab
     """
     found: Found[T] = Found()
     places: dict[str, Place] = {}
-    kind = group.removesuffix("s")
+    kind = "family" if group == "families" else group.removesuffix("s")
 
     def work(place: Place) -> list[tuple[str, T]]:
         here = list(declared(place)) or [one for module in place.modules for one in declared(module)]
@@ -305,8 +305,8 @@ def _blamed(place: Place, error: BaseException) -> str:
 def _declared() -> list[EntryPoint]:
     installed = entry_points()
     found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
-    if OWN not in map(_owner, found):
-        note("mcpo was installed before its methods became entry points, so some are missing: run `make setup`")
+    if "gym" not in [entry.name for entry in found if _owner(entry) == OWN]:
+        note("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return found
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
-from mcpo_cli.data import gym, is_one
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import no_room
+from mcpo_cli.gym import sets as gym
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
@@ -118,7 +118,7 @@ class Gym(TextTask, ClosedTask):
         return self.tier_names[0]
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        if not (is_one(self.data, "train") and gym.role(self.data)):
+        if gym.role(self.data) != "train":
             yield f"task.data={self.data} is not of the form reasoning_gym:NAME", f"task.data={Gym.data}"
         gym.options(self.config)
         if not self.in_words:

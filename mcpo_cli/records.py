@@ -11,7 +11,7 @@ runs/<run_id>/
     metrics.jsonl                 one StepRow per global step
     groups/step_<s>.jsonl         one GroupRow per prompt group of that step
     eval/step_<s>.jsonl           one EvalRow per held-out problem
-    rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe rolled out again under the policy of that step
+    rerolls/step_<s>.jsonl        one RerollRow per prompt that a probe resampled under the policy of that step
     mini_batches/step_<s>.jsonl   one MiniBatchRow per gradient step
     gradients/step_<s>.jsonl      one GradientRow per prompt whose gradient was measured
     samples/step_<s>.jsonl        one SampleRow per response, for a few groups
@@ -49,7 +49,7 @@ AXES = {
 }
 """What training has cost up to and including a global step: metrics of a StepRow and their names for readers.
 
-`backends.measure.Spent` says what each one counts.
+`backends.measure.CostTotals` says what each one counts.
 """
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
@@ -126,7 +126,7 @@ class EvalRow(TypedDict):
 
 
 class RerollRow(TypedDict):
-    """One prompt rolled out again under the policy that samples the batch of `step`: c of n rollouts were right."""
+    """One prompt resampled under the policy that samples the batch of `step`: c of n rollouts were right."""
 
     step: int
     source: Literal["mastered", "panel"]

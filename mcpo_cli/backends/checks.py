@@ -17,7 +17,7 @@ from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, TokenLoss
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from mcpo_cli.backends.measure import Sums
+    from mcpo_cli.backends.measure import MetricSums
 
 
 class NotFinite(RunFailed):
@@ -36,7 +36,7 @@ def at(place: str) -> Iterator[None]:
         raise NotFinite(f"{place}: {error.message}") from error
 
 
-def check_mini_batch(step: int, number: int, sums: Sums) -> None:
+def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:
     """Raise NotFinite if a loss or the gradient norm of gradient step `number` (from 1) of global step `step` is."""
     broken = [name for name, (total, _) in sums.pairs.items() if name.startswith("train/") and not math.isfinite(total)]
     if broken:

@@ -56,7 +56,7 @@ class Graded:
     """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
 
 
-class Sums:
+class MetricSums:
     """Running sums that become metrics: a numerator and a denominator per name.
 
     For metrics that are shares of prompts, the prompts themselves are kept until `close`, because the rollouts of one
@@ -79,7 +79,7 @@ class Sums:
         both[0].update(flagged)
         both[1].update(among)
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: MetricSums) -> None:
         """Add all of `other`."""
         for name, (total, count) in other.pairs.items():
             self.add(name, total, count)
@@ -113,25 +113,25 @@ def equal_pairs(token_GT: Tensor) -> Tensor:
     return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
 
 
-def difference(tokens: TokenBatch) -> Sums:
+def difference(tokens: TokenBatch) -> MetricSums:
     """Mean over tokens of |trainer log p - sampler log p|; the trainer's policy must be the one that sampled them."""
-    sums = Sums()
+    sums = MetricSums()
     gap_BT = (tokens.logp_BT - tokens.logp_old_BT).abs()
     sums.add("sanity/logp_difference", (gap_BT * tokens.mask_BT).sum(), tokens.mask_BT.sum())
     return sums
 
 
-def losses(loss: TokenLoss, mask_BT: Tensor) -> Sums:
+def losses(loss: TokenLoss, mask_BT: Tensor) -> MetricSums:
     """The value of each loss term as `train/<name>_loss`; the values of micro-batches add up to the mini-batch's."""
-    sums = Sums()
+    sums = MetricSums()
     for term in loss.terms:
         sums.add(f"train/{term.name}_loss", term.sum(mask_BT), 0.0)
     return sums
 
 
-def reported(report: Report, group_B: Tensor) -> Sums:
+def reported(report: Report, group_B: Tensor) -> MetricSums:
     """A method's report on sequences that belong to the prompts `group_B`, as sums."""
-    sums = Sums()
+    sums = MetricSums()
     for name, (total, count) in report.sums.items():
         sums.add(name, total, count)
     for name, flags in report.prompts.items():
@@ -140,7 +140,7 @@ def reported(report: Report, group_B: Tensor) -> Sums:
     return sums
 
 
-def mini_batch_row(step: int, number: int, sums: Sums) -> MiniBatchRow:
+def mini_batch_row(step: int, number: int, sums: MetricSums) -> MiniBatchRow:
     """The row of a gradient step, from the sums over its micro-batches and ranks; closes `sums`."""
     sums.close()
     return MiniBatchRow(step=step, mini_batch=number, sums={name: list(pair) for name, pair in sums.pairs.items()})
@@ -252,7 +252,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     """
     p_P = correct_PG.double().mean(-1)
     weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).mean(-1)
-    sums = Sums()
+    sums = MetricSums()
     for low, high in BINS:
         inside_P = (p_P > low) & (p_P <= high) & (p_P < 1)
         sums.add(f"weight/p_{low:.2f}_{high:.2f}", weight_P[inside_P].sum(), inside_P.sum())
@@ -358,7 +358,7 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
     ]
 
 
-class Spent:
+class CostTotals:
     """Running totals of a run over all its attempts, which every row of a global step records.
 
     `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away.

@@ -27,7 +27,7 @@ def _last_of_list(incomplete: str, known: Iterable[str]) -> list[str]:
 def _complete_benchmarks(incomplete: str) -> list[str]:
     from mcpo_cli.evaluation import scope
 
-    return _last_of_list(incomplete, scope.known())
+    return _last_of_list(incomplete, scope.evaluable())
 
 
 Model = Annotated[
@@ -238,7 +238,7 @@ def export(
     target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
-    with folders.whole(target, {"run_id": name, "step": chosen}) as part:
+    with folders.atomic_folder(target, {"run_id": name, "step": chosen}) as part:
         backend.export(run.spec, run.folder, chosen, part)
         (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
     address = model_card.push(target, push, f"{name} after step {chosen}") if push else None

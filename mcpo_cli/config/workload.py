@@ -126,9 +126,9 @@ def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
     slow, fast = (share * PEAK / operations(spec, 1, 0, mean_response) for share in (SLOW_SAMPLING, FAST_SAMPLING))
     return (
         f"estimated, not measured: responses of {response:,.0f} tokens on average ({source}); "
-        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {rerolled(spec):,} prompts "
-        "sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 to "
-        f"sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
+        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {resampled_prompts(spec):,} "
+        "prompts sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 "
+        f"to sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
         f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
         f"{SLOW_SAMPLING:.1%} (most) while sampling",
         f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
@@ -136,12 +136,12 @@ def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
 
 
 def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
-    """The cost of all global steps, rerolls and evaluations of `spec`."""
+    """The cost of all global steps, resampling and evaluations of `spec`."""
     train = spec.train
     prompt, response = lengths(spec, mean_response)
     batch = train.steps * train.prompts * train.rollouts
     evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples
-    probed = rerolled(spec) * train.rollouts
+    probed = resampled_prompts(spec) * train.rollouts
     sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
@@ -168,13 +168,13 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     train = spec.train
     prompt, response = lengths(spec, mean_response)
     if not existing_on_local(spec):
-        batch, probed = train.prompts * train.rollouts * response, rerolled(spec) * train.rollouts * response
+        batch, probed = train.prompts * train.rollouts * response, resampled_prompts(spec) * train.rollouts * response
         evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples * response
         return _seconds_per_token(spec) * (train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated)
     # A prompt is computed once per group, and an update takes 6 operations per weight and token.
     group = prompt + train.rollouts * response
     evaluated = evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
-    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + rerolled(spec) * group + evaluated
+    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + resampled_prompts(spec) * group + evaluated
     return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
 
 
@@ -242,7 +242,7 @@ def evaluations(spec: RunSpec) -> int:
     return len(eval_steps(spec, {step: step * rollouts for step in range(1, train.steps + 1)}))
 
 
-def rerolled(spec: RunSpec) -> int:
+def resampled_prompts(spec: RunSpec) -> int:
     """Number of prompts that probes sample again, one group of rollouts each, if every cohort is full."""
     probe, steps = spec.probe, spec.train.steps
     cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0

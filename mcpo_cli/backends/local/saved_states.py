@@ -1,4 +1,4 @@
-"""What is done with the saved states of a run: rolling prompts under them, and one global step by several arms.
+"""What is done with the saved states of a run: sampling prompts under them, and one global step by several arms.
 
 `branch` lets all arms take their step on the same batch.
 
@@ -160,10 +160,10 @@ def _moved(before: Policy, after: Policy, rollouts: Rollouts, most_tokens: int) 
 
 
 def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-    """Roll the first `prompts` training problems under the checkpoints of `steps`, and record what came of it.
+    """Sample the first `prompts` training problems under the checkpoints of `steps`, and record the result.
 
     The rows are those of training, at the step that the checkpoint was written after. Prompts mastered under one
-    checkpoint are rolled again under the same one, the control, and under the later ones.
+    checkpoint are resampled under the same one, the control, and under the later ones.
     """
     torch.set_num_threads(spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
@@ -171,11 +171,11 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
     trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
     for folder in checkpoint.kept(run_dir):
         if checkpoint.step_of(folder) in steps:
-            attempt.phase(f"rolling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
+            attempt.phase(f"sampling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
             trainer.restore(folder)
             trainer.cursor = 0
             with product_precision(policy):
-                trainer.look()
+                trainer.observe()
 
 
 def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:

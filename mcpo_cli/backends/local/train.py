@@ -20,8 +20,8 @@ from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
-from mcpo_cli.backends.measure import Graded, Spent
-from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
@@ -183,7 +183,7 @@ class Trainer:
         )
         self.attempt.journal.step(row)
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
@@ -222,7 +222,7 @@ class Trainer:
         train = self.spec.train
         problems = self.problems.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
-        rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, refill))
         seen_PG = judged.correct_PG
         if train.reward == "random":
             seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
@@ -248,7 +248,7 @@ class Trainer:
         place_P = torch.arange(len(chosen), device=chosen.device)
         return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
 
-    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train, language = self.spec.train, self.language
         prompt_PS = language.prompts(problems).to(self.policy.device)
@@ -258,13 +258,13 @@ class Trainer:
         return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
-        """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
-        rolls = self.rerolls.due(self.step, graded)
+        """ResampledPrompt again what is due at this step, under the policy that sampled `graded`; returns metrics."""
+        due = self.resampler.due(self.step, graded)
         c_P: list[int] = []
-        if rolls:
-            _, judged = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+        if due:
+            _, judged = self.sample_groups([one.problem for one in due], stream(self.spec.seed, "reroll", self.step))
             c_P = judged.correct_PG.sum(-1).tolist()
-        rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
+        rows, metrics = self.resampler.record(self.step, due, [self.spec.train.rollouts] * len(due), c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
@@ -335,8 +335,8 @@ class Trainer:
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
-        self.rerolls = Rerolls(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
-        self.spent = Spent(self.spec, journal, self.step)
+        self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
+        self.spent = CostTotals(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -354,7 +354,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
     with product_precision(policy):
         trainer.train(stop)
-    with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
+    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)
     checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
 

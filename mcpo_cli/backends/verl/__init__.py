@@ -33,7 +33,7 @@ class Verl:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return checkpoint.whole(run_dir / "checkpoints")
+        return checkpoint.complete(run_dir / "checkpoints")
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Assemble the policy from the ranks' shards; see `checkpoint.export`."""

@@ -87,7 +87,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         _train(spec, attempt, stop)
     attempt.phase("writing the final policy")
     step = spec.train.steps
-    with folders.whole(attempt.folder / "policy", {"step": step}) as part:
+    with folders.atomic_folder(attempt.folder / "policy", {"step": step}) as part:
         checkpoint.export(attempt.folder.parent / "checkpoints", step, part, spec)
 
 

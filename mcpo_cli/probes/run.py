@@ -106,7 +106,7 @@ def _text(row: dict[str, Any], name: str) -> str:
 
 
 PROMPTS = 1024
-"""Training problems rolled under a checkpoint by default if the training stream is endless."""
+"""Training problems sampled under a checkpoint by default if the training stream is endless."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def runs(probe: Probe, words: Sequence[str]) -> Plan:
 def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
     """The finding from a run's records, or from its checkpoints if one is named or the records lack needed rows.
 
-    prompts: training problems to roll under each checkpoint; if given, the checkpoints are used.
+    prompts: training problems to sample under each checkpoint; if given, the checkpoints are used.
 
     Raises:
         ConfigError: the run has no such checkpoint, or its backend cannot sample from it.

@@ -169,7 +169,7 @@ def grade(
     from mcpo_cli.grading import tally
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
-    regrade.known([*([grader] if grader else []), *others])
+    regrade.check_graders([*([grader] if grader else []), *others])
     file = paths.named(target)
     folder = None if file.is_file() else regrade.evaluation(target)
     drawn = regrade.stored(folder) if folder else {}
@@ -266,16 +266,16 @@ Wheel = Annotated[
 @app.command("list")
 def list_models(as_json: Json = False, debug: Debug = False) -> None:
     """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
-    from mcpo_cli import architecture, pretrained
+    from mcpo_cli import pretrained
     from mcpo_cli.commands import console
-    from mcpo_cli.config import load
+    from mcpo_cli.config import load, workload
 
     models = {name: load.preset_model(name) for name in load.groups()["model"]}
     rows: list[dict[str, Any]] = [
         {
             "preset": name,
             "name": model.name,
-            "parameters": architecture.parameters(model),
+            "parameters": workload.model_parameters(model),
             "quantization": model.quantization or None,
             "source": model.path or None,
             "fetched": pretrained.is_here(model) if model.path else None,

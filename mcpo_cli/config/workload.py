@@ -252,11 +252,14 @@ def resampled_prompts(spec: RunSpec) -> int:
 
 def parameters(spec: RunSpec) -> int:
     """Number of weights in layers and embeddings; norms are negligible."""
-    model = spec.model
+    return model_parameters(spec.model, vocabulary(spec))
+
+
+def model_parameters(model: Model, rows: int | None = None) -> int:
+    """The same of a model by its sizes; rows of the embedding: by default those of the model's own files."""
     heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    embedding = model.hidden * vocabulary(spec)
-    return layers + embedding * (1 if model.tied else 2)
+    return layers + model.hidden * (model.vocabulary if rows is None else rows) * (1 if model.tied else 2)
 
 
 def trained_parameters(spec: RunSpec) -> int:

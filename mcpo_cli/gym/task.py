@@ -23,7 +23,7 @@ from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
 from mcpo_cli.tasks.base import BLANK, ClosedTask, Fits, Limits, Problems
 from mcpo_cli.tasks.drawn import HELD_OUT_RULE, from_pool
-from mcpo_cli.tasks.text import QUESTION, Example, TextTask
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
 CHARACTERS = tuple(sign for sign in string.digits + string.ascii_letters + string.punctuation + " \n" if sign != BLANK)
 EXAMPLES = 8
@@ -189,15 +189,7 @@ class Asked:
         Raises:
             ConfigError: too few fit to fill one batch.
         """
-        every = self.task._problems(held=False)
-        pool = [problem for problem in every if self.fits(self.task.messages(problem))]
-        if len(pool) < self.train.prompts:
-            raise no_room(
-                f"{self.task.data}: {len(pool)} of {len(every)} problems fit into "
-                f"train.max_prompt={self.train.max_prompt} tokens; a batch has {self.train.prompts}",
-                fix=f"train.max_prompt={2 * self.train.max_prompt}",
-            )
-        return pool
+        return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.fits)
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""

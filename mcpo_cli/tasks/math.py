@@ -19,12 +19,12 @@ from mcpo_cli import data as datasets
 from mcpo_cli import paths
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset, Loaded, Problem, Role, render
-from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
 from mcpo_cli.tasks.base import Fits, Limits
 from mcpo_cli.tasks.drawn import from_pool
-from mcpo_cli.tasks.text import QUESTION, Example, TextTask
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
 PROMPT_TOKENS = 200
 """Mean tokens of a prompt with its template, assumed for estimates."""
@@ -238,22 +238,11 @@ class Published:
         Raises:
             ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
-        task, train = self.task, self.train
-        every = self.loaded[task.source].problems
-        shared = self.evaluated if files.is_name(task.data) else ()
-        pool = [problem for problem in every if problem.text not in shared and self.fits(task.messages(problem))]
-        if len(pool) < train.prompts:
-            raise no_room(
-                f"{task.source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
-                f"tokens; a batch has {train.prompts}",
-                fix=f"train.max_prompt={2 * train.max_prompt}",
-            )
-        return pool
-
-    @property
-    def evaluated(self) -> set[str]:
-        """The texts of all held-out problems."""
-        return {problem.text for problems in self.tiers(0).values() for problem in problems}
+        task, every = self.task, self.loaded[self.task.source].problems
+        if files.is_name(task.data):
+            held_out = {problem.text for problems in self.tiers(0).values() for problem in problems}
+            every = tuple(problem for problem in every if problem.text not in held_out)
+        return fitting(task, task.source, every, self.train, self.fits)
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""

@@ -192,6 +192,22 @@ class DrawnTextTask(TextTask, DrawnTask):
             yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
 
 
+def fitting(task: TextTask, source: str, every: Sequence[Problem], train: Limits, fits: Fits) -> list[Problem]:
+    """Those of the training problems `every` of `source` whose prompts fit.
+
+    Raises:
+        ConfigError: they are too few to fill one batch.
+    """
+    pool = [problem for problem in every if fits(task.messages(problem))]
+    if len(pool) < train.prompts:
+        raise no_room(
+            f"{source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} tokens; "
+            f"a batch has {train.prompts}",
+            fix=f"train.max_prompt={2 * train.max_prompt}",
+        )
+    return pool
+
+
 def unescaped(text: str) -> str:
     r"""`text` with a line break for each `\n` and a backslash for each `\\`."""
     return re.sub(r"\\([n\\])", lambda escape: "\n" if escape[1] == "n" else "\\", text)

@@ -14,7 +14,7 @@ from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading.simple import ANSWER, INTEGER
-from mcpo_cli.tasks.sums import WORKED, MetricSums
+from mcpo_cli.tasks.sums import WORKED, Sums
 from mcpo_cli.tasks.text import DrawnTextTask, unescaped
 from mcpo_cli.tasks.word_problems import TEMPLATES, WordProblems
 from tests.errors import refused
@@ -355,7 +355,7 @@ def test_prompts_must_fit() -> None:
 
 
 def test_estimates_of_lengths() -> None:
-    assert MetricSums().expected_tokens(8) == (21, 2)
+    assert Sums().expected_tokens(8) == (21, 2)
     prompt, response = WordProblems().expected_tokens(100)
     assert 180 < prompt < 240
     assert 8 < response < 40

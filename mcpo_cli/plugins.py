@@ -37,7 +37,7 @@ N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
 EXPERIMENTS = "experiments"
-GROUPS = ("methods", "tasks", "datasets", "families", "graders", "probes", "artifacts", EXPERIMENTS)
+GROUPS = ("methods", "tasks", "datasets", "collections", "graders", "probes", "artifacts", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
@@ -138,7 +138,7 @@ def find(group: str, packages: Sequence[str], declared: Callable[[Place], Iterab
     """
     found: Found[T] = Found()
     places: dict[str, Place] = {}
-    kind = "family" if group == "families" else group.removesuffix("s")
+    kind = group.removesuffix("s")
 
     def work(place: Place) -> list[tuple[str, T]]:
         here = list(declared(place)) or [one for module in place.modules for one in declared(module)]

@@ -233,7 +233,7 @@ def _plugins() -> Iterator[Line]:
         "method": methods.registry,
         "task": tasks.registry,
         "dataset": data.registry,
-        "family": data.families,
+        "collection": data.collections,
         "grader": grading.registry,
         "probe": probes.registry,
         "artifact": artifacts.declared,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mcpo_cli import paths, plugins
 from mcpo_cli.data import files
-from mcpo_cli.data.base import Dataset, Family, Loaded, Reading, Role, digest
+from mcpo_cli.data.base import Collection, Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.plugins import Found
 
@@ -24,19 +24,19 @@ def registry() -> Found[Dataset]:
 
 
 @cache
-def families() -> Found[Family]:
-    """All families of generated sets by name, from plug-ins. Raises ConfigError when two share a name."""
-    return plugins.objects("families", [], "FAMILY", Family)
+def collections() -> Found[Collection]:
+    """All collections of generated sets by name, from plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("collections", [], "COLLECTION", Collection)
 
 
-def families_of(sets: Iterable[str]) -> list[str]:
-    """The names of the families that some of these sets belong to."""
-    return [begin for begin in families() if any(name.startswith(begin) for name in sets)]
+def collections_of(sets: Iterable[str]) -> list[str]:
+    """The names of the collections that some of these sets belong to."""
+    return [begin for begin in collections() if any(name.startswith(begin) for name in sets)]
 
 
 def _generated(name: str) -> Dataset | None:
-    """The set `name` of a family; None if it belongs to none."""
-    return next((found for family in families().values() if (found := family.member(name))), None)
+    """The set `name` of a collection; None if it belongs to none."""
+    return next((found for one in collections().values() if (found := one.member(name))), None)
 
 
 def get(name: str) -> Dataset:

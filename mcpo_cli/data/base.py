@@ -75,7 +75,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Family:
+class Collection:
     """Sets that are generated on demand, more than can be listed."""
 
     name: str

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import mcpo_cli
-from mcpo_cli.data.base import Dataset, Family, Problem, Reading, Role, held_out
+from mcpo_cli.data.base import Collection, Dataset, Problem, Reading, Role, held_out
 from mcpo_cli.errors import ConfigError, bad_data, no_room
 from mcpo_cli.home import home
 
@@ -65,7 +65,7 @@ def declared(name: str) -> Dataset | None:
     )
 
 
-FAMILY = Family(PREFIX, declared)
+COLLECTION = Collection(PREFIX, declared)
 
 
 def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Problem]:

@@ -95,7 +95,7 @@ def mean_over_steps(
 
 
 def means(
-    rows: Sequence[Any], by: Callable[[Any], int] = itemgetter("step"), **values: Callable[[Any], float | None]
+    rows: Sequence[Any], by: Callable[[Any], int] = itemgetter("step"), /, **values: Callable[[Any], float | None]
 ) -> dict[str, float]:
     """`mean_over_steps` of each of `values`, over the rows for which it is not None; `by` gives a row's step."""
     found: dict[str, float] = {}

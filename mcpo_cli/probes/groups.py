@@ -22,6 +22,7 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     Table `bins`: `prompts` and `share` for each p = k/G. Table `steps`: the same for each global step.
     """
     groups, G = journal.groups(), spec.train.rollouts
+    steps = [group["step"] for group in groups]
 
     def right(row: GroupRow) -> int:
         return round(row["p"] * G)
@@ -33,10 +34,8 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
         at_1=lambda row: right(row) == G,
         middle=lambda row: G <= 3 * right(row) <= 2 * G,
     )
-    bins = [
-        row | means(groups, share=lambda group, k=row["right"]: right(group) == k)  # type: ignore[misc]
-        for row in _counts(G, groups)
-    ]
+    shares = [mean_over_steps("share", [float(right(group) == k) for group in groups], steps) for k in range(G + 1)]
+    bins = [row | share for row, share in zip(_counts(G, groups), shares, strict=True)]
     table = [
         {"step": step, **row, "share": row["prompts"] / len(here)}
         for step, here in by_step(groups).items()

@@ -58,9 +58,10 @@ def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
 
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
     """The mean of a share over the mini-batches that define it, weighted by its denominator."""
-    sums = [(*row["sums"][metric], row["step"]) for row in rows if row["sums"][metric][1]]
-    shares, counts = [total / count for total, count, _ in sums], [int(count) for _, count, _ in sums]
-    return mean_over_steps(name, shares, [step for *_, step in sums], counts)
+    some = [row for row in rows if row["sums"][metric][1]]
+    sums = [row["sums"][metric] for row in some]
+    shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
+    return mean_over_steps(name, shares, [row["step"] for row in some], counts)
 
 
 def _loss(row: MiniBatchRow, term: str) -> float:

@@ -187,7 +187,8 @@ def _planned(cell: Cell, home: Path, estimator: Estimator) -> tuple[dict[str, An
     if state != "done":
         estimator.paid.add(spec.base_id)
         left = workload.seconds_left(spec, mean, done_steps=done_steps, factor=factor or 1.0, warmup=warmup)
-    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "state": state, "seconds_left": round(left, 1)}
+    about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
+    about |= {"state": state, "seconds_left": round(left, 1)}
     if workload.existing_on_local(spec):
         about |= {"memory_bytes": round(workload.memory(spec)), "disk_bytes": round(workload.disk(spec))}
     about["spec"] = spec.to_dict()

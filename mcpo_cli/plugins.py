@@ -36,6 +36,8 @@ T = TypeVar("T")
 N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
+NEWEST = "mcpo_cli.gym.task"
+"""What the newest of its entry points names: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
 GROUPS = ("methods", "tasks", "datasets", "collections", "graders", "probes", "artifacts", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
@@ -305,7 +307,7 @@ def _blamed(place: Place, error: BaseException) -> str:
 def _declared() -> list[EntryPoint]:
     installed = entry_points()
     found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
-    if "gym" not in [entry.name for entry in found if _owner(entry) == OWN]:
+    if NEWEST not in [entry.value for entry in found if _owner(entry) == OWN]:
         note("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return found
 

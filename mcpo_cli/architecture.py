@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from mcpo_cli.errors import bad_model
 
@@ -23,27 +23,6 @@ KEYS = {
 """Sizes that config.json must name; the others have defaults."""
 ROPE_THETA, MISTRAL_WINDOW = 10_000.0, 4096
 """Defaults of transformers where config.json is silent."""
-
-
-class SizesOfModel(Protocol):
-    """Sizes by their names in the settings `model.*`."""
-
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def mlp(self) -> int: ...
-    @property
-    def vocabulary(self) -> int: ...
-    @property
-    def tied(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -167,13 +146,6 @@ def tensors(found: Architecture) -> dict[str, tuple[int, ...]]:
         whole |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
     whole["model.norm.weight"] = (hidden,)
     return whole if found.tied else whole | {"lm_head.weight": (found.vocabulary, hidden)}
-
-
-def parameters(model: SizesOfModel) -> int:
-    """About how many parameters an existing model has: those of all matrices."""
-    heads = 2 * (model.heads + (model.kv_heads or model.heads))
-    layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    return layers + model.hidden * model.vocabulary * (1 if model.tied else 2)
 
 
 def _count(name: str, config: Mapping[str, Any], key: str, default: int | None = None) -> int:

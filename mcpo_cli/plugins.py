@@ -2,7 +2,7 @@
 
 Three places are searched. The packages of mcpo: one new file is one new method. Installed packages, by entry points of
 the groups `mcpo.methods`, `mcpo.tasks` and so on (`GROUPS`), each of which names a module, or a package whose modules
-are searched (mcpo's own `zoo` is found so); `mcpo.experiments` names a package laid out like mcpo's folder
+are searched (mcpo's own `zoo` and `gym` are found so); `mcpo.experiments` names a package laid out like mcpo's folder
 `experiments`. The folders of MCPO_PLUGINS: files `*.py` that declare anything, and presets, suites and claims laid out
 in the same way.
 
@@ -36,8 +36,10 @@ T = TypeVar("T")
 N = TypeVar("N", bound="Named")
 OWN = "mcpo-cli"
 """The distribution whose entry points are no plug-ins."""
+NEWEST = "mcpo_cli.gym.task"
+"""What the newest of its entry points names: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
-GROUPS = ("methods", "tasks", "datasets", "graders", "probes", "artifacts", "readers", EXPERIMENTS)
+GROUPS = ("methods", "tasks", "datasets", "collections", "graders", "probes", "artifacts", "readers", EXPERIMENTS)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
@@ -308,8 +310,8 @@ def _blamed(place: Place, error: BaseException) -> str:
 def _declared() -> list[EntryPoint]:
     installed = entry_points()
     found = [entry for group in GROUPS for entry in installed.select(group=f"mcpo.{group}")]
-    if not any(entry.group == f"mcpo.{EXPERIMENTS}" and _owner(entry) == OWN for entry in found):
-        note("mcpo was installed before its study became entry points, so its suites are missing: run `make setup`")
+    if NEWEST not in [entry.value for entry in found if _owner(entry) == OWN]:
+        note("mcpo was installed by an older version, so methods or tasks are missing: run `make setup`")
     return found
 
 

@@ -49,7 +49,7 @@ AXES = {
 }
 """Cost of training up to and including a global step: metrics of a StepRow and their names for readers.
 
-`backends/spent.py` says what each one counts.
+`backends.measure.CostTotals` says what each one counts.
 """
 State = Literal["planned", "running", "done", "failed", "interrupted"]
 
@@ -126,7 +126,7 @@ class EvalRow(TypedDict):
 
 
 class RerollRow(TypedDict):
-    """One prompt rolled out again under the policy that samples the batch of `step`: c of n rollouts were correct."""
+    """One prompt resampled under the policy that samples the batch of `step`: c of n rollouts were correct."""
 
     step: int
     source: Literal["mastered", "panel"]
@@ -189,7 +189,7 @@ class BranchRow(TypedDict):
 
     n rollouts were sampled from the policy before the step and n from the policy after it. All 2n estimate the change
     of accuracy: the mean of 2 tanh(d / 2) R, where d is a response's log-probability after the step minus that before
-    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/branch.py`).
+    it, and R is 1 if it is correct (multiple importance sampling, see `backends/local/saved_states.py`).
     """
 
     step: int

@@ -16,13 +16,12 @@ from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import lasting
-from mcpo_cli.probes import study
+from mcpo_cli.probes import run as probe_run
 from mcpo_cli.probes.base import Finding
 from mcpo_cli.records import AXES, EvalRow, GradientRow, GroupRow, MiniBatchRow, RerollRow, SampleRow, StepRow
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.journal import Journal, Kind, read_json
 from mcpo_cli.runs.provenance import environment
-from mcpo_cli.settings import flat
 from mcpo_cli.statistics import stats
 
 Tree = Literal["clean", "dirty", "unknown"]
@@ -210,7 +209,7 @@ class Runs:
         rows = [
             {**_about(cell), "setting": name, "value": str(value)}
             for cell in self.cells
-            for name, value in flat(cell.spec.identity()).items()
+            for name, value in cell.spec.flat_identity().items()
         ]
         return pd.DataFrame(rows).astype(RUN | {"setting": "string", "value": "string"})
 
@@ -237,7 +236,7 @@ class Runs:
         """
         return self._shelf.once(
             ("finding", probe, cell.spec.run_id),
-            lambda: study.measure(probes.get(probe), cell, self.journal(cell)).finding,
+            lambda: probe_run.measure(probes.get(probe), cell, self.journal(cell)).finding,
         )
 
     def recorded(self, probe: str) -> list[Cell]:

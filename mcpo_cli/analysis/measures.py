@@ -4,7 +4,7 @@ A statistic gives one number per run, or one per run and part (tier, third of tr
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -54,17 +54,17 @@ def ends(values: Sequence[float] | Floats) -> tuple[float, float]:
     return (fmean(values[:fifth]), fmean(values[-fifth:])) if len(values) else (math.nan, math.nan)
 
 
-def _rise(values: Sequence[float] | Floats) -> float:
+def _rise(values: Floats) -> float:
     first, last = ends(values)
     return last - first
 
 
-def _kept(values: Sequence[float] | Floats) -> float:
+def _kept(values: Floats) -> float:
     first, last = ends(values)
     return last / first
 
 
-def _end(values: Sequence[float] | Floats) -> float:
+def _end(values: Floats) -> float:
     return ends(values)[1]
 
 
@@ -133,47 +133,55 @@ def _at_equal(at: str) -> Measure:
     return measure
 
 
-def _of_steps(number: Callable[[Floats], float], *names: str) -> Measure:
-    """A number made of the sum of metrics at each step that has all of them; left out where no step does."""
+def _series(runs: Runs, cell: Cell, names: Sequence[str], probe: str = "") -> Floats:
+    """The sum of metrics, or of columns of the probe's table `steps`, at each step that has all of them."""
+    rows: Iterable[Mapping[str, float]]
+    if not probe:
+        rows = (row["metrics"] for row in runs.journal(cell).steps())
+    else:
+        rows = [] if _lacks(probe, runs, cell) else runs.finding(probe, cell).tables.get("steps", ())
+    return np.array([sum(row[name] for name in names) for row in rows if all(name in row for name in names)])
+
+
+def _of_steps(number: Callable[[Floats], float], *names: str, probe: str = "") -> Measure:
+    """A number made of a series (see `_series`); left out where no step has it."""
 
     def measure(runs: Runs, cell: Cell) -> Numbers:
-        rows = [row["metrics"] for row in runs.journal(cell).steps()]
-        values = [sum(row[name] for name in names) for row in rows if all(name in row for name in names)]
-        return {WHOLE: float(number(np.array(values)))} if values else {}
+        values = _series(runs, cell, names, probe)
+        return {WHOLE: float(number(values))} if values.size else {}
 
     return measure
-
-
-def _of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
-    """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
-
-    def measure(runs: Runs, cell: Cell) -> Numbers:
-        if probes.get(probe).lacks(runs.journal(cell)):
-            return {}
-        finding = runs.finding(probe, cell)
-        return _whole(finding.values.get(number, math.nan) if isinstance(number, str) else number(finding))
-
-    return measure
-
-
-def _series(finding: Finding, name: str) -> list[float]:
-    """The values of one column of the probe's table `steps`."""
-    return [row[name] for row in finding.tables.get("steps", ()) if name in row]
 
 
 def _thirds(name: str) -> Measure:
-    """Mean of a column of the probe `composition` over each third of the steps."""
+    """Mean of a metric over each third of the steps."""
 
     def measure(runs: Runs, cell: Cell) -> Numbers:
-        parts = np.array_split(_series(runs.finding("composition", cell), name), len(THIRDS))
+        parts = np.array_split(_series(runs, cell, [name]), len(THIRDS))
         return {third: float(part.mean()) for third, part in zip(THIRDS, parts, strict=True) if part.size}
 
     return measure
 
 
 def _rises(runs: Runs, cell: Cell) -> Numbers:
-    means = _thirds("mastered")(runs, cell)
+    means = _thirds(MASTERED)(runs, cell)
     return {f"{after} minus {before}": means[after] - means[before] for before, after in pairwise(means)}
+
+
+def _lacks(probe: str, runs: Runs, cell: Cell) -> bool:
+    return bool(probes.get(probe).lacks(runs.journal(cell)))
+
+
+def _of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
+    """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
+
+    def measure(runs: Runs, cell: Cell) -> Numbers:
+        if _lacks(probe, runs, cell):
+            return {}
+        finding = runs.finding(probe, cell)
+        return _whole(finding.values.get(number, math.nan) if isinstance(number, str) else number(finding))
+
+    return measure
 
 
 def _drift_share(finding: Finding) -> float:
@@ -263,20 +271,20 @@ def _near_mastery(runs: Runs, cell: Cell) -> Numbers:
     return {WHOLE: share * math.sqrt(cell.spec.train.rollouts)}
 
 
-DEAD = ("mastery/mastered", "mastery/all_wrong")
-LENGTH = "train/response_length"
+MASTERED, ALL_WRONG, LENGTH = "mastery/mastered", "mastery/all_wrong", "train/response_length"
+DEAD = (MASTERED, ALL_WRONG)
 _DECLARED: Mapping[str, tuple[str, Measure]] = {
     "pass@1": ("pass@1 after the last step, mean over the tiers", pass_at_1),
     "pass@1 by tier": ("pass@1 after the last step", scores(1)),
     "best@8": ("best@8, the paper's pass@8, after the last step, mean over the tiers", best_at_8),
     "best@8 by tier": ("best@8, the paper's pass@8, after the last step", scores(K)),
-    "mastered share by third": ("share of sampled prompts with p = 1", _thirds("mastered")),
+    "mastered share by third": ("share of sampled prompts with p = 1", _thirds(MASTERED)),
     "mastered share's rise by third": ("share of sampled prompts with p = 1 minus that in the third before", _rises),
     "mastered share in the end": (
         "share of sampled prompts with p = 1, mean over the last fifth of the steps",
-        _of_probe("composition", lambda finding: _end(_series(finding, "mastered"))),
+        _of_steps(_end, MASTERED),
     ),
-    "all-wrong share by third": ("share of sampled prompts with p = 0", _thirds("all_wrong")),
+    "all-wrong share by third": ("share of sampled prompts with p = 0", _thirds(ALL_WRONG)),
     "next-step accuracy": (
         "accuracy of mastered prompts resampled under the next step's policy",
         _of_probe("mastery", "accuracy_lag_1"),
@@ -308,11 +316,11 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     ),
     "entropy rise": (
         "mean entropy (nats) of the last fifth of the steps minus the first",
-        _of_probe("entropy", lambda finding: _rise(_series(finding, "entropy"))),
+        _of_steps(_rise, "entropy", probe="entropy"),
     ),
     "entropy kept": (
         "mean entropy of the last fifth of the steps as a share of that of the first",
-        _of_probe("entropy", lambda finding: _kept(_series(finding, "entropy"))),
+        _of_steps(_kept, "entropy", probe="entropy"),
     ),
     "accuracies at the ends": (
         "frequency of an accuracy p = k/G below 1/3 (low end) and above 2/3 (high end) minus that of one between, as a "
@@ -336,7 +344,7 @@ _DECLARED: Mapping[str, tuple[str, Measure]] = {
     "largest zero-variance share": ("the same at the step where it is largest", _of_steps(np.max, *DEAD)),
     "all-wrong share in the end": (
         "share of sampled prompts with p = 0, mean over the last fifth of the steps",
-        _of_steps(_end, "mastery/all_wrong"),
+        _of_steps(_end, ALL_WRONG),
     ),
     "pass@1 of the hardest tier": ("pass@1 after the last step, last tier", _of_tiers(1, lambda tiers: tiers[-1])),
     "pass@1 at equal steps": (

@@ -1,10 +1,76 @@
-"""The training engines: `local` (pure torch, one process) and `verl` (Ray, FSDP2 and vLLM)."""
+"""The training engines, `local` (pure torch, one process) and `verl` (Ray, FSDP2 and vLLM), and their interface."""
 
 import importlib
-from typing import cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, cast
 
-from mcpo_cli.backends.base import Backend
-from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.branching import Trunk
+from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.runs.attempts import Attempt
+
+Stop = Callable[[], bool]
+"""Whether the run was asked to end; backends check it at every global step."""
+
+
+def starved(step: int, drawn: int, train: Train) -> RunFailed:
+    """The error of a batch that dynamic sampling could not fill from `drawn` prompts."""
+    return RunFailed(
+        f"step {step}: dynamic sampling found fewer than {train.prompts} prompts with mixed answers among {drawn} "
+        f"(train.max_refills={train.max_refills}); the others were all right or all wrong",
+        fix=f"train.max_refills={2 * train.max_refills}, fewer train.steps, or method.dynamic_sampling=false",
+    )
+
+
+class Backend(Protocol):
+    """Trains a run and writes its journal; does nothing else."""
+
+    preloads: str
+    """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
+
+    def check(self, spec: RunSpec) -> None:
+        """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""
+
+    def preview(self, spec: RunSpec, home: Path) -> dict[str, Any]:
+        """What `run` would start below `home`, as plain data: `command` (list of words), `environment` and `config`.
+
+        Empty for a backend that starts no process. Reads no files and needs no packages of the backend.
+        """
+
+    def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
+        """Train to the end, from the checkpoint of the step that the attempt starts after; 0 is the base policy.
+
+        Raises:
+            Interrupted: `stop` returned true; a checkpoint was written.
+            RunFailed: the run cannot continue; the message gives the reason.
+        """
+
+    def kept(self, run_dir: Path) -> list[int]:
+        """The global steps of the run's complete checkpoints, in order."""
+
+    def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
+        """Write the policy after `step`, one of those `kept`, to the folder `target` as transformers loads it.
+
+        Raises:
+            ConfigError: that step's policy cannot be had.
+        """
+
+    def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
+        """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
+
+        Raises:
+            ConfigError: the backend does not support this.
+        """
+
+    def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
+        """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record what it did.
+
+        All arms are trained on the same batch, the one that the trunk sampled next.
+
+        Raises:
+            ConfigError: the backend does not support this.
+        """
 
 
 def get(name: str) -> Backend:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from mcpo_cli.config.schema import RunSpec
     from mcpo_cli.methods import Report, TokenBatch, TokenLoss
+from mcpo_cli.config import workload
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.config.workload import eval_steps
+from mcpo_cli.records import AXES
+from mcpo_cli.runs.journal import Journal
 
 BINS = ((0.0, 0.25), (0.25, 0.5), (0.5, 0.75), (0.75, 1.0))
 """Accuracy bins (low, high] for the query weight; the last bin excludes 1."""
@@ -51,7 +56,7 @@ class Graded:
     """Log-probability of each whole rollout under the distribution it was sampled from; None if unknown."""
 
 
-class Sums:
+class MetricSums:
     """Running sums that become metrics: a numerator and a denominator per name.
 
     For metrics that are shares of prompts, the prompts themselves are kept until `close`, because the rollouts of one
@@ -74,7 +79,7 @@ class Sums:
         both[0].update(flagged)
         both[1].update(among)
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: MetricSums) -> None:
         """Add all of `other`."""
         for name, (total, count) in other.pairs.items():
             self.add(name, total, count)
@@ -108,25 +113,25 @@ def equal_pairs(token_GT: Tensor) -> Tensor:
     return (same_GG.double().sum((-2, -1)) - G) / (G * (G - 1))
 
 
-def difference(tokens: TokenBatch) -> Sums:
+def difference(tokens: TokenBatch) -> MetricSums:
     """Mean over tokens of |trainer log p - sampler log p|; the trainer's policy must be the one that sampled them."""
-    sums = Sums()
+    sums = MetricSums()
     gap_BT = (tokens.logp_BT - tokens.logp_old_BT).abs()
     sums.add("sanity/logp_difference", (gap_BT * tokens.mask_BT).sum(), tokens.mask_BT.sum())
     return sums
 
 
-def losses(loss: TokenLoss, mask_BT: Tensor) -> Sums:
+def losses(loss: TokenLoss, mask_BT: Tensor) -> MetricSums:
     """The value of each loss term as `train/<name>_loss`; the values of micro-batches add up to the mini-batch's."""
-    sums = Sums()
+    sums = MetricSums()
     for term in loss.terms:
         sums.add(f"train/{term.name}_loss", term.sum(mask_BT), 0.0)
     return sums
 
 
-def reported(report: Report, group_B: Tensor) -> Sums:
+def reported(report: Report, group_B: Tensor) -> MetricSums:
     """A method's report on sequences that belong to the prompts `group_B`, as sums."""
-    sums = Sums()
+    sums = MetricSums()
     for name, (total, count) in report.sums.items():
         sums.add(name, total, count)
     for name, flags in report.prompts.items():
@@ -135,7 +140,7 @@ def reported(report: Report, group_B: Tensor) -> Sums:
     return sums
 
 
-def mini_batch_row(step: int, number: int, sums: Sums) -> MiniBatchRow:
+def mini_batch_row(step: int, number: int, sums: MetricSums) -> MiniBatchRow:
     """The row of a gradient step, from the sums over its micro-batches and ranks; closes `sums`."""
     sums.close()
     return MiniBatchRow(step=step, mini_batch=number, sums={name: list(pair) for name, pair in sums.pairs.items()})
@@ -247,7 +252,7 @@ def weights(correct_PG: Tensor, advantage_PG: Tensor) -> dict[str, float]:
     """
     p_P = correct_PG.double().mean(-1)
     weight_P = ((correct_PG.double() - p_P[:, None]) * advantage_PG).mean(-1)
-    sums = Sums()
+    sums = MetricSums()
     for low, high in BINS:
         inside_P = (p_P > low) & (p_P <= high) & (p_P < 1)
         sums.add(f"weight/p_{low:.2f}_{high:.2f}", weight_P[inside_P].sum(), inside_P.sum())
@@ -351,3 +356,36 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
         for problem, texts, correct_G in zip(graded.problems, responses, graded.correct_PG, strict=False)
         for text, correct in zip(texts, correct_G, strict=True)
     ]
+
+
+class CostTotals:
+    """Running totals of a run over all its attempts, which every row of a global step records.
+
+    `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away.
+    `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, the prompt's included, of the sequences
+    that went through a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations
+    that `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
+    probes and evaluations count nowhere, and neither does the time that they and the records take.
+    """
+
+    def __init__(self, spec: RunSpec, journal: Journal, step: int) -> None:
+        """Continue from the totals that the journal holds of global step `step`; from 0 if it holds none."""
+        rows = {row["step"]: row["metrics"] for row in journal.steps()}
+        self._spec, self._step = spec, step
+        self.totals = {name: rows[step][name] if step in rows else 0.0 for name in AXES}
+        self._rollouts_before = 0.0
+
+    def add(
+        self, *, rollouts: int, sampled_tokens: int, trained_tokens: int, gradient_steps: int, seconds: float
+    ) -> None:
+        """Add one global step."""
+        operations = workload.operations(self._spec, sampled_tokens, trained_tokens)
+        own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
+        self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]
+        self.totals = {name: self.totals[name] + value for name, value in zip(AXES, own, strict=True)}
+
+    @property
+    def evaluation_due(self) -> bool:
+        """Whether the policy is evaluated after the global step that was added last."""
+        rollouts = {self._step - 1: self._rollouts_before, self._step: self.totals["cost/rollouts"]}
+        return self._step in eval_steps(self._spec, rollouts)

@@ -5,13 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from mcpo_cli import backends
-from mcpo_cli.backends.local import needs
+from mcpo_cli.backends import local
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
-from mcpo_cli.model_facts import local_folder
 from mcpo_cli.scheduling.estimate import Forecast, forecast
 
 
@@ -28,7 +26,6 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
         ConfigError: `model.path` names a folder that is not there, or a run's longest response is shorter than
             `mean_response`.
     """
-    _check_models(plan)
     home = location()
     expected = forecast(plan, home, mean_response)
     previews = {cell.spec.run_id: backends.get(cell.spec.backend).preview(cell.spec, home) for cell in plan.cells}
@@ -44,18 +41,6 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
     _print_costs(expected)
     if previews:
         console.print_text(f"\n{previews_text(previews) if verbose else 'each setting of verl: add --verbose'}")
-
-
-def _check_models(plan: Plan) -> None:
-    """Raise ConfigError if a `model.path` can only be a folder of this machine, which does not exist."""
-    for path in dict.fromkeys(cell.spec.model.path for cell in plan.cells if not cell.spec.model.wheel):
-        try:
-            if path:
-                local_folder(path)
-        except ConfigError as error:
-            raise ConfigError(
-                f"model.path={error.message}", fix="model.path=FOLDER  (a folder on this machine)"
-            ) from error
 
 
 def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -77,7 +62,7 @@ def _print_needs(expected: Forecast) -> None:
     if not runs:
         return
     memory, disk = (max(run[key] for run in runs) / GIB for key in ("memory_bytes", "disk_bytes"))
-    free = needs.free()
+    free = local.free()
     console.print_text(
         f"a run needs about {memory:.1f} GiB of memory ({free.memory / GIB:.1f} GiB are free) and at most "
         f"{disk:.1f} GiB of disk ({free.disk / GIB:.1f} GiB are free in {free.folder})"

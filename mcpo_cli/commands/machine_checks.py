@@ -15,7 +15,7 @@ import psutil
 from packaging.requirements import Requirement
 
 from mcpo_cli import data, grading, machine, methods, plugins, probes, tasks
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import location
@@ -72,11 +72,11 @@ def _python() -> Iterator[Line]:
     own = {one.name: str(one.specifier) for one in stated if one.marker is None}
     shown = ("torch", "transformers", "mlflow")
     for name in shown:
-        yield _held(name, "local", pins.installed(name), own.pop(name), "make setup")
+        yield _held(name, "local", checks.installed(name), own.pop(name), "make setup")
     bad = [
         line
         for name, wanted in own.items()
-        if (line := _held(name, "local", pins.installed(name), wanted, "")).state != "ok"
+        if (line := _held(name, "local", checks.installed(name), wanted, "")).state != "ok"
     ]
     if bad:
         told = ", ".join(f"{line.name} {line.found}" for line in bad)
@@ -94,7 +94,7 @@ def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
     names = ", ".join(f"{gpu.name} ({gpu.free / GIB:.0f} of {gpu.memory / GIB:.0f} GiB free)" for gpu in gpus)
     yield Line("GPUs", "verl", "ok", f"{len(gpus)}: {names}")
     yield _held("driver", "verl", machine.driver(), DRIVER, UPDATE_DRIVER)
-    if pins.installed("torch") is not None:
+    if checks.installed("torch") is not None:
         yield from _torch()
         yield from _kernels()
 
@@ -105,9 +105,9 @@ def _torch() -> Iterator[Line]:
 
     built = torch.version.cuda
     if built is None:
-        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", pins.SETUP)
+        yield Line("CUDA", "verl", "missing", f"torch {torch.__version__} is built without CUDA", checks.SETUP)
         return
-    cuda = _held("CUDA", "verl", built, CUDA, pins.SETUP)
+    cuda = _held("CUDA", "verl", built, CUDA, checks.SETUP)
     try:
         torch.cuda.init()
     except RuntimeError as error:
@@ -117,18 +117,18 @@ def _torch() -> Iterator[Line]:
     if torch.distributed.is_nccl_available():
         yield Line("NCCL", "verl", "ok", ".".join(map(str, torch.cuda.nccl.version())))
     else:
-        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", pins.SETUP)
+        yield Line("NCCL", "verl", "missing", f"torch {torch.__version__} is built without NCCL", checks.SETUP)
 
 
 def _kernels() -> Iterator[Line]:
     """Check whether flash-attn, where it is installed, was built for the torch that is installed."""
-    if pins.installed("flash-attn") is None:
+    if checks.installed("flash-attn") is None:
         return
-    name, torch = "flash-attn kernels", f"torch {pins.installed('torch')}"
+    name, torch = "flash-attn kernels", f"torch {checks.installed('torch')}"
     try:
         importlib.import_module("flash_attn")
     except ModuleNotFoundError as error:
-        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else pins.SETUP
+        fix = REBUILD_KERNELS if error.name == "flash_attn_2_cuda" else checks.SETUP
         yield Line(name, "verl", "wrong", f"cannot be imported: {error}", fix)
     except ImportError as error:
         yield Line(name, "verl", "wrong", f"not built for {torch}: {error}", REBUILD_KERNELS)
@@ -138,9 +138,9 @@ def _kernels() -> Iterator[Line]:
 
 def _stack(gpus: list[machine.Gpu]) -> Iterator[Line]:
     """Check verl and its dependencies; its pins for GPUs apply only to machines with GPUs."""
-    for package, versions in {**pins.CORE, **(pins.GPU if gpus else {})}.items():
+    for package, versions in {**checks.CORE, **(checks.GPU if gpus else {})}.items():
         if gpus or package != "torch":  # `_python` has checked torch for machines without GPUs
-            yield _held(package, "verl", pins.installed(package), versions, pins.SETUP)
+            yield _held(package, "verl", checks.installed(package), versions, checks.SETUP)
 
 
 def _home() -> Iterator[Line]:
@@ -233,6 +233,7 @@ def _plugins() -> Iterator[Line]:
         "method": methods.registry,
         "task": tasks.registry,
         "dataset": data.registry,
+        "collection": data.collections,
         "grader": grading.registry,
         "probe": probes.registry,
         "artifact": artifacts.declared,
@@ -260,7 +261,7 @@ def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, w
     """Check an installed version against the range `wanted`."""
     if version is None:
         return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)
-    if not pins.fits(version, wanted):
+    if not checks.fits(version, wanted):
         return Line(name, needed_by, "wrong", f"{version}; wanted: {wanted}", fix)
     return Line(name, needed_by, "ok", version)
 

@@ -27,7 +27,7 @@ def _last_of_list(incomplete: str, known: Iterable[str]) -> list[str]:
 def _complete_benchmarks(incomplete: str) -> list[str]:
     from mcpo_cli.evaluation import scope
 
-    return _last_of_list(incomplete, scope.known())
+    return _last_of_list(incomplete, scope.evaluable())
 
 
 Model = Annotated[
@@ -172,7 +172,7 @@ def grade(
     from mcpo_cli.grading import tally
 
     others = [name.strip() for name in compare.split(",") if name.strip()]
-    regrade.known([*([grader] if grader else []), *others])
+    regrade.check_graders([*([grader] if grader else []), *others])
     file = paths.named(target)
     folder = None if file.is_file() else regrade.evaluation(target)
     drawn = regrade.stored(folder) if folder else {}
@@ -243,7 +243,7 @@ def export(
     target = paths.named(to or home() / "exports" / name / f"step_{chosen}")
     if target.exists():
         raise ConfigError(f"{target} already exists and is not overwritten", fix="--to FOLDER")
-    with folders.whole(target, {"run_id": name, "step": chosen}) as part:
+    with folders.atomic_folder(target, {"run_id": name, "step": chosen}) as part:
         backend.export(run.spec, run.folder, chosen, part)
         (part / "README.md").write_text(model_card.text(run.spec, Journal(run.folder), chosen), encoding="utf-8")
     address = model_card.push(target, push, f"{name} after step {chosen}") if push else None
@@ -274,16 +274,16 @@ Wheel = Annotated[
 @app.command("list")
 def list_models(as_json: Json = False, debug: Debug = False) -> None:
     """List the model presets: sizes, source, and whether the files of an existing model are on this machine."""
-    from mcpo_cli import architecture, pretrained
+    from mcpo_cli import pretrained
     from mcpo_cli.commands import console
-    from mcpo_cli.config import load
+    from mcpo_cli.config import load, workload
 
     models = {name: load.preset_model(name) for name in load.groups()["model"]}
     rows: list[dict[str, Any]] = [
         {
             "preset": name,
             "name": model.name,
-            "parameters": architecture.parameters(model),
+            "parameters": workload.model_parameters(model),
             "quantization": model.quantization or None,
             "source": model.path or None,
             "fetched": pretrained.is_here(model) if model.path else None,

@@ -152,12 +152,12 @@ def export(to: To, what: Some = None, as_json: Json = False, debug: Debug = Fals
     from mcpo_cli.analysis import exports
     from mcpo_cli.analysis.frames import Runs
     from mcpo_cli.commands import comparisons, console
-    from mcpo_cli.runs.folders import whole
+    from mcpo_cli.runs.folders import atomic_folder
 
     folder = _new(to)
     plan = comparisons.plan_of(what, "mcpo runs export") if what else comparisons.all_done("mcpo runs export")
     tables = exports.tables(Runs(plan))
-    with whole(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
+    with atomic_folder(folder, {"command": plan.command, "runs": [cell.spec.run_id for cell in plan.cells]}) as part:
         for name, table in tables.items():
             table.to_parquet(part / f"{name}.parquet", index=False)
     if as_json:

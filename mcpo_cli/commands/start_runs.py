@@ -18,10 +18,10 @@ def execute(
         dry_run.show(plan, verbose=verbose, as_json=as_json, mean_response=mean_response)
         return
     document = run_plan(plan)
-    if as_json:
-        console.print_json(document)
-    else:
+    if not as_json:
         print_runs(document)
+    else:
+        console.print_json(document)
 
 
 def run_plan(plan: Plan) -> dict[str, Any]:

@@ -177,7 +177,7 @@ def probe(
     from mcpo_cli.commands.start_runs import run_plan
     from mcpo_cli.errors import ConfigError
     from mcpo_cli.home import run_dir
-    from mcpo_cli.probes import study
+    from mcpo_cli.probes import run as probe_run
     from mcpo_cli.runs.journal import Journal
 
     if name == "list":
@@ -186,29 +186,31 @@ def probe(
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    if target := study.target(words):
+    if target := probe_run.target(words):
         if dry_run:
             raise ConfigError(
                 "--dry-run shows runs that a probe would start; this run exists already", fix="omit --dry-run"
             )
-        measured = [study.existing(chosen, target, prompts)]
+        measured = [probe_run.existing(chosen, target, prompts)]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"
             raise ConfigError("--prompts applies to an existing run or checkpoint", fix=fix)
-        plan = study.runs(chosen, words)
+        plan = probe_run.runs(chosen, words)
         if dry_run:
             shown.show(plan, as_json=as_json, verbose=verbose)
             return
         run_plan(plan)
-        measured = [study.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
-    document = study.document(chosen, measured)
+        measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+    document = probe_run.document(chosen, measured)
     publish.publish_probe(chosen, measured, document)
     if as_json:
         console.print_json(document)
         return
     columns = ["regime", "model", "arm", "seeds"]
-    rows = [[*(str(row[column]) for column in columns), *study.shown(row, chosen.shows)] for row in document["arms"]]
+    rows = [
+        [*(str(row[column]) for column in columns), *probe_run.shown(row, chosen.shows)] for row in document["arms"]
+    ]
     console.print_table([*columns, *chosen.shows], rows)
     console.talk(
         f"{chosen.question} ± half a 95 % interval over seeds. With one seed, brackets show that run's interval. "

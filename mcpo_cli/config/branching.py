@@ -16,7 +16,6 @@ from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, closest, nearest
-from mcpo_cli.settings import flat
 
 STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
 """Settings besides the method in which arms may differ: they change the step, not the batch it is taken on."""
@@ -182,7 +181,7 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
 
 
 def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
-    before, after = flat(trunk.identity()), flat(arm.identity())
+    before, after = trunk.flat_identity(), arm.flat_identity()
     changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
     if foreign := sorted(key for key in changed if not key.startswith("method") and key not in STEP_SETTINGS):
         raise ConfigError(

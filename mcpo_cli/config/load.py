@@ -52,6 +52,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("task", tasks.registry(), [task.name]),
         ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
         ("dataset", datasets.registry(), task.published),
+        ("collection", datasets.collections(), datasets.collections_of(task.published)),
     ]
     return {
         f"{what} {name}": kinds.plugins[name] for what, kinds, names in uses for name in names if name in kinds.plugins

@@ -15,7 +15,7 @@ from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.methods import Method
 from mcpo_cli.model_facts import HUB_ID
 from mcpo_cli.plugins import Plugin
-from mcpo_cli.settings import IDENTITY, identity, later, plain, runtime
+from mcpo_cli.settings import IDENTITY, flat, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 
 RUN_ID_VERSION = 3
@@ -321,6 +321,10 @@ class RunSpec:
         later_too: with settings that run ids leave out at their defaults, see `settings.later`.
         """
         return {**self._plain(runtime_too=False, later_too=later_too), "base_seed": self.seed_of_base}
+
+    def flat_identity(self, *, later_too: bool = False) -> dict[str, Any]:
+        """`identity` as one level: `train.lr` and so on."""
+        return flat(self.identity(later_too=later_too))
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain data; `config.load.from_dict` reads it back."""

@@ -1,4 +1,4 @@
-"""The work of a run, from its settings alone: evaluations, tokens, operations, seconds, and on GPUs memory and disk.
+"""The work of a run, from its settings alone: evaluations, tokens, operations, seconds, memory and disk.
 
 The numbers for GPUs are not measured. A token costs 2 operations per weight forward and 4 backward (Kaplan et al.,
 arXiv 2001.08361), plus 4 x layers x heads x head_dim for each token it attends to. Time is operations divided by an
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.machine import GIB
 
 KEPT_CHECKPOINTS = 2
 """Checkpoints that backend=verl keeps: the newest, and the one before it in case the newest is damaged."""
@@ -49,6 +50,18 @@ thread each on an AMD EPYC with two cores."""
 OPERATIONS_PER_CORE = 5e10
 """Operations per second of one core in float32, in products of an existing model's sizes (an AMD EPYC with AVX-512: 5
 to 6)."""
+OVERHEAD_BYTES = 0.6e9
+"""Memory of a process that has loaded torch and transformers."""
+FLOAT = 4
+"""Bytes of a number in float32."""
+VOCABULARY_NUMBERS = 2**25
+"""Most numbers of a tensor with a column for each token of the vocabulary (128 MiB in float32)."""
+LOGITS_BYTES = 4 * FLOAT * VOCABULARY_NUMBERS
+"""Largest size of the tensors with a column for each token of the vocabulary, of which four exist at a time."""
+CACHE_BYTES = 4 * GIB
+"""Most memory of the keys and values of the prompts that are sampled at a time."""
+START_SECONDS = 5.0
+"""Start-up time of a worker on an AMD EPYC with two cores (imports)."""
 WARMUP_STEPS = 450
 """Typical number of steps until a warm-up reaches its target accuracy."""
 UPDATE = 1
@@ -79,10 +92,13 @@ class Cost:
         """The middle of the range."""
         return (self.least + self.most) / 2
 
-    def corrected(self, factor: float, how: str) -> "Cost":
-        """The cost where training was measured to take `factor` times `gpu_seconds`. `how` is added to `basis`."""
+    def corrected(self, spec: RunSpec, factor: float | None, how: str) -> "Cost":
+        """The cost of `spec` where training was measured, as `how` says, to take `factor` times `gpu_seconds`."""
+        if not factor:
+            return self
         measured = factor * self.gpu_seconds
-        return replace(self, least=measured, most=measured, basis=(*self.basis, how))
+        basis = f"GPU-hours of {spec.run_id}: {factor:.2f} times the {how}"
+        return replace(self, least=measured, most=measured, basis=(*self.basis, basis))
 
     @property
     def disk(self) -> int:
@@ -110,9 +126,9 @@ def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
     slow, fast = (share * PEAK / operations(spec, 1, 0, mean_response) for share in (SLOW_SAMPLING, FAST_SAMPLING))
     return (
         f"estimated, not measured: responses of {response:,.0f} tokens on average ({source}); "
-        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {rerolled(spec):,} prompts "
-        "sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 to "
-        f"sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
+        f"{SAMPLING_ROUNDS} batches sampled per training batch under dynamic sampling; {resampled_prompts(spec):,} "
+        "prompts sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 "
+        f"to sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
         f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
         f"{SLOW_SAMPLING:.1%} (most) while sampling",
         f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
@@ -120,12 +136,12 @@ def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
 
 
 def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
-    """The cost of all global steps, rerolls and evaluations of `spec`."""
+    """The cost of all global steps, resampling and evaluations of `spec`."""
     train = spec.train
     prompt, response = lengths(spec, mean_response)
     batch = train.steps * train.prompts * train.rollouts
     evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples
-    probed = rerolled(spec) * train.rollouts
+    probed = resampled_prompts(spec) * train.rollouts
     sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
@@ -141,7 +157,7 @@ def on_gpus(spec: RunSpec) -> bool:
 
 
 def existing_on_local(spec: RunSpec) -> bool:
-    """Whether `spec` trains an existing model on the local engine: `backends.local.needs` models memory and disk."""
+    """Whether `spec` trains an existing model on the local engine, which `memory` and `disk` model."""
     return bool(spec.model.path) and spec.backend == "local"
 
 
@@ -152,14 +168,25 @@ def training_seconds(spec: RunSpec, mean_response: float | None = None) -> float
     train = spec.train
     prompt, response = lengths(spec, mean_response)
     if not existing_on_local(spec):
-        batch, probed = train.prompts * train.rollouts * response, rerolled(spec) * train.rollouts * response
+        batch, probed = train.prompts * train.rollouts * response, resampled_prompts(spec) * train.rollouts * response
         evaluated = evaluations(spec) * eval_problems(spec) * spec.eval.samples * response
         return _seconds_per_token(spec) * (train.steps * batch * (rounds(spec) + UPDATE) + probed + evaluated)
     # A prompt is computed once per group, and an update takes 6 operations per weight and token.
     group = prompt + train.rollouts * response
     evaluated = evaluations(spec) * eval_problems(spec) * (prompt + spec.eval.samples * response)
-    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + rerolled(spec) * group + evaluated
+    tokens = train.steps * train.prompts * group * (rounds(spec) + 3) + resampled_prompts(spec) * group + evaluated
     return tokens * 2.0 * parameters(spec) / (OPERATIONS_PER_CORE * spec.compute.threads)
+
+
+def seconds_left(
+    spec: RunSpec, mean_response: float | None = None, *, done_steps: int = 0, factor: float = 1, warmup: bool = False
+) -> float:
+    """Seconds until the run ends, if everything takes `factor` times as long as modelled.
+
+    warmup: whether it trains its base policy first.
+    """
+    training = training_seconds(spec, mean_response) * (1 - done_steps / spec.train.steps)
+    return START_SECONDS + factor * (training + (warmup_seconds(spec) if warmup else 0.0))
 
 
 def warmup_seconds(spec: RunSpec) -> float:
@@ -215,7 +242,7 @@ def evaluations(spec: RunSpec) -> int:
     return len(eval_steps(spec, {step: step * rollouts for step in range(1, train.steps + 1)}))
 
 
-def rerolled(spec: RunSpec) -> int:
+def resampled_prompts(spec: RunSpec) -> int:
     """Number of prompts that probes sample again, one group of rollouts each, if every cohort is full."""
     probe, steps = spec.probe, spec.train.steps
     cohorts = sum(max(0, steps - lag) // probe.every for lag in probe.lags) if probe.every else 0
@@ -225,11 +252,14 @@ def rerolled(spec: RunSpec) -> int:
 
 def parameters(spec: RunSpec) -> int:
     """Number of weights in layers and embeddings; norms are negligible."""
-    model = spec.model
+    return model_parameters(spec.model, vocabulary(spec))
+
+
+def model_parameters(model: Model, rows: int | None = None) -> int:
+    """The same of a model by its sizes; rows of the embedding: by default those of the model's own files."""
     heads = 2 * (model.heads + kv_heads(model))
     layers = model.layers * (heads * model.hidden * model.head_dim + 3 * model.hidden * model.mlp)
-    embedding = model.hidden * vocabulary(spec)
-    return layers + embedding * (1 if model.tied else 2)
+    return layers + model.hidden * (model.vocabulary if rows is None else rows) * (1 if model.tied else 2)
 
 
 def trained_parameters(spec: RunSpec) -> int:
@@ -255,6 +285,33 @@ def kv_heads(model: Model) -> int:
 def vocabulary(spec: RunSpec) -> int:
     """Number of rows of the embedding."""
     return spec.model.vocabulary or len(spec.task.vocabulary)
+
+
+def memory(spec: RunSpec) -> float:
+    """Peak bytes of one run of an existing model on the local engine: the larger of two phases.
+
+    An update has weights, gradients, moments, activations and logits; sampling has weights, moments, keys and values.
+    """
+    train, model = spec.train, spec.model
+    weights, trained = FLOAT * parameters(spec), FLOAT * trained_parameters(spec)
+    state = weights + 2 * trained + (trained if "previous_policy" in spec.method.needs else 0)
+    prompt, response = spec.task.expected_tokens(train.max_response)
+    group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
+    kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
+    query, key = model.heads * model.head_dim, kv_heads(model) * model.head_dim
+    a_row = FLOAT * model.layers * (8 * model.hidden + 5 * (query + 2 * key) // 2 + 4 * model.mlp)
+    updating = weights + kept * a_row + LOGITS_BYTES
+    a_slot = 2 * FLOAT * model.layers * key
+    # Room for keys and values doubles where it is too small.
+    sampling = 2 * min(CACHE_BYTES, train.prompts * (prompt + train.rollouts * train.max_response) * a_slot)
+    return OVERHEAD_BYTES + state + max(updating, sampling)
+
+
+def disk(spec: RunSpec) -> float:
+    """Most bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy."""
+    trained = FLOAT * trained_parameters(spec)
+    checkpoint = trained * (4 if "previous_policy" in spec.method.needs else 3)
+    return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)
 
 
 def gpu_bytes(spec: RunSpec) -> dict[str, float]:

@@ -4,12 +4,13 @@
 >>> data.load("aime24", path=Path("aime24.jsonl")).problems[0].gold
 """
 
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.data import files, gym
-from mcpo_cli.data.base import Dataset, Loaded, Reading, Role, digest
+from mcpo_cli.data import files
+from mcpo_cli.data.base import Collection, Dataset, Loaded, Reading, Role, digest
 from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.plugins import Found
 
@@ -22,10 +23,26 @@ def registry() -> Found[Dataset]:
     return plugins.objects("datasets", ["mcpo_cli.data.sets"], "DATASET", Dataset)
 
 
+@cache
+def collections() -> Found[Collection]:
+    """All collections of generated sets by name, from plug-ins. Raises ConfigError when two share a name."""
+    return plugins.objects("collections", [], "COLLECTION", Collection)
+
+
+def collections_of(sets: Iterable[str]) -> list[str]:
+    """The names of the collections that some of these sets belong to."""
+    return [begin for begin in collections() if any(name.startswith(begin) for name in sets)]
+
+
+def _generated(name: str) -> Dataset | None:
+    """The set `name` of a collection; None if it belongs to none."""
+    return next((found for one in collections().values() if (found := one.member(name))), None)
+
+
 def get(name: str) -> Dataset:
     """The data set `name`. Raises ConfigError for an unknown one."""
-    if gym.role(name):
-        return gym.declared(name)
+    if generated := _generated(name):
+        return generated
     known = registry()
     if name not in known:
         raise ConfigError(
@@ -43,8 +60,8 @@ def own(path: str, role: Role) -> Dataset:
 
 def is_one(name: str, role: Role) -> bool:
     """Whether `name` is a data set in `role`."""
-    known = registry().get(name)
-    return role in (gym.role(name), known and known.role)
+    known = _generated(name) or registry().get(name)
+    return known is not None and known.role == role
 
 
 def names(role: Role | None = None) -> list[str]:

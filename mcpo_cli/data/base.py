@@ -75,6 +75,16 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Collection:
+    """Sets that are generated on demand, more than can be listed."""
+
+    name: str
+    """How the names of its sets begin."""
+    member: Callable[[str], Dataset | None]
+    """The declaration of the set of a name; None if the name is of another kind."""
+
+
+@dataclass(frozen=True)
 class Defect:
     """A row that cannot be used."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from mcpo_cli import model_facts
 from mcpo_cli.config.evaluation import Evaluation
@@ -20,24 +20,6 @@ TASK_TOKENS = 256
 the end of a response would fill their window with every sample."""
 
 
-class Asking(Protocol):
-    """A way of asking."""
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Strings that end a response in addition to the stop tokens."""
-        ...
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Most tokens of a response if fewer than those of the settings."""
-        ...
-
-    def messages(self, problem: Problem) -> Messages:
-        """The prompt of `problem`, see `tokenization.prompt_ids`."""
-        ...
-
-
 @dataclass(frozen=True)
 class ByTemplate:
     """The prompt is a template around the problem."""
@@ -49,7 +31,7 @@ class ByTemplate:
     max_tokens: int | None = None
 
     def messages(self, problem: Problem) -> Messages:
-        """See `Asking`."""
+        """The prompt of `problem`, see `tokenization.prompt_ids`."""
         return [{"role": "user" if self.chat else TEXT, "content": render(self.template, problem.text)}]
 
 
@@ -62,14 +44,14 @@ class ByTask:
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """See `Asking`."""
         return self.task.stops
 
     def messages(self, problem: Problem) -> Messages:
-        """See `Asking`."""
         return self.task.messages(problem)
 
 
+Asking = ByTemplate | ByTask
+"""A way of asking: its prompts (`messages`), further strings that end a response, and its most tokens, if fewer."""
 BARE = ByTemplate("plain", chat=False)
 """The problem as it is, which is how tasks with a vocabulary of their own ask."""
 

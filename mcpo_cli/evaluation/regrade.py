@@ -183,7 +183,7 @@ def comparison(
     }
 
 
-def known(names: Sequence[str]) -> None:
+def check_graders(names: Sequence[str]) -> None:
     """Checks that all of `names` are graders.
 
     Raises:

@@ -89,7 +89,7 @@ def _preset(name: str, revision: str) -> Subject:
     return Subject(replace(facts, name=model.name))
 
 
-def known() -> list[str]:
+def evaluable() -> list[str]:
     """The names of all benchmarks, and of the tasks that generate held-out tiers."""
     return [*data.names("benchmark"), *_generated()]
 
@@ -134,7 +134,7 @@ def _published(name: str, file: str, path: str) -> Loaded:
     if not declared and (is_taken or not (file and re.fullmatch(r"\w[\w.-]*", name))):
         why = "is a training set" if data.is_one(name, "train") else "is not a benchmark"
         fix = "mcpo data list, or --benchmarks NAME=FILE for one of your own"
-        raise ConfigError(f"'{name}' {why}: {nearest(name, known())}", fix=fix)
+        raise ConfigError(f"'{name}' {why}: {nearest(name, evaluable())}", fix=fix)
     source = paths.named(file or path) if file or path else None
     whole = data.load(name if declared else data.unnamed(name), source)
     if whole.grader not in grading.registry():

@@ -49,7 +49,6 @@ ENVIRONMENT = {
 }
 GRADERS = {
     "math_verify": "mcpo_cli.grading.math_verify",
-    "reasoning_gym": "mcpo_cli.grading.reasoning_gym",
     "math_dapo": "mcpo_cli.grading.simple:MATH_DAPO",
     "exact": "mcpo_cli.grading.simple:EXACT",
     "trace": "mcpo_cli.grading.simple:TRACE",
@@ -59,7 +58,7 @@ GRADERS = {
     "palindrome": "mcpo_cli.grading.simple:PALINDROME",
     "countdown": "mcpo_cli.grading.simple:COUNTDOWN",
 }
-"""mcpo's own graders; two of them load libraries."""
+"""The graders of this package; one of them loads a library."""
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import Any
 
 from mcpo_cli import architecture, model_facts, paths
 from mcpo_cli.architecture import Architecture
+from mcpo_cli.config import workload
 from mcpo_cli.config.schema import Model
 from mcpo_cli.errors import ConfigError, bad_model, no_room
 from mcpo_cli.home import location
@@ -50,7 +51,7 @@ def folder(model: Model) -> Path:
             f"model={model.name} is built from scratch: it has no files", fix="mcpo model list", code="contradiction"
         )
     if not is_here(model):
-        amount = fetch.gigabytes(2 * architecture.parameters(model))
+        amount = fetch.gigabytes(2 * workload.model_parameters(model))
         sys.stderr.write(f"{model.name}: loading {model.path} from the Hugging Face Hub, about {amount} in bfloat16\n")
     return model_facts.fetched(model.path, model.revision or None)
 

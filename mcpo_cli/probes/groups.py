@@ -1,13 +1,14 @@
 """Probes of the groups of a run: accuracies, classes of prompts, entropies, signs of an unsound run."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from mcpo_cli.backends.measure import BINS
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps
+from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means
 from mcpo_cli.records import GroupRow
 from mcpo_cli.runs import sanity
 from mcpo_cli.runs.journal import Journal
@@ -21,18 +22,20 @@ def _histogram(spec: RunSpec, journal: Journal) -> Finding:
     Table `bins`: `prompts` and `share` for each p = k/G. Table `steps`: the same for each global step.
     """
     groups, G = journal.groups(), spec.train.rollouts
-    steps = [row["step"] for row in groups]
-    right = [round(row["p"] * G) for row in groups]
-    values = {
-        "prompts": float(len(groups)),
-        **mean_over_steps("accuracy", [row["p"] for row in groups], steps),
-        **mean_over_steps("at_0", [float(k == 0) for k in right], steps),
-        **mean_over_steps("at_1", [float(k == G) for k in right], steps),
-        **mean_over_steps("middle", [float(G <= 3 * k <= 2 * G) for k in right], steps),
-    }
-    bins = [
-        row | mean_over_steps("share", [float(k == row["right"]) for k in right], steps) for row in _counts(G, groups)
-    ]
+    steps = [group["step"] for group in groups]
+
+    def right(row: GroupRow) -> int:
+        return round(row["p"] * G)
+
+    values = {"prompts": float(len(groups))} | means(
+        groups,
+        accuracy=lambda row: row["p"],
+        at_0=lambda row: right(row) == 0,
+        at_1=lambda row: right(row) == G,
+        middle=lambda row: G <= 3 * right(row) <= 2 * G,
+    )
+    shares = [mean_over_steps("share", [float(right(group) == k) for group in groups], steps) for k in range(G + 1)]
+    bins = [row | share for row, share in zip(_counts(G, groups), shares, strict=True)]
     table = [
         {"step": step, **row, "share": row["prompts"] / len(here)}
         for step, here in by_step(groups).items()
@@ -62,17 +65,16 @@ def _composition(spec: RunSpec, journal: Journal) -> Finding:
     global step.
     """
     groups = journal.groups()
-    steps = [row["step"] for row in groups]
-    classes = [class_of(row["p"]) for row in groups]
-    values = {"prompts": float(len(groups))}
-    for name in CLASSES:
-        values |= mean_over_steps(name, [float(own == name) for own in classes], steps)
-    sizes, counts = Counter(steps), Counter(zip(steps, classes, strict=True))
+    shares = {name: partial(_is_of, name) for name in CLASSES}
     table = [
-        {"step": step, "prompts": size, **{name: counts[step, name] / size for name in CLASSES}}
-        for step, size in sorted(sizes.items())
+        {"step": step, "prompts": len(here), **{name: fmean(map(share, here)) for name, share in shares.items()}}
+        for step, here in by_step(groups).items()
     ]
-    return Finding(values, {"steps": table})
+    return Finding({"prompts": float(len(groups)), **means(groups, **shares)}, {"steps": table})
+
+
+def _is_of(name: str, row: GroupRow) -> bool:
+    return class_of(row["p"]) == name
 
 
 COMPOSITION = Probe(
@@ -93,52 +95,36 @@ def _entropy(spec: RunSpec, journal: Journal) -> Finding:
     entropy of each class of prompts. Table `accuracy`: the same values for each accuracy bin.
     """
     rows = [row for row in journal.groups() if "entropy" in row]
-    return Finding(
-        _entropy_means(rows),
-        {"steps": [_entropy_step(*item) for item in by_step(rows).items()], "accuracy": _entropy_bins(rows)},
-    )
+    tables = {"steps": [_entropy_step(*item) for item in by_step(rows).items()], "accuracy": _entropy_bins(rows)}
+    return Finding(means(rows, **ENTROPIES), tables)
 
 
-def _entropies(rows: Sequence[GroupRow]) -> dict[str, list[tuple[int, float]]]:
-    """For each value, the global step and entropy of every group that has it."""
-    return {
-        "entropy": [(row["step"], row["entropy"]) for row in rows],
-        "right": [(row["step"], row["entropy_right"]) for row in rows if "entropy_right" in row],
-        "wrong": [(row["step"], row["entropy_wrong"]) for row in rows if "entropy_wrong" in row],
-        "wrong_minus_right": [
-            (row["step"], row["entropy_wrong"] - row["entropy_right"])
-            for row in rows
-            if "entropy_right" in row and "entropy_wrong" in row
-        ],
-    }
+def _wrong_minus_right(row: GroupRow) -> float | None:
+    return row["entropy_wrong"] - row["entropy_right"] if {"entropy_right", "entropy_wrong"} <= row.keys() else None
 
 
-def _entropy_means(rows: Sequence[GroupRow]) -> dict[str, float]:
-    """The mean of each value, with its interval over steps."""
-    means: dict[str, float] = {}
-    for name, pairs in _entropies(rows).items():
-        means |= mean_over_steps(name, [value for _, value in pairs], [step for step, _ in pairs])
-    return means
+ENTROPIES: Mapping[str, Callable[[GroupRow], float | None]] = {
+    "entropy": lambda row: row["entropy"],
+    "right": lambda row: row.get("entropy_right"),
+    "wrong": lambda row: row.get("entropy_wrong"),
+    "wrong_minus_right": _wrong_minus_right,
+}
 
 
 def _entropy_step(step: int, rows: Sequence[GroupRow]) -> dict[str, Any]:
     """The row of one step: means without intervals, which need several steps."""
-    entropies = {name: [value for _, value in pairs] for name, pairs in _entropies(rows).items()}
-    for name in CLASSES:
-        entropies[name] = [row["entropy"] for row in rows if class_of(row["p"]) == name]
-    return {"step": step, **{name: fmean(values) for name, values in entropies.items() if values}}
+    columns = {name: [value for row in rows if (value := of(row)) is not None] for name, of in ENTROPIES.items()}
+    columns |= {name: [row["entropy"] for row in rows if class_of(row["p"]) == name] for name in CLASSES}
+    return {"step": step, **{name: fmean(values) for name, values in columns.items() if values}}
 
 
 def _entropy_bins(rows: Sequence[GroupRow]) -> list[dict[str, Any]]:
-    inner = {
-        f"({low:g}, {high:g}{')' if high == 1 else ']'}": [
-            row for row in rows if low < row["p"] <= high and row["p"] < 1
-        ]
-        for low, high in BINS
-    }
-    ends = ([row for row in rows if row["p"] == end] for end in (0, 1))
-    bins = {"0": next(ends), **inner, "1": next(ends)}
-    return [{"p": name, "prompts": len(here), **_entropy_means(here)} for name, here in bins.items()]
+    bins = {"0": [row for row in rows if row["p"] == 0]}
+    for low, high in BINS:
+        name = f"({low:g}, {high:g}{')' if high == 1 else ']'}"
+        bins[name] = [row for row in rows if low < row["p"] <= high and row["p"] < 1]
+    bins["1"] = [row for row in rows if row["p"] == 1]
+    return [{"p": name, "prompts": len(here), **means(here, **ENTROPIES)} for name, here in bins.items()]
 
 
 ENTROPY = Probe(
@@ -163,10 +149,8 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
     """
     rows = journal.steps()
     table: list[dict[str, Any]] = [
-        {
-            "step": row["step"],
-            **{_short(name): value for name, value in row["metrics"].items() if name.startswith(PREFIX)},
-        }
+        {"step": row["step"]}
+        | {name.removeprefix(PREFIX): value for name, value in row["metrics"].items() if name.startswith(PREFIX)}
         for row in rows
     ]
     if not rows:
@@ -180,10 +164,6 @@ def _sanity(spec: RunSpec, journal: Journal) -> Finding:
         largest = sorted(column, key=lambda step: column[step], reverse=True)[:WORST]
         worst += [{"metric": name, "step": step, "value": column[step]} for step in largest]
     return Finding(values, {"steps": table, "worst": worst, "warnings": [dict(one) for one in warned]})
-
-
-def _short(name: str) -> str:
-    return name.removeprefix(PREFIX)
 
 
 SANITY = Probe(

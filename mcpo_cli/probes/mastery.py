@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, known, mean_over_steps
+from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import curves, stats
@@ -38,7 +38,7 @@ def _mastery(spec: RunSpec, journal: Journal) -> Finding:
     """
     pairs = _pairs(journal.rerolls())
     groups = journal.groups()
-    values = known({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
+    values = without_nan({**_lags(pairs), **_returns(groups), **_selection(spec, groups)})
     return Finding(values, {"steps": _steps(spec, pairs, groups)})
 
 
@@ -56,7 +56,7 @@ def selection_estimate(all_right: float, one_wrong: float, rollouts: int) -> flo
 
 
 def _pairs(rows: Iterable[RerollRow]) -> dict[int, list[tuple[RerollRow, RerollRow]]]:
-    """For each lag, pairs of a mastered prompt's control and its roll that many global steps later."""
+    """For each lag, pairs of a mastered prompt's control and its rollouts that many global steps later."""
     mastered = [row for row in rows if row["source"] == "mastered" and row["n"]]
     controls = {(row["origin"], row["prompt"]): row for row in mastered if row["step"] == row["origin"]}
     pairs = defaultdict(list)
@@ -75,19 +75,20 @@ def cohorts(rows: Iterable[RerollRow], lag: int) -> dict[int, Floats]:
 
 
 def _lags(pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
-    values = {}
+    values: dict[str, float] = {}
     for lag, rolls in pairs.items():
-        if lag == 0:
-            values["prompts"] = float(len(rolls))
-            values |= _interval("same_policy", rolls, lambda control, _: _share(control))
-        else:
-            values |= _interval(f"accuracy_lag_{lag}", rolls, lambda _, later: _share(later))
-            values |= _interval(f"gap_lag_{lag}", rolls, lambda control, later: _share(control) - _share(later))
+        names = {f"accuracy_lag_{lag}": _later, f"gap_lag_{lag}": lambda pair: _same(pair) - _later(pair)}
+        values |= {"prompts": float(len(rolls))} if lag == 0 else {}
+        values |= means(rolls, lambda pair: pair[0]["origin"], **(names if lag else {"same_policy": _same}))
     return values
 
 
-def _interval(name: str, pairs: Sequence[tuple[RerollRow, RerollRow]], value: Any) -> dict[str, float]:
-    return mean_over_steps(name, [value(*pair) for pair in pairs], [control["origin"] for control, _ in pairs])
+def _same(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[0])
+
+
+def _later(pair: tuple[RerollRow, RerollRow]) -> float:
+    return _share(pair[1])
 
 
 def _share(row: RerollRow) -> float:
@@ -97,13 +98,13 @@ def _share(row: RerollRow) -> float:
 def _returns(groups: Iterable[GroupRow]) -> dict[str, float]:
     """Accuracy of prompts in the next batch that samples them after one in which they were mastered."""
     last: dict[str, GroupRow] = {}
-    returns: list[tuple[float, int]] = []
+    returns: list[GroupRow] = []
     for row in groups:
         before = last.get(row["prompt"])
         if before and before["step"] < row["step"] and before["p"] == 1:
-            returns.append((row["p"], row["step"]))
+            returns.append(row)
         last[row["prompt"]] = row
-    accuracy = mean_over_steps("return_accuracy", [p for p, _ in returns], [step for _, step in returns])
+    accuracy = means(returns, return_accuracy=lambda row: row["p"])
     return {"returns": float(len(returns)), **accuracy} if returns else {}
 
 
@@ -124,37 +125,19 @@ def _selection(spec: RunSpec, groups: Sequence[GroupRow]) -> dict[str, float]:
     return {f"selection_estimate{end}": selection_estimate(value, 1 - value, G) for end, value in named}
 
 
-def _top(spec: RunSpec, groups: Sequence[GroupRow]) -> tuple[float, float]:
-    """P_G and P_(G-1) among `groups`."""
-    G = spec.train.rollouts
-    right = [round(row["p"] * G) for row in groups]
-    return right.count(G) / len(right), right.count(G - 1) / len(right)
-
-
 def _steps(
     spec: RunSpec, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]], groups: Iterable[GroupRow]
 ) -> list[dict[str, Any]]:
-    table = []
+    G, table = spec.train.rollouts, []
     for step, here in by_step(groups).items():
-        all_right, one_wrong = _top(spec, here)
+        right = [round(row["p"] * G) for row in here]
+        all_right, one_wrong = (right.count(k) / len(right) for k in (G, G - 1))
         row: dict[str, Any] = {"step": step, "all_right": all_right, "one_wrong": one_wrong}
-        row |= known({"selection_estimate": selection_estimate(all_right, one_wrong, spec.train.rollouts)})
-        table.append(row | _cohort(step, pairs))
+        row |= without_nan({"selection_estimate": selection_estimate(all_right, one_wrong, G)})
+        # One cohort is one cluster, so these means have no intervals.
+        cohort = {lag: [pair for pair in rolls if pair[0]["origin"] == step] for lag, rolls in pairs.items()}
+        table.append(row | _lags({lag: rolls for lag, rolls in cohort.items() if rolls}))
     return table
-
-
-def _cohort(step: int, pairs: Mapping[int, Sequence[tuple[RerollRow, RerollRow]]]) -> dict[str, float]:
-    """The values of the cohort picked at `step`."""
-    values = dict[str, float]()
-    for lag, rolls in pairs.items():
-        here = [(_share(control), _share(later)) for control, later in rolls if control["origin"] == step]
-        if here:
-            same, then = (sum(shares) / len(here) for shares in zip(*here, strict=True))
-            if lag == 0:
-                values |= {"prompts": float(len(here)), "same_policy": same}
-            else:
-                values |= {f"accuracy_lag_{lag}": then, f"gap_lag_{lag}": same - then}
-    return values
 
 
 MASTERY = Probe(
@@ -169,36 +152,36 @@ MASTERY = Probe(
 
 
 HARD = 0.25
-"""Largest accuracy of a hard prompt at the panel's first roll."""
+"""Largest accuracy of a hard prompt at the panel's first sampling."""
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    """All rolls of one place of the panel."""
+    """All samplings of one place of the panel."""
 
     prompt: str
     steps: list[int]
-    """The global steps of the rolls."""
+    """The global steps of its samplings."""
     p: list[float]
     """The accuracy at each of these steps."""
 
 
 def _transitions(spec: RunSpec, journal: Journal) -> Finding:
-    """Changes from one roll of the panel to the next, `probe.panel_every` global steps later.
+    """Changes from one sampling of the panel to the next, `probe.panel_every` global steps later.
 
     Values:
-    - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some roll.
+    - `prompts`: size of the panel; `ever_mastered`: prompts that were all correct at some time.
     - `forgotten`: number of changes from all correct to not; `relearned`: number of returns to all correct.
-    - `lost`: share of all-correct rolls whose next roll is not all correct; `lost_by_chance`: the same for a second
-      roll under the same policy (cohorts of mastered prompts).
-    - `hard_prompts`: prompts with accuracy at most HARD at the first roll; `hard_gain`: their accuracy at the last roll
-      minus that at the second. The first roll selected them, so it is biased low.
+    - `lost`: share of all-correct samplings whose next one is not all correct; `lost_by_chance`: the same for a second
+      one under the same policy (cohorts of mastered prompts).
+    - `hard_prompts`: prompts with accuracy at most HARD at first; `hard_gain`: their accuracy at the last sampling
+      minus that at the second. The first selected them, so it is biased low.
 
     Tables:
-    - `trajectories`: one row per roll. `transitions`: by class, the shares of the classes at the next roll.
-    - `survival`: Kaplan-Meier curve from a prompt's first all-correct roll to its next roll that is not; the end of the
+    - `trajectories`: one row per sampling. `transitions`: by class, the shares of the classes at the next one.
+    - `survival`: Kaplan-Meier curve from a prompt's first all-correct sampling to its next that is not; the end of the
       run censors. `chance_at_least`: survival under chance alone if all prompts are equally stable, else a lower bound.
-    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at the first roll.
+    - `learning`: mean accuracy at each step of all prompts, of hard ones, and of those with p = 0 at first.
     """
     rolls = journal.rerolls()
     panel = _trajectories(rolls)
@@ -253,9 +236,7 @@ def _lost(panel: Sequence[Trajectory]) -> dict[str, float]:
 def _lost_by_chance(rolls: Iterable[RerollRow]) -> dict[str, float]:
     """The value `lost_by_chance`, with its interval over steps."""
     controls = [row for row in rolls if row["source"] == "mastered" and row["origin"] == row["step"] and row["n"]]
-    return mean_over_steps(
-        "lost_by_chance", [float(row["c"] < row["n"]) for row in controls], [row["step"] for row in controls]
-    )
+    return means(controls, lost_by_chance=lambda row: row["c"] < row["n"])
 
 
 def _hard(panel: Sequence[Trajectory]) -> dict[str, float]:
@@ -287,7 +268,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
             "at_risk": sum(length >= time for length, _ in spells),
             "lost": spells.count((time, True)),
         }
-        line |= known({"survival": share, "survival_low": low, "survival_high": high})
+        line |= without_nan({"survival": share, "survival_low": low, "survival_high": high})
         if chance is not None:
             line["chance_at_least"] = (1 - chance) ** (time / every)
         table.append(line)
@@ -295,7 +276,7 @@ def _survival(panel: Sequence[Trajectory], every: int, chance: float | None) -> 
 
 
 def _spell(one: Trajectory) -> tuple[int, bool] | None:
-    """Global steps from the first all-correct roll to the next that is not (True), or to the last roll (False)."""
+    """Global steps from the first all-correct sampling to the next that is not (True), or to the last one (False)."""
     if 1 not in one.p[:-1]:
         return None
     first = one.p.index(1)

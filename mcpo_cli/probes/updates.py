@@ -5,6 +5,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter, methodcaller
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.methods import query_weight
 from mcpo_cli.methods.mcpo import drift_bins, drift_names
-from mcpo_cli.probes.base import Finding, Probe, by_step, class_of, known, mean_over_steps
+from mcpo_cli.probes.base import Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
 from mcpo_cli.records import GradientRow, GroupRow, MiniBatchRow, StepRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import directions
@@ -48,20 +49,18 @@ def _hinge(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _felt(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
-    steps = [row["step"] for row in rows]
     return {
         **_share("prompts_felt", rows, FELT),
         **_share("tokens_active", rows, ACTIVE),
-        **mean_over_steps("penalty", [_loss(row, "hinge") for row in rows], steps),
-        **mean_over_steps("on", [float(_on(row)) for row in rows], steps),
+        **means(rows, penalty=lambda row: _loss(row, "hinge"), on=_on),
     }
 
 
 def _share(name: str, rows: Sequence[MiniBatchRow], metric: str) -> dict[str, float]:
     """The mean of a share over the mini-batches that define it, weighted by its denominator."""
     some = [row for row in rows if row["sums"][metric][1]]
-    shares = [row["sums"][metric][0] / row["sums"][metric][1] for row in some]
-    counts = [int(row["sums"][metric][1]) for row in some]
+    sums = [row["sums"][metric] for row in some]
+    shares, counts = [total / count for total, count in sums], [int(count) for _, count in sums]
     return mean_over_steps(name, shares, [row["step"] for row in some], counts)
 
 
@@ -71,21 +70,17 @@ def _loss(row: MiniBatchRow, term: str) -> float:
 
 
 def _switches(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    pairs = [pair for rows in steps.values() for pair in pairwise(rows)]
-    place = [after["step"] for _, after in pairs]
-    return {
-        **mean_over_steps("switched_on", [float(_on(after) and not _on(before)) for before, after in pairs], place),
-        **mean_over_steps("switched_off", [float(_on(before) and not _on(after)) for before, after in pairs], place),
-    }
+    return means(
+        [pair for rows in steps.values() for pair in pairwise(rows)],
+        lambda pair: pair[1]["step"],
+        switched_on=lambda pair: _on(pair[1]) and not _on(pair[0]),
+        switched_off=lambda pair: _on(pair[0]) and not _on(pair[1]),
+    )
 
 
 def _variances(steps: Mapping[int, Sequence[MiniBatchRow]]) -> dict[str, float]:
-    variances = {step: _variance(rows) for step, rows in steps.items() if len(rows) > 1}
-    names = ("variance_policy", "variance_added")
-    columns = ((name, [variance[name] for variance in variances.values()]) for name in names)
-    return {
-        key: value for name, column in columns for key, value in mean_over_steps(name, column, [*variances]).items()
-    }
+    rows = [{"step": step, **_variance(rows)} for step, rows in steps.items() if len(rows) > 1]
+    return means(rows, **{name: itemgetter(name) for name in ("variance_policy", "variance_added")})
 
 
 def _variance(rows: Sequence[MiniBatchRow]) -> dict[str, float]:
@@ -144,10 +139,8 @@ def _gradient(spec: RunSpec, journal: Journal) -> Finding:
     measured = by_step(journal.gradients())
     steps = _gradient_steps(spec, measured, journal.groups())
     values: dict[str, float] = {"steps": float(len(steps))}
-    for name in ("cosine_mastered", "signal_to_noise"):
-        values |= mean_over_steps(name, *_column(steps, name))
-    cosines, _ = _column(steps, "cosine_mastered")
-    if cosines:
+    values |= means(steps, **{name: methodcaller("get", name) for name in ("cosine_mastered", "signal_to_noise")})
+    if cosines := [row["cosine_mastered"] for row in steps if "cosine_mastered" in row]:
         values["harmful_steps"] = sum(cosine < 0 for cosine in cosines) / len(cosines)
     return Finding({**values, **_classes(measured)}, {"steps": steps, "norms": _norms(measured)})
 
@@ -164,7 +157,7 @@ def _gradient_steps(
         line["mastered"] = len(directions.mastered(rows))
         table.append(
             line
-            | known(
+            | without_nan(
                 {
                     "cosine_mastered": directions.cosine(rows),
                     "cosine_error": directions.cosine_error(rows),
@@ -177,14 +170,12 @@ def _gradient_steps(
 
 def _classes(measured: dict[int, list[GradientRow]]) -> dict[str, float]:
     rows = [row for own in measured.values() for row in own]
-    cosines = _cosines(measured)
-    kept = directions.mastered(rows)
-    values = mean_over_steps("norm_mastered", [row["norm"] for row in kept], [row["step"] for row in kept])
+    values = means(directions.mastered(rows), norm_mastered=itemgetter("norm"))
     for name, kind in GRADIENT_CLASSES.items():
         here = [row for row in directions.mixed(rows) if class_of(row["p"]) == kind]
-        values |= mean_over_steps(f"norm_{name}", [row["norm"] for row in here], [row["step"] for row in here])
-        pairs = [(cosine, row["step"]) for row, cosine in cosines if class_of(row["p"]) == kind]
-        values |= mean_over_steps(f"cosine_{name}", [cosine for cosine, _ in pairs], [step for _, step in pairs])
+        values |= means(here, **{f"norm_{name}": itemgetter("norm")})
+        pairs = [pair for pair in _cosines(measured) if class_of(pair[0]["p"]) == kind]
+        values |= means(pairs, lambda pair: pair[0]["step"], **{f"cosine_{name}": itemgetter(1)})
     return values
 
 
@@ -217,12 +208,6 @@ def _norms(measured: dict[int, list[GradientRow]]) -> list[dict[str, Any]]:
         line |= {"decile_1": low, "median": middle, "decile_9": high}
         table.append(line | ({"cosine_mastered": float(np.mean(cosines[p]))} if cosines[p] else {}))
     return table
-
-
-def _column(table: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[int]]:
-    """The values of a column and their steps, without the rows that lack the column."""
-    rows = [row for row in table if name in row]
-    return [row[name] for row in rows], [row["step"] for row in rows]
 
 
 GRADIENT = Probe(
@@ -258,29 +243,25 @@ def _weights(spec: RunSpec, journal: Journal) -> Finding:
 
 
 def _measured(spec: RunSpec, rows: Sequence[GradientRow]) -> dict[str, float]:
-    expected = [float(query_weight(spec.method, row["p"], spec.train.rollouts)) for row in rows]
-    known = [(row, weight) for row, weight in zip(rows, expected, strict=True) if not math.isnan(weight)]
-    deviations = [row["weight"] - weight for row, weight in known]
-    left = [row for row in rows if "residual" in row]
-    return {
-        "prompts": float(len(rows)),
-        **mean_over_steps("deviation", deviations, [row["step"] for row, _ in known]),
-        **mean_over_steps("residual", [row["residual"] for row in left], [row["step"] for row in left]),
-    }
+    def deviation(row: GradientRow) -> float | None:
+        expected = float(query_weight(spec.method, row["p"], spec.train.rollouts))
+        return None if math.isnan(expected) else row["weight"] - expected
+
+    found = means(rows, deviation=deviation, residual=methodcaller("get", "residual"))
+    return {"prompts": float(len(rows)), **found}
 
 
 def _concentration(spec: RunSpec, steps: Sequence[StepRow]) -> dict[str, float]:
+    def size(row: StepRow) -> float | None:
+        return row["metrics"].get("weight/effective_sample")
+
     rollouts = spec.train.prompts * spec.train.rollouts
-    sources = {
-        "share_minority": ("weight/share_minority", 1),
-        "effective_sample": ("weight/effective_sample", 1),
-        "effective_share": ("weight/effective_sample", rollouts),
-    }
-    values: dict[str, float] = {}
-    for name, (metric, divisor) in sources.items():
-        here = [(row["metrics"][metric] / divisor, row["step"]) for row in steps if metric in row["metrics"]]
-        values |= mean_over_steps(name, [value for value, _ in here], [step for _, step in here])
-    return values
+    return means(
+        steps,
+        share_minority=lambda row: row["metrics"].get("weight/share_minority"),
+        effective_sample=size,
+        effective_share=lambda row: None if (found := size(row)) is None else found / rollouts,
+    )
 
 
 def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow]) -> list[dict[str, Any]]:
@@ -292,12 +273,10 @@ def _curve(spec: RunSpec, rows: Sequence[GradientRow], groups: Iterable[GroupRow
     table = []
     for k, weight in analytic.items():
         here = [row for row in rows if round(row["p"] * G) == k]
-        steps = [row["step"] for row in here]
         line: dict[str, Any] = {"p": k / G, "prompts": len(here)}
         if not math.isnan(weight):
             line["analytic"] = weight
-        line |= mean_over_steps("measured", [row["weight"] for row in here], steps)
-        line |= mean_over_steps("residual", [row["residual"] for row in here if "residual" in row], steps)
+        line |= means(here, measured=itemgetter("weight"), residual=methodcaller("get", "residual"))
         if total > 0:
             line |= {"share_prompts": batch[k] / batch.total(), "share_weight": batch[k] * weight / total}
         if norm:

@@ -132,7 +132,7 @@ def check_own(run_dir: Path, spec: RunSpec) -> None:
     Raises:
         RunFailed: an attempt belongs to another run, as in a copied or linked folder, or its settings are damaged.
     """
-    required, whole = (flat(json.loads(json.dumps(spec.identity(later_too=too)))) for too in (False, True))
+    required, whole = (json.loads(json.dumps(spec.flat_identity(later_too=too))) for too in (False, True))
     # Attempts that were made before a setting existed lack it; those that have it must agree.
     for attempt in Journal(run_dir).attempts():
         stored = read_json(attempt / "spec.json")

@@ -27,7 +27,6 @@ class Run:
 
     @property
     def state(self) -> State:
-        """See `attempts.state`."""
         return attempts.state(self.folder, self.spec)
 
     @property

@@ -17,7 +17,7 @@ SHIPPED = Path(__file__).resolve().parents[1] / "bases"
 
 
 @contextmanager
-def whole(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
+def atomic_folder(final: Path, about: Mapping[str, Any]) -> Iterator[Path]:
     """Yield a temporary folder to write to; at the end it becomes `final`, with `about` in its manifest.
 
     Raises:
@@ -57,7 +57,7 @@ def check_policy(policy: Path, purpose: str) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that `whole` wrote; None if it is intact."""
+    """What is wrong with a folder that `atomic_folder` wrote; None if it is intact."""
     try:
         for name, written in read_json(folder / MANIFEST)["sha256"].items():
             if not (folder / name).exists():

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import machine
-from mcpo_cli.backends.local import needs
-from mcpo_cli.config import workload
+from mcpo_cli.config import existing, workload
 from mcpo_cli.config.plan import Cell, Plan
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
@@ -23,8 +22,6 @@ from mcpo_cli.runs import attempts, catalog, folders
 from mcpo_cli.runs.journal import Journal, last_row, lines_from
 from mcpo_cli.scheduling.progress import Tracker
 
-START_SECONDS = 5.0
-"""Start-up time of a worker on an AMD EPYC with two cores (imports)."""
 Kind = tuple[str, str]
 """Scale and model: runs of one kind err alike."""
 
@@ -42,8 +39,9 @@ class Estimator:
 
     def __init__(self, home: Path, mean_response: float | None = None) -> None:
         self._home = home
-        self._mean_response = mean_response
-        self._paid: set[str] = set()
+        self.mean_response = mean_response
+        self.paid: set[str] = set()
+        """Base policies that an estimate has counted."""
         self._measured: dict[Kind, dict[str, Measured]] = defaultdict(dict)
         for run in catalog.runs(home):
             self.learn(run.folder, run.spec)
@@ -60,13 +58,13 @@ class Estimator:
                 taken += last["time"] - first["time"]
                 steps += last["step"] - first["step"]
         if steps:
-            modelled = steps / spec.train.steps * workload.training_seconds(spec, self._mean_response)
+            modelled = steps / spec.train.steps * workload.training_seconds(spec, self.mean_response)
             self._measured[_kind(spec)][spec.run_id] = Measured(taken, modelled)
 
     def again(self) -> "Estimator":
         """The same, for other estimates: no base policy is counted yet."""
         other = copy.copy(self)
-        other._paid = set()
+        other.paid = set()
         return other
 
     def seconds(self, spec: RunSpec, done_steps: int = 0) -> float:
@@ -74,21 +72,10 @@ class Estimator:
 
         A base policy that has to be made is counted once, for the first estimated run that needs it.
         """
-        factor = self._factor(spec) or 1.0
-        made = folders.has_base(self._home, spec) or spec.base_id in self._paid
-        self._paid.add(spec.base_id)
-        training = workload.training_seconds(spec, self._mean_response) * (1 - done_steps / spec.train.steps)
-        warmup = 0.0 if made else workload.warmup_seconds(spec)
-        return START_SECONDS + factor * (training + warmup)
-
-    def cost(self, spec: RunSpec) -> workload.Cost:
-        """The cost of the whole run on GPUs, as measured where steps of its kind are done here."""
-        factor = self._factor(spec)
-        modelled = workload.cost(spec, self._mean_response)
-        if not factor:
-            return modelled
-        how = f"{factor:.2f} times the middle of that range, {self.basis([spec])}"
-        return modelled.corrected(factor, f"GPU-hours of {spec.run_id}: {how}")
+        factor = self.factor(spec) or 1.0
+        warmup = not (spec.base_id in self.paid or folders.has_base(self._home, spec))
+        self.paid.add(spec.base_id)
+        return workload.seconds_left(spec, self.mean_response, done_steps=done_steps, factor=factor, warmup=warmup)
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
         """The source of the estimated seconds of `specs`, in words."""
@@ -99,7 +86,7 @@ class Estimator:
         basis = f"from the steps that {sum(len(self._measured[kind]) for kind in measured)} run(s) have done here"
         return basis if measured == kinds else f"{basis}, and from the cost model for other models"
 
-    def _factor(self, spec: RunSpec) -> float | None:
+    def factor(self, spec: RunSpec) -> float | None:
         """How many times the modelled seconds the run takes: by its own steps, or else by those of its kind."""
         kind = self._measured.get(_kind(spec), {})
         measured = [kind[spec.run_id]] if spec.run_id in kind else kind.values()
@@ -141,7 +128,7 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
         groups.setdefault(key, []).append(cell)
     estimator, parallel, taken, left = Estimator(home), slots(plan), list[Cell](), list[float]()
     for group in groups.values():
-        more = [_planned(cell, home, estimator)["seconds_left"] for cell in group]
+        more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
         if (needed := makespan([*left, *more], parallel)) > seconds:
             if not taken:
                 raise ConfigError(
@@ -160,12 +147,15 @@ class Forecast:
     """The output of `--dry-run --json` for each run."""
     parallel: int
     """Number of runs at a time."""
-    seconds: float
-    """Until the last run ends."""
     basis: str
     """The source of the estimated seconds."""
     costs: dict[str, workload.Cost]
     """The estimated costs of the runs on GPUs, by run id."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds until the last run ends."""
+        return makespan([run["seconds_left"] for run in self.runs if run["seconds_left"]], self.parallel)
 
 
 def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Forecast:
@@ -182,24 +172,31 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
             fix=f"--mean-length {limit // 4 or 1}, or train.max_response={max(2, math.ceil(mean_response))}",
         )
     estimator, parallel = Estimator(home, mean_response), slots(plan)
-    runs = [_planned(cell, home, estimator) for cell in plan.cells]
-    costs = {spec.run_id: estimator.cost(spec) for spec in specs if workload.on_gpus(spec)}
-    seconds = makespan([run["seconds_left"] for run in runs if run["seconds_left"]], parallel)
-    for run in runs:
-        if cost := costs.get(run["run_id"]):
-            run["cost"] = cost.to_json()
-    return Forecast(runs, parallel, seconds, estimator.basis(specs), costs)
+    basis, planned = estimator.basis(specs), [_planned(cell, home, estimator) for cell in plan.cells]
+    costs = {run["run_id"]: cost for run, cost in planned if cost}
+    return Forecast([run for run, _ in planned], parallel, basis, costs)
 
 
-def _planned(cell: Cell, home: Path, estimator: Estimator) -> dict[str, Any]:
-    spec, folder = cell.spec, home / "runs" / cell.spec.run_id
-    done_steps = Tracker(folder, spec).read().step
-    state = attempts.state(folder, spec)
-    seconds = 0.0 if state == "done" else estimator.seconds(spec, done_steps)
-    about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about, "state": state, "seconds_left": round(seconds, 1)}
+def _planned(cell: Cell, home: Path, estimator: Estimator) -> tuple[dict[str, Any], workload.Cost | None]:
+    """What `--dry-run --json` prints of a run, and the cost of one on GPUs."""
+    spec, folder, cost = cell.spec, home / "runs" / cell.spec.run_id, None
+    done_steps, factor = Tracker(folder, spec).read().step, estimator.factor(spec)
+    how, mean = f"middle of that range, {estimator.basis([spec])}", estimator.mean_response
+    warmup = not (spec.base_id in estimator.paid or folders.has_base(home, spec))
+    state, left = attempts.state(folder, spec), 0.0
+    if state != "done":
+        estimator.paid.add(spec.base_id)
+        left = workload.seconds_left(spec, mean, done_steps=done_steps, factor=factor or 1.0, warmup=warmup)
+    about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
+    about |= {"state": state, "seconds_left": round(left, 1)}
     if workload.existing_on_local(spec):
-        about |= {"memory_bytes": round(needs.memory(spec)), "disk_bytes": round(needs.disk(spec))}
-    return {**about, "spec": spec.to_dict()}
+        about |= {"memory_bytes": round(workload.memory(spec)), "disk_bytes": round(workload.disk(spec))}
+    about["spec"] = spec.to_dict()
+    if workload.on_gpus(spec):
+        cost = workload.cost(spec, mean).corrected(spec, factor, how)
+        about["cost"] = cost.to_json()
+    existing.check_folder(spec.model)
+    return about, cost
 
 
 def slots(plan: Plan) -> int:

@@ -48,15 +48,12 @@ class Worker(Protocol):
 
     def poll(self) -> int | None:
         """Its exit code; None while it runs."""
-        ...
 
     def stop(self) -> None:
         """Ask it to write a checkpoint and exit."""
-        ...
 
     def kill(self) -> None:
         """Kill it, and on this machine all processes that it started."""
-        ...
 
 
 class LocalWorker:
@@ -67,15 +64,12 @@ class LocalWorker:
         self.pid = self._process.pid
 
     def poll(self) -> int | None:
-        """See `Worker`."""
         return self._process.poll()
 
     def stop(self) -> None:
-        """See `Worker`."""
         self._process.send_signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """See `Worker`."""
         os.killpg(self.pid, signal.SIGKILL)
 
 
@@ -158,17 +152,14 @@ class ForkedWorker:
             self._signal(self.asked)
 
     def poll(self) -> int | None:
-        """See `Worker`."""
         if self.code is None:
             self.server.follow()
         return self.code
 
     def stop(self) -> None:
-        """See `Worker`."""
         self._signal(signal.SIGINT)
 
     def kill(self) -> None:
-        """See `Worker`."""
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:

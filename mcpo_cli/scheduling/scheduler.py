@@ -45,11 +45,9 @@ class Display(Protocol):
 
     def update(self, view: View) -> None:
         """Show the plan's current state; called several times a second."""
-        ...
 
     def note(self, text: str) -> None:
         """Print a message once."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def contrasts(plan: Plan) -> dict[str, str]:
     values: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     arms = dict.fromkeys(cell.arm for cell in plan.cells)
     for cell in plan.cells:
-        for key, value in flat(cell.spec.identity()).items():
+        for key, value in cell.spec.flat_identity().items():
             values[key][cell.arm].add(str(value))
     shown = {key: {arm: ", ".join(sorted(by_arm[arm])) or "-" for arm in arms} for key, by_arm in values.items()}
     return {

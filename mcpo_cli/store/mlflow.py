@@ -24,7 +24,6 @@ from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
-from mcpo_cli.settings import flat
 from mcpo_cli.store import contents, descriptions
 from mcpo_cli.store.connection import DOCTOR, NOTE, PARENT, PLAN_ID, RUN_ID, SUITE, Connection, reason
 
@@ -282,7 +281,7 @@ class Store(Connection):
         return len(points)
 
     def _describe_run(self, child: _Child, cell: Cell, attempt: Path) -> None:
-        params = {key: value for key, value in flat(cell.spec.identity()).items() if value != ""}
+        params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
         self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
         self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, attempt.parent))
         child.attempt = attempt.name

@@ -33,17 +33,14 @@ class Limits(Protocol):
     @property
     def prompts(self) -> int:
         """Prompts of a rollout batch."""
-        ...
 
     @property
     def max_prompt(self) -> int:
         """Tokens of the longest prompt."""
-        ...
 
     @property
     def max_response(self) -> int:
         """Tokens of the longest response."""
-        ...
 
 
 class Problems(Protocol):
@@ -51,7 +48,6 @@ class Problems(Protocol):
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """Problems `start` to `start + count` of the endless training stream of `seed`."""
-        ...
 
     def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
         """The held-out problems of each tier, the same for every seed.
@@ -59,11 +55,9 @@ class Problems(Protocol):
         Args:
             count: problems of each generated tier; published tiers are complete.
         """
-        ...
 
     def sources(self) -> Mapping[str, DataSource]:
         """The published data sets that were read, by name."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -167,7 +161,6 @@ class GeneratedTask(Task):
 
     @property
     def source(self) -> str:
-        """See `Task`."""
         return self.name
 
     @property
@@ -192,7 +185,6 @@ class GeneratedTask(Task):
         return {}
 
     def tier_sizes(self, count: int) -> dict[str, int]:
-        """See `Task`."""
         return dict.fromkeys(self.tier_names, count)
 
 
@@ -213,7 +205,6 @@ class ClosedTask(GeneratedTask):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """See `Task`."""
         return (EOS, BLANK, *self.words)
 
     @property
@@ -236,7 +227,6 @@ class ClosedTask(GeneratedTask):
         """The training data of warm-up step `step`: problems whose gold is a whole response to imitate."""
 
     def expected_tokens(self, max_response: int) -> tuple[float, float]:
-        """See `Task`."""
         return self.prompt_length, self.answer_length
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:

@@ -60,7 +60,6 @@ class Chains(RandomTask):
         return self.prompt_length, self.min_ops + self.max_ops
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         yield from ordered("min_ops", self.min_ops, "max_ops", self.max_ops)
         yield from super().contradictions(train)
 
@@ -104,7 +103,6 @@ class Arithmetic(Chains):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         skills = "one skill" if self.skills == 1 else f"{self.skills} skills"
         return f"arithmetic chains modulo {MODULUS}, {self.min_ops} to {self.max_ops} operators, {skills}"
 
@@ -134,14 +132,12 @@ class Arithmetic(Chains):
         return self._make(rng, rng.randint(self.min_ops, self.max_ops), rng.randrange(self.skills))
 
     def draw_demonstration(self, rng: random.Random) -> Problem:
-        """See `RandomTask`."""
         share = self.warmup_first_skill_share
         weights = [1.0] if self.skills == 1 else [share, (1 - share) / 2, (1 - share) / 2]
         (skill,) = rng.choices(range(self.skills), weights)
         return self._make(rng, rng.randint(1, min(self.warmup_max_ops, self.max_ops)), skill)
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """See `RandomTask`."""
         skill = 0 if self.skills == 1 else self.tier_names.index(tier)
         return self._make(rng, rng.randint(*self.tier_ranges[tier]), skill)
 
@@ -175,14 +171,12 @@ class Scratchpad(Chains):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return (
             f"scratchpad: chains modulo {MODULUS}, {self.min_ops} to {self.max_ops} operators, answered or reasoned out"
         )
 
     @property
     def tier_ranges(self) -> dict[str, tuple[int, int]]:
-        """See `RandomTask`."""
         return SCRATCHPAD_TIERS
 
     def draw(self, rng: random.Random) -> Problem:
@@ -191,12 +185,10 @@ class Scratchpad(Chains):
         return Problem(text, trace[-1])
 
     def draw_demonstration(self, rng: random.Random) -> Problem:
-        """See `RandomTask`."""
         text, trace = chain(rng, rng.randint(self.min_ops, self.max_ops))
         written = trace[:-1] if rng.random() < self.warmup_reasoning else []
         return Problem(text, f"{f' {EQUALS} '.join(written)} {MARKER} {trace[-1]}".strip())
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """See `RandomTask`."""
         text, trace = chain(rng, rng.randint(*SCRATCHPAD_TIERS[tier]))
         return Problem(text, trace[-1])

@@ -52,7 +52,6 @@ class DrawnTask(GeneratedTask):
 
     @property
     def distinct_problems(self) -> int:
-        """See `Task`."""
         return self.pool
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
@@ -151,14 +150,12 @@ class RandomTask(DrawnTask, ClosedTask):
         return None
 
     def tier_of(self, prompt: str) -> str:
-        """See `Task`."""
         found = self.difficulty(prompt)
         within = (tier for tier, (low, high) in self.tier_ranges.items() if found is not None and low <= found <= high)
         return next(within, "")
 
     @property
     def tier_names(self) -> tuple[str, ...]:
-        """See `GeneratedTask`."""
         return tuple(self.tier_ranges)
 
     def tier_stream(self, tier: str) -> str:
@@ -167,7 +164,6 @@ class RandomTask(DrawnTask, ClosedTask):
         return f"{tier}:{low}:{high}"
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """See `ClosedTask`."""
         rng = random.Random(stream(seed, "warmup", step))
         return list(islice(self._drawn(self.draw_demonstration, rng, held=False), count))
 

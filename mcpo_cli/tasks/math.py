@@ -19,12 +19,12 @@ from mcpo_cli import data as datasets
 from mcpo_cli import paths
 from mcpo_cli.data import files
 from mcpo_cli.data.base import Dataset, Loaded, Problem, Role, render
-from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
+from mcpo_cli.errors import ConfigError, bad_data, nearest
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
 from mcpo_cli.tasks.base import Fits, Limits
 from mcpo_cli.tasks.drawn import from_pool
-from mcpo_cli.tasks.text import QUESTION, Example, TextTask
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
 PROMPT_TOKENS = 200
 """Mean tokens of a prompt with its template, assumed for estimates."""
@@ -88,17 +88,14 @@ class Math(TextTask):
 
     @property
     def published(self) -> tuple[str, ...]:
-        """See `Task`."""
         return self.source, *(tier.name for tier in self.held_out_sets)
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return self.training_set.title
 
     @property
     def source(self) -> str:
-        """See `Task`."""
         return files.stem(Path(self.data).name) if files.is_name(self.data) else self.data
 
     @property
@@ -119,12 +116,10 @@ class Math(TextTask):
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """See `TextTask`."""
         return ("\nProblem:",) if self.is_plain else ()
 
     @property
     def worked(self) -> list[Example]:
-        """See `TextTask`."""
         before, ending = " " if self.is_plain else "", ENDINGS[self.prompt]
         return [(question, before + reasoning + ending.format(answer)) for question, reasoning, answer in WORKED]
 
@@ -151,7 +146,6 @@ class Math(TextTask):
         return PROMPT_TOKENS, RESPONSE_SHARE * max_response
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         sets = datasets.names("train")
         if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
@@ -247,33 +241,20 @@ class Published:
         Raises:
             ConfigError: the data cannot be read, or too few problems fit to fill one batch.
         """
-        task, train = self.task, self.train
-        every = self.loaded[task.source].problems
-        shared = self.evaluated if files.is_name(task.data) else ()
-        pool = [problem for problem in every if problem.text not in shared and self.fits(task.messages(problem))]
-        if len(pool) < train.prompts:
-            raise no_room(
-                f"{task.source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} "
-                f"tokens; a batch has {train.prompts}",
-                fix=f"train.max_prompt={2 * train.max_prompt}",
-            )
-        return pool
-
-    @property
-    def evaluated(self) -> set[str]:
-        """The texts of all held-out problems."""
-        return {problem.text for problems in self.tiers(0).values() for problem in problems}
+        task, every = self.task, self.loaded[self.task.source].problems
+        if files.is_name(task.data):
+            held_out = {problem.text for problems in self.tiers(0).values() for problem in problems}
+            every = tuple(problem for problem in every if problem.text not in held_out)
+        return fitting(task, task.source, every, self.train, self.fits)
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""
         return from_pool(self.pool, seed, start, count)
 
     def tiers(self, count: int) -> dict[str, Sequence[Problem]]:
-        """See `Problems`."""
         return {tier.name: self.loaded[tier.name].problems for tier in self.task.held_out_sets}
 
     def sources(self) -> dict[str, DataSource]:
-        """See `Problems`."""
         left_out = {self.task.source: len(self.loaded[self.task.source].problems) - len(self.pool)}
         return {
             name: DataSource(

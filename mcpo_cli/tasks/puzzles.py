@@ -42,12 +42,10 @@ class Countdown(RandomTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"countdown with {self.min_numbers} to {self.max_numbers} numbers up to {self.largest}"
 
     @property
     def tier_ranges(self) -> dict[str, tuple[int, int]]:
-        """See `RandomTask`."""
         return TIERS
 
     @property
@@ -57,7 +55,6 @@ class Countdown(RandomTask):
 
     @property
     def answer_length(self) -> int:
-        """See `ClosedTask`."""
         return _tokens(self.max_numbers)
 
     @property
@@ -66,7 +63,6 @@ class Countdown(RandomTask):
         return _tokens(MOST)
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         yield from ordered("min_numbers", self.min_numbers, "max_numbers", self.max_numbers)
         yield from super().contradictions(train)
 
@@ -84,7 +80,6 @@ class Countdown(RandomTask):
         return Problem(problem.text, expression)
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """See `RandomTask`."""
         return self._make(rng, rng.randint(*TIERS[tier]))[0]
 
     def _make(self, rng: random.Random, count: int) -> tuple[Problem, str]:
@@ -157,12 +152,10 @@ class Palindrome(RandomTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"palindromes of {self.min_letters} to {self.max_letters} letters"
 
     @property
     def tier_ranges(self) -> dict[str, tuple[int, int]]:
-        """See `RandomTask`."""
         return PALINDROME_TIERS
 
     @property
@@ -172,7 +165,6 @@ class Palindrome(RandomTask):
 
     @property
     def answer_length(self) -> int:
-        """See `ClosedTask`."""
         return self.max_letters + 1
 
     @property
@@ -185,7 +177,6 @@ class Palindrome(RandomTask):
         return self.prompt_length, (self.min_letters + self.max_letters) / 2 + 1
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         yield from ordered("min_letters", self.min_letters, "max_letters", self.max_letters)
         yield from super().contradictions(train)
 
@@ -204,7 +195,6 @@ class Palindrome(RandomTask):
         return _problem(palindrome, " ".join(palindrome))
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
-        """See `RandomTask`."""
         palindrome = _palindrome(rng, rng.randint(*PALINDROME_TIERS[tier]))
         return _problem(palindrome, " ".join(sorted(palindrome)))
 

@@ -48,7 +48,6 @@ class Sums(DrawnTextTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"sums of the sorts {', '.join(self.sorts)}"
 
     @property
@@ -58,16 +57,13 @@ class Sums(DrawnTextTask):
 
     @property
     def own_template(self) -> str:
-        """See `TextTask`."""
         return f"{QUESTION} =" if self.is_plain else f"What is {QUESTION}?"
 
     @property
     def worked(self) -> Sequence[Example]:
-        """See `TextTask`."""
         return [(text, f" {_value(text)}" if self.is_plain else f"{text} = {_value(text)}") for text in WORKED]
 
     def tier_of(self, prompt: str) -> str:
-        """See `Task`."""
         tier = _tier("".join(str(len(word)) if word.isdigit() else word for word in prompt.split()))
         return tier if tier in self.tier_names else ""
 
@@ -80,13 +76,11 @@ class Sums(DrawnTextTask):
                 return problem
 
     def every(self, tier: str) -> Iterator[Problem]:
-        """See `DrawnTask`."""
         sort = self.sorts[self.tier_names.index(tier)]
         problems = (_problem(sort, numbers) for numbers in itertools.product(*_operands(sort)))
         return (problem for problem in problems if problem.text not in WORKED)
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         fix = f"task.sorts=[{','.join(Sums.sorts)}]"
         for sort in self.sorts:
             if not SORT.fullmatch(sort):

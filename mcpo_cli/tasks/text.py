@@ -63,7 +63,6 @@ class TextTask(Task):
 
     @property
     def needs_chat_template(self) -> bool:
-        """See `Task`."""
         return self.style == "chat"
 
     @property
@@ -88,7 +87,6 @@ class TextTask(Task):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """See `Task`."""
         return self.own_stops if self.stop is None else tuple(map(unescaped, self.stop))
 
     def ask(self, question: str) -> str:
@@ -96,11 +94,9 @@ class TextTask(Task):
         return (unescaped(self.template) or self.own_template).replace(QUESTION, question)
 
     def turn(self, problem: Problem) -> str:
-        """See `Task`."""
         return self.ask(problem.text)
 
     def messages(self, problem: Problem) -> list[dict[str, str]]:
-        """See `Task`."""
         shown = self.worked[: self.examples]
         if self.is_plain:
             before = "".join(self.ask(question) + response + self.between for question, response in shown)
@@ -120,7 +116,6 @@ class TextTask(Task):
         return round(prompt) + turns, min(max_response, round(len(response) / self.characters) + 1)
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         yield from super().contradictions(train)
         if self.is_plain and self.system:
             yield (
@@ -178,7 +173,6 @@ class DrawnTextTask(TextTask, DrawnTask):
         return self
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
         yield from super().contradictions(train)
         longest = max(len(response) for _, response in self.worked)
         if (tokens := math.ceil(longest / self.characters) + 1) > train.max_response:
@@ -196,6 +190,22 @@ class DrawnTextTask(TextTask, DrawnTask):
             )
         if shares and not (min(shares) >= 0 < max(shares)):
             yield f"task.shares={shares}: no share may be negative, and one must be positive", f"task.shares=[{equal}]"
+
+
+def fitting(task: TextTask, source: str, every: Sequence[Problem], train: Limits, fits: Fits) -> list[Problem]:
+    """Those of the training problems `every` of `source` whose prompts fit.
+
+    Raises:
+        ConfigError: they are too few to fill one batch.
+    """
+    pool = [problem for problem in every if fits(task.messages(problem))]
+    if len(pool) < train.prompts:
+        raise no_room(
+            f"{source}: {len(pool)} of {len(every)} problems fit into train.max_prompt={train.max_prompt} tokens; "
+            f"a batch has {train.prompts}",
+            fix=f"train.max_prompt={2 * train.max_prompt}",
+        )
+    return pool
 
 
 def unescaped(text: str) -> str:

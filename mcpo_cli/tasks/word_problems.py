@@ -218,7 +218,6 @@ class WordProblems(DrawnTextTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"word problems of 1 to 3 steps, terms up to {self.largest}, factors up to {self.largest_factor}"
 
     @property
@@ -228,21 +227,17 @@ class WordProblems(DrawnTextTask):
 
     @property
     def own_template(self) -> str:
-        """See `TextTask`."""
         return f"Question: {QUESTION}\nCalculation:" if self.is_plain else QUESTION
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """See `TextTask`."""
         return ("\n",) if self.is_plain else ()
 
     @property
     def worked(self) -> Sequence[Example]:
-        """See `TextTask`."""
         return [(question, f" {response}") for question, response in WORKED] if self.is_plain else WORKED
 
     def tier_of(self, prompt: str) -> str:
-        """See `Task`."""
         return next((_tier(template) for template in TEMPLATES if _pattern(template.text).fullmatch(prompt)), "")
 
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:

@@ -19,7 +19,7 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
     """
     from tensordict import TensorDict
 
-    from mcpo_cli.backends.measure import Sums
+    from mcpo_cli.backends.measure import MetricSums
     from mcpo_cli.backends.verl import queue
     from mcpo_cli.backends.verl.batch import MethodOutput
     from mcpo_cli.backends.verl.loss import loss
@@ -29,7 +29,7 @@ def verl_computes_the_same_loss(method: Method, batch: TokenBatch, signals: Sign
     indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
     prepared = {name: column.unflatten(0, (P, G)) for name, column in batch.columns.items()}
     signals = Signals(signals.advantage, signals.has_gradient_PG, signals.counts_PG, {**signals.columns, **prepared})
-    output = MethodOutput(signals, length_PG, [batch.total], signals.has_gradient_PG, Sums())
+    output = MethodOutput(signals, length_PG, [batch.total], signals.has_gradient_PG, MetricSums())
     sent = queue.fields(method, output, indices)
     lengths = length_PG.flatten().tolist()
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from mcpo_cli import machine
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.commands import machine_checks
 from mcpo_cli.commands.machine_checks import Line
 from mcpo_cli.machine import Gpu
@@ -148,7 +148,7 @@ def test_limits_of_the_shell(cli: Cli) -> None:
 
 def stack(monkeypatch: pytest.MonkeyPatch, versions: Mapping[str, str], gpus: list[Gpu]) -> dict[str, Line]:
     """The lines about verl on a machine with these packages and GPUs."""
-    monkeypatch.setattr(pins, "installed", versions.get)
+    monkeypatch.setattr(checks, "installed", versions.get)
     monkeypatch.setattr(machine, "gpus", lambda: gpus)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     return {line.name: line for line in machine_checks.examine() if line.needed_by == "verl"}

@@ -12,6 +12,7 @@ import pytest
 from mcpo_cli.config import load
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.workload import START_SECONDS
 from mcpo_cli.errors import ConfigError, Interrupted, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import owned
@@ -254,9 +255,9 @@ def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytes
     assert alone < with_base
     # Three steps, of which the journal times the last two.
     first, _, last = Journal(run_dir(specs[0].run_id)).steps()
-    assert alone - estimate.START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
-    later = estimator.seconds(specs[1], done_steps=1) - estimate.START_SECONDS
-    assert later == pytest.approx((alone - estimate.START_SECONDS) * 2 / 3)
+    assert alone - START_SECONDS == pytest.approx((last["time"] - first["time"]) * 3 / 2)
+    later = estimator.seconds(specs[1], done_steps=1) - START_SECONDS
+    assert later == pytest.approx((alone - START_SECONDS) * 2 / 3)
     assert estimator.basis(specs) == "from the steps that 1 run(s) have done here"
 
 
@@ -265,7 +266,7 @@ def test_waiting_runs_are_estimated_by_the_steps_of_a_running_one(home: Path, mo
     monkeypatch.setattr(scheduler, "ESTIMATE_SECONDS", 0.0)
     one_at_a_time = (*OFFLINE[:-1], "compute.parallel=1", "warmup.target_accuracy=0")
     plan = plans.from_overrides([*one_at_a_time, "seed=0,1", "train.steps=20"])
-    waiting = estimate.START_SECONDS + 20 * 0.1
+    waiting = START_SECONDS + 20 * 0.1
     assert estimate.Estimator(home).seconds(plan.cells[1].spec) < waiting
     _, recorder = run(plan)
     late = [view for view in recorder.views if view.cells[1].state == "planned" and view.cells[0].progress.step > 10]

@@ -13,7 +13,7 @@ POINTS = {
     "sampling": ("mcpo_cli.backends.local.train", "sample"),
     "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
     "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
-    "evaluation": ("mcpo_cli.backends.local.evaluate", "sample"),
+    "evaluation": ("mcpo_cli.backends.local.train", "sample"),
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
     "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
 }

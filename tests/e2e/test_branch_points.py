@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mcpo_cli.backends.local import BACKEND, branch
+from mcpo_cli.backends.local import BACKEND, saved_states
 from mcpo_cli.backends.local.update import Updater
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Sizes, Study, Trunk
@@ -104,7 +104,7 @@ def test_a_measurement_that_was_killed_is_made_again_with_the_same_numbers(
     again, folder = with_sizes(trunk, controls=8, held_out=2), run_dir(trunk.spec.run_id)
     whole = with_sizes(trunk, controls=8, held_out=2, resampled=1)
     with monkeypatch.context() as patch:
-        patch.setattr(branch, "_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(saved_states, "_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             branches.measure(again, folder, 2)
     assert not branches.is_measured(again, folder, 2)

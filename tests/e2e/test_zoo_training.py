@@ -76,9 +76,9 @@ def test_coins_reward_and_verdicts_are_recorded(home: Path) -> None:
     attempt.end("done")
     journal = Journal(folder)
     steps = [row["metrics"] for row in journal.steps()]
-    tossed = sum(metrics["train/reward"] for metrics in steps) / len(steps)
+    random_correct = sum(metrics["train/reward"] for metrics in steps) / len(steps)
     rollouts = len(steps) * spec.train.prompts * spec.train.rollouts
-    assert abs(tossed - 0.5) < 5 * 0.5 / rollouts**0.5
+    assert abs(random_correct - 0.5) < 5 * 0.5 / rollouts**0.5
     for number, metrics in enumerate(steps, 1):
         p = [row["p"] for row in journal.groups() if row["step"] == number]
         assert metrics["train/accuracy"] == pytest.approx(sum(p) / len(p))

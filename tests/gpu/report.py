@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from mcpo_cli import machine
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import write_atomic
 
@@ -137,7 +137,7 @@ def header(*, rehearsal: bool) -> dict[str, Any]:
     """Where and of what code it was measured."""
     gpus, code = machine.gpus(), provenance.code_state()
     device = provenance.processor() if rehearsal else ", ".join(gpu.name for gpu in gpus) or "no GPU"
-    versions = {package: version for package in PACKAGES if (version := pins.installed(package))}
+    versions = {package: version for package in PACKAGES if (version := checks.installed(package))}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,

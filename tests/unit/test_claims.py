@@ -266,7 +266,8 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
             for i, value in enumerate(row)
         ]
         attempt.journal.rows("groups", step, groups)
-        attempt.journal.step({"step": step, "time": 0.0, "metrics": {}})
+        shares = {"mastery/mastered": row.count(1) / 4, "mastery/all_wrong": row.count(0) / 4}
+        attempt.journal.step({"step": step, "time": 0.0, "metrics": shares})
     attempt.journal.rows("rerolls", 1, [_reroll(1, 1, "10", 8), _reroll(1, 1, "11", 7)])
     attempt.journal.rows("rerolls", 2, [_reroll(2, 1, "10", 7), _reroll(2, 1, "11", 5), _reroll(2, 2, "20", 8)])
     attempt.journal.rows("rerolls", 3, [_reroll(3, 2, "20", 7)])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends.local import train
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import from_suite
@@ -81,12 +81,12 @@ def test_totals_go_on_from_the_journal(here: Path) -> None:
     spec = load([*QUICK])[0]
     folder = here / "runs" / spec.run_id
     first, step = Attempt(folder, spec, start_step=0), {"sampled_tokens": 7, "trained_tokens": 5, "gradient_steps": 2}
-    spent = Spent(spec, Journal(folder), 0)
+    spent = CostTotals(spec, Journal(folder), 0)
     for number in (1, 2):
         spent.add(rollouts=10 * number, seconds=0.5, **step)
         first.journal.step({"step": number, "time": 0.0, "metrics": spent.totals})
     Attempt(folder, spec, start_step=1)
-    again = Spent(spec, Journal(folder), 1)
+    again = CostTotals(spec, Journal(folder), 1)
     assert again.totals["cost/rollouts"] == 10
     again.add(rollouts=20, seconds=0.5, **step)
     assert again.totals == spent.totals

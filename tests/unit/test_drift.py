@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.methods import MiniBatch, Report, Term, TokenBatch, TokenLoss, get
 from mcpo_cli.methods.mcpo import DRIFT_EDGES, drift_bins, drift_names
 
@@ -36,7 +36,7 @@ def tokens(d_BT: list[list[float]], mastered_B: list[bool], length_B: list[int])
 
 def counts_of(batch: TokenBatch, delta: float, parts: int = 1) -> list[float]:
     """The histogram of the row, with the batch cut into `parts`."""
-    sums, method = Sums(), get("mcpo", delta=delta)
+    sums, method = MetricSums(), get("mcpo", delta=delta)
     for index in torch.arange(len(batch.mask_BT)).tensor_split(parts):
         part = batch.select(index)
         sums.merge(measure.reported(method.report(part), part.group_B))
@@ -110,7 +110,7 @@ def test_a_method_without_a_hinge_has_one_loss_and_no_histogram() -> None:
     }
 
 
-def part(value: float, prompts: dict[str, tuple[list[bool], list[bool]]], group_B: list[int]) -> Sums:
+def part(value: float, prompts: dict[str, tuple[list[bool], list[bool]]], group_B: list[int]) -> MetricSums:
     """The sums of one micro-batch: a loss term of this value, a mean, and shares of prompts."""
 
     def flags(found: list[bool]) -> Tensor:
@@ -131,7 +131,7 @@ def test_a_prompt_counts_once_however_its_rollouts_are_spread() -> None:
     row = measure.mini_batch_row(1, 1, sums)
     assert row["sums"] == {"train/policy_loss": [0.75, 1], "x/mean": [0.75, 4], "x/felt": [1, 2]}
     # The step's loss is the mean of its mini-batches' losses, not of their parts.
-    step, second = Sums(), part(0.25, {}, [])
+    step, second = MetricSums(), part(0.25, {}, [])
     second.close()
     for own in (sums, second):
         step.merge(own)

@@ -8,12 +8,12 @@ from mcpo_cli.config import plan as plans
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.config.workload import training_seconds
+from mcpo_cli.config.workload import START_SECONDS, training_seconds
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
-from mcpo_cli.scheduling.estimate import START_SECONDS, Estimator, within
+from mcpo_cli.scheduling.estimate import Estimator, forecast, within
 
 WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
 
@@ -32,6 +32,12 @@ def recorded(spec: RunSpec, times: dict[int, float], start: int = 0) -> Attempt:
 def left(home: Path, spec: RunSpec, done: int = 0) -> float:
     """Estimated seconds without the start-up of the worker."""
     return Estimator(home).seconds(spec, done) - START_SECONDS
+
+
+def costs(home: Path, *specs: RunSpec, length: float | None = None) -> list[workload.Cost]:
+    """The estimated costs of these runs on GPUs."""
+    plan = plans.Plan("", "", tuple(plans.Cell("", spec) for spec in specs))
+    return list(forecast(plan, home, length).costs.values())
 
 
 def test_the_first_steps_of_a_running_run_correct_its_estimate_and_those_of_its_kind(home: Path) -> None:
@@ -86,13 +92,11 @@ def test_measured_steps_replace_the_range_of_gpu_hours(home: Path) -> None:
     running, waiting = (
         load(["scale=paper", "model=qwen3-8b", "train.steps=100", f"seed={seed}"])[0] for seed in (0, 1)
     )
-    assert Estimator(home).cost(running) == workload.cost(running)
+    assert costs(home, running) == [workload.cost(running)]
     # A step in 1.5 times the modelled time.
     modelled = training_seconds(running) / 100
     recorded(running, {1: 0.0, 3: 3.0 * modelled})
-    estimator = Estimator(home)
-    for spec in (running, waiting):
-        about = estimator.cost(spec)
+    for spec, about in zip((running, waiting), costs(home, running, waiting), strict=True):
         assert about.least == about.most == pytest.approx(1.5 * workload.cost(spec).gpu_seconds)
         assert about.sampled == workload.cost(spec).sampled
         assert about.basis[-1] == (
@@ -109,4 +113,4 @@ def test_a_mean_length_changes_what_is_modelled_not_what_was_measured(home: Path
     for length in (None, 2000.0):
         estimator = Estimator(home, length)
         assert estimator.seconds(running) - START_SECONDS == pytest.approx(10_000)
-        assert estimator.cost(other) == workload.cost(other, length)
+        assert costs(home, other, length=length) == [workload.cost(other, length)]

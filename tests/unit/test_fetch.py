@@ -73,7 +73,7 @@ def settings(source: Path, index: Path) -> Model:
 
 def made(model: Model, source: Path, home: Path) -> Path:
     """The folder of the model as if it had been fetched: tests of failures need no conversion."""
-    with folders.whole(fetch.place(model, home), {}) as part:
+    with folders.atomic_folder(fetch.place(model, home), {}) as part:
         shutil.copytree(source, part, dirs_exist_ok=True)
     return fetch.place(model, home)
 

@@ -16,9 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from mcpo_cli.grading import Pool, guard
-from mcpo_cli.grading import reasoning_gym as grader
+from mcpo_cli.grading import Pool
 from mcpo_cli.grading.pool import ENVIRONMENT, INHERITED
+from mcpo_cli.gym import grader, guard
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
 

@@ -16,12 +16,12 @@ from mcpo_cli.backends.local.encoding import encode, prompts
 from mcpo_cli.backends.verl.data import write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
-from mcpo_cli.data import gym
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool
-from mcpo_cli.grading import reasoning_gym as grader
-from mcpo_cli.tasks.gym import Gym
+from mcpo_cli.gym import grader
+from mcpo_cli.gym import sets as gym
+from mcpo_cli.gym.task import Gym
 
 pytest.importorskip("pycosat", reason="reasoning-gym needs it, and it takes a C compiler to build")
 from tests.errors import refused
@@ -31,7 +31,7 @@ SHORT = ("max_word_len=4",)
 COUNT = 300
 HASHED = """
 import sys
-from mcpo_cli.data import gym
+from mcpo_cli.gym import sets as gym
 print([(problem.text, problem.gold) for problem in gym.drawn("reasoning_gym:isomorphic_strings", (), 12)])
 """
 

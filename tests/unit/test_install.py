@@ -11,7 +11,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from mcpo_cli.backends.verl import pins
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.commands import machine_checks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,10 +67,10 @@ def test_the_lock_has_what_the_project_and_verl_ask_for() -> None:
     versions = locked(LOCK) | locked(KERNELS)
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
     asked = [*project["dependencies"], *project["optional-dependencies"]["verl"], *groups["flash-attn"]]
-    asked += [name + wanted for name, wanted in {**pins.CORE, **pins.GPU}.items()]
+    asked += [name + wanted for name, wanted in {**checks.CORE, **checks.GPU}.items()]
     wanted = [Requirement(line) for line in asked]
     assert [
-        str(one) for one in wanted if not pins.fits(versions[canonicalize_name(one.name)], str(one.specifier))
+        str(one) for one in wanted if not checks.fits(versions[canonicalize_name(one.name)], str(one.specifier))
     ] == []
 
 

@@ -11,7 +11,7 @@ import torch
 
 from mcpo_cli import methods, probes, tasks
 from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.rerolls import Rerolls, Roll
+from mcpo_cli.backends.resampling import ResampledPrompt, Resampler
 from mcpo_cli.config.schema import Probe, RunSpec, Train
 from mcpo_cli.data.base import Problem
 from mcpo_cli.probes import mastery
@@ -40,7 +40,7 @@ class KnownPolicy:
     def __init__(self, spec: RunSpec, run_dir: Path, seed: int = 0) -> None:
         self.spec, self.rng = spec, np.random.default_rng(seed)
         self.attempt = Attempt(run_dir, spec, 0)
-        self.rerolls = Rerolls(spec, Journal(run_dir), 0, [Problem(f"{p} panel {p}", "") for p in SHARES])
+        self.rerolls = Resampler(spec, Journal(run_dir), 0, [Problem(f"{p} panel {p}", "") for p in SHARES])
 
     def step(self, step: int) -> dict[str, float]:
         p_P = self.rng.choice(list(SHARES), PROMPTS, p=list(SHARES.values()))
@@ -58,7 +58,7 @@ class KnownPolicy:
         self.attempt.journal.rows("groups", step, groups)
         return metrics
 
-    def roll(self, step: int, roll: Roll) -> int:
+    def roll(self, step: int, roll: ResampledPrompt) -> int:
         p = float(roll.problem.text.split()[0])
         lost = LOSS[p] if roll.source == "mastered" and roll.origin < step else 0.0
         return int(self.rng.binomial(G, p - lost))
@@ -161,14 +161,14 @@ def test_a_cohort_is_rolled_at_its_lags_and_another_attempt_goes_on_with_it(tmp_
     assert sum(row["step"] == row["origin"] == 4 for row in rows) == 3
     # Step 5 was lost: what is due then is due again, for the prompts that were picked at steps 2 and 4.
     panel = [Problem("1.0 panel", "")]
-    again = Rerolls(spec, Journal(tmp_path / "run"), 4, panel)
+    again = Resampler(spec, Journal(tmp_path / "run"), 4, panel)
     none = Graded([], torch.zeros(0, G, dtype=torch.bool), *[torch.zeros(0, G)] * 3, torch.zeros(0))
     due = again.due(5, none)
     picked = {row["prompt"] for row in rows if row["step"] == row["origin"]}
     assert {roll.problem.text for roll in due if roll.source == "mastered"} == picked
     assert [roll.origin for roll in due] == [4, 4, 4, 2, 2, 2, 0]
     # And step 4 was lost, too: a cohort that no checkpoint covers is picked anew.
-    assert {roll.origin for roll in Rerolls(spec, Journal(tmp_path / "run"), 3, panel).due(5, none)} == {2, 0}
+    assert {roll.origin for roll in Resampler(spec, Journal(tmp_path / "run"), 3, panel).due(5, none)} == {2, 0}
 
 
 def test_prompts_that_come_back_are_counted_only_when_they_were_mastered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from mcpo_cli.backends import method_calls
+from mcpo_cli.backends import checks
 from mcpo_cli.backends.verl import batch as verl_batch
 from mcpo_cli.config.load import load
 from mcpo_cli.errors import RunFailed
@@ -35,10 +35,10 @@ class Slips(Clipped, Normalized):
 @pytest.mark.parametrize("name", registry())
 def test_what_every_shipped_method_returns_passes(name: str) -> None:
     method, of = get(name), batches.step()
-    found, after = method_calls.signals(method, of, {})
+    found, after = checks.signals(method, of, {})
     assert found.advantage.shape in (of.length_PG.shape, of.mask_PGT.shape)
     assert after.keys() >= {}.keys()
-    assert method_calls.token_loss(method, batches.mini_batch(method, of, found)).terms
+    assert checks.token_loss(method, batches.mini_batch(method, of, found)).terms
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
     spec = dataclasses.replace(load(["scale=smoke"])[0], method=Slips(returns=returns))
     of = batches.step()
     with pytest.raises(RunFailed) as local:
-        method_calls.signals(spec.method, of, {})
+        checks.signals(spec.method, of, {})
     with pytest.raises(RunFailed) as verl:
         verl_batch.apply_method(spec, of, {}, lambda: torch.zeros(6, 4, 7), seed=0)
     assert local.value.message == verl.value.message
@@ -87,5 +87,5 @@ def test_signals_of_another_type_or_shape_name_the_method(returns: Any, said: st
 def test_a_loss_of_another_type_or_shape_names_the_method(loss: Callable[[TokenBatch], Any] | None, said: str) -> None:
     batch = batches.mini_batch(get("grpo"), batches.step(), get("grpo").signals(batches.step(), {})[0])
     with pytest.raises(RunFailed) as raised:
-        method_calls.token_loss(Slips(returns=loss), batch)
+        checks.token_loss(Slips(returns=loss), batch)
     assert raised.value.message == f"method=slips: {said}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.backends.local import needs
+from mcpo_cli.backends import local
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -24,24 +24,23 @@ def spec(*words: str) -> RunSpec:
 
 def test_a_step_of_smollm2_fits_into_the_memory_that_was_measured() -> None:
     # Measured: 2.9 GB at its peak. State 12 bytes a weight, gradients 4.
-    needed = needs.memory(spec())
+    needed = workload.memory(spec())
     assert 16 * WEIGHTS < needed < 4.5e9
 
 
 def test_memory_grows_with_what_it_depends_on() -> None:
-    base = needs.memory(spec())
-    assert needs.memory(spec("method=mcpo", "method.anchor=previous_step")) - needs.memory(spec("method=mcpo")) == (
-        4 * WEIGHTS
-    )
-    assert needs.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
-    assert needs.memory(spec("train.max_response=512")) > base
+    base = workload.memory(spec())
+    anchored = spec("method=mcpo", "method.anchor=previous_step")
+    assert workload.memory(anchored) - workload.memory(spec("method=mcpo")) == 4 * WEIGHTS
+    assert workload.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
+    assert workload.memory(spec("train.max_response=512")) > base
     long = "task=word_problems", "train.max_prompt=400", "train.max_response=100"
-    assert needs.memory(spec(*long, "compute.micro_batch_tokens=512")) < needs.memory(spec(*long))
+    assert workload.memory(spec(*long, "compute.micro_batch_tokens=512")) < workload.memory(spec(*long))
 
 
 def test_disk_is_checkpoints_and_the_policy() -> None:
-    assert needs.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
-    assert needs.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
+    assert workload.disk(spec()) == 4 * WEIGHTS * (2 * 3 + 1)
+    assert workload.disk(spec("compute.checkpoints=3")) == 4 * WEIGHTS * (4 * 3 + 1)
 
 
 def test_time_is_proportional_to_steps_and_cores() -> None:
@@ -55,18 +54,18 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     """A machine with 3 GiB of memory and 3 GiB of disk that are free."""
     machine = SimpleNamespace(memory=3 * GIB, disk=3 * GIB)
     monkeypatch.setenv("MCPO_HOME", str(tmp_path / "not" / "there"))
-    monkeypatch.setattr(needs.psutil, "virtual_memory", lambda: SimpleNamespace(available=machine.memory))
-    monkeypatch.setattr(needs.shutil, "disk_usage", lambda _: SimpleNamespace(free=machine.disk))
+    monkeypatch.setattr(local.psutil, "virtual_memory", lambda: SimpleNamespace(available=machine.memory))
+    monkeypatch.setattr(local.shutil, "disk_usage", lambda _: SimpleNamespace(free=machine.disk))
     return machine
 
 
 def test_what_cannot_fit_is_refused(small: Any) -> None:
     with pytest.raises(ConfigError, match=r"needs about 3\.\d GiB of memory; 3\.0 GiB are free") as caught:
-        needs.check(spec())
+        local.check_room(spec())
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
     with pytest.raises(ConfigError, match=r"needs about 3\.5 GiB on the disk of .*, for 1 checkpoints"):
-        needs.check(spec())
+        local.check_room(spec())
     small.disk = 8 * GIB
-    needs.check(spec())
+    local.check_room(spec())

@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends.finite import NotFinite
+from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import BACKEND
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.update import GradedBatch, Updater
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.backends.verl.loss import gradient_steps
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Compute, RunSpec
@@ -108,7 +108,7 @@ def test_rows_up_to_the_last_finite_step_stay(
     """The policy breaks in the last gradient step of global step 2; an evaluation or a checkpoint is due next."""
     spec, take = spec_of(f"eval.every={every}"), Updater.mini_batch
 
-    def breaks(self: Updater, batch: GradedBatch, step: int, number: int) -> Sums:
+    def breaks(self: Updater, batch: GradedBatch, step: int, number: int) -> MetricSums:
         sums = take(self, batch, step, number)
         if (step, number) == (2, 1):
             next(iter(self.policy.parameters())).data.fill_(torch.nan)
@@ -183,8 +183,8 @@ def test_gradient_steps_that_verl_left_out_end_its_run(broken: Callable[[float, 
     def reports(loss: float) -> list[dict[str, object]]:
         return [{"group": group, "sums": {"train/policy_loss": [loss, 0.0]}, "prompts": {}} for group in (0, 4)]
 
-    rows, _ = gradient_steps(7, reports(0.5), [1.0, 2.0], 4, Sums())
+    rows, _ = gradient_steps(7, reports(0.5), [1.0, 2.0], 4, MetricSums())
     assert [row["sums"]["train/grad_norm"] for row in rows] == [[1.0, 1], [2.0, 1]]
     loss, norm = broken(0.5, 2.0)
     with pytest.raises(NotFinite, match=r"^step 7, mini-batch [12]: NaN or infinite: train/"):
-        gradient_steps(7, reports(loss), [1.0, norm], 4, Sums())
+        gradient_steps(7, reports(loss), [1.0, norm], 4, MetricSums())

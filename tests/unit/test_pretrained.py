@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from mcpo_cli import architecture, pretrained
 from mcpo_cli.config import existing as existing_settings
+from mcpo_cli.config import workload
 from mcpo_cli.config.load import from_dict, groups, load, preset_model
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.errors import ConfigError
@@ -229,8 +230,8 @@ def test_presets_of_existing_models_name_all_sizes() -> None:
         if model.path:
             assert model.vocabulary
             assert model.kv_heads
-            assert architecture.parameters(model) > 1e8
-    assert abs(architecture.parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
+            assert workload.model_parameters(model) > 1e8
+    assert abs(workload.model_parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_no_module_that_artifacts_import_is_left_out() -> None:
     hashed = {path.resolve() for path in artifacts.code_files()}
     files = {module: sources._file(ROOT / module.replace(".", "/")) for module in needed}
     assert [module for module, path in files.items() if path and path.resolve() not in hashed] == []
-    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.study"} <= needed
+    assert {"mcpo_cli.methods.base", "mcpo_cli.runs.journal", "mcpo_cli.probes.run"} <= needed
     for package in ("backends/local", "backends/verl", "store", "scheduling", "commands", "evaluation"):
         assert not [path for path in hashed if path.is_relative_to(ROOT / "mcpo_cli" / package)]
 

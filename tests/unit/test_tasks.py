@@ -16,11 +16,10 @@ PRESETS = [path for path in load.CONF.glob("*/*.yaml") if "tasks" in read_yaml(p
 
 
 def elsewhere() -> Iterator[Path]:
-    """The modules of mcpo but those of tasks, and of graders, some of which are called as their tasks are."""
+    """The modules of mcpo but those of tasks, of `gym`, and of graders, some of which are called as their tasks are."""
     for folder in (PACKAGE, PACKAGE / "analysis"):  # a link, which rglob does not follow
-        yield from (
-            path for path in folder.rglob("*.py") if not {PACKAGE / "tasks", PACKAGE / "grading"} & {*path.parents}
-        )
+        own = {PACKAGE / name for name in ("tasks", "gym", "grading")}
+        yield from (path for path in folder.rglob("*.py") if not own & {*path.parents})
 
 
 def keys(tree: ast.AST) -> Iterator[ast.AST]:

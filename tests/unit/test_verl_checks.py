@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from mcpo_cli import machine
-from mcpo_cli.backends.verl import checks, pins
+from mcpo_cli.backends.verl import checks
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data import files
@@ -81,7 +81,7 @@ class Place:
             self.problems(name, count)
 
     def packages(self, versions: Mapping[str, str]) -> None:
-        self.patch.setattr(pins, "installed", versions.get)
+        self.patch.setattr(checks, "installed", versions.get)
 
     def gpus(self, found: list[Gpu]) -> None:
         self.patch.setattr(machine, "gpus", lambda: found)

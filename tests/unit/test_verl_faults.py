@@ -18,7 +18,7 @@ from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.backends import get
 from mcpo_cli.backends.local import tokenizer as tokenizers
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.backends.verl import batch, checkpoint, launch
 from mcpo_cli.backends.verl.batch import Group, Prompt
 from mcpo_cli.backends.verl.launch import Channel
@@ -57,9 +57,9 @@ def group(order: int, *statuses: Status) -> Group:
     return Group(prompt, [tokens] * n, reward, verdicts, logp=[-1.0] * n, entropy=[0.5] * n)
 
 
-def spent(spec: RunSpec, folder: Path) -> Spent:
+def spent(spec: RunSpec, folder: Path) -> CostTotals:
     """What one global step cost."""
-    total = Spent(spec, Journal(folder), 0)
+    total = CostTotals(spec, Journal(folder), 0)
     total.add(rollouts=6, sampled_tokens=60, trained_tokens=50, gradient_steps=1, seconds=1.0)
     return total
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from mcpo_cli.backends.verl import checkpoint, checks, launch, pins, reward
+from mcpo_cli.backends.verl import checkpoint, checks, launch, reward
 from mcpo_cli.backends.verl.batch import Group, Prompt, end_tokens, graded
 from mcpo_cli.backends.verl.launch import Channel
 from mcpo_cli.backends.verl.loss import merged, noise_floor
@@ -48,7 +48,7 @@ def sealed(root: Path, *steps: int) -> None:
 
 def test_the_newest_two_sealed_checkpoints_are_kept(tmp_path: Path) -> None:
     sealed(tmp_path, 2, 9, 10)
-    assert checkpoint.whole(tmp_path) == [9, 10]
+    assert checkpoint.complete(tmp_path) == [9, 10]
     assert not checkpoint.folder(tmp_path, 2).exists()
 
 
@@ -68,7 +68,7 @@ def test_verl_is_pointed_at_the_checkpoint_that_the_attempt_starts_after_or_at_n
     pointer.write_text("6")  # verl wrote it; rows up to that step were lost
     checkpoint.choose(tmp_path, 4, ranks=1)
     assert pointer.read_text() == "4"
-    assert checkpoint.whole(tmp_path) == [4]
+    assert checkpoint.complete(tmp_path) == [4]
     checkpoint.choose(tmp_path, 0, ranks=1)
     assert not pointer.exists()
     assert not checkpoint.folder(tmp_path, 4).exists()
@@ -79,14 +79,14 @@ def test_a_checkpoint_of_another_number_of_gpus_is_refused(tmp_path: Path) -> No
     with pytest.raises(ConfigError) as error:
         checkpoint.choose(tmp_path, 4, ranks=2)
     assert error.value.fix == "cluster.nodes and cluster.gpus with the product 1"
-    assert checkpoint.whole(tmp_path) == [4]
+    assert checkpoint.complete(tmp_path) == [4]
 
 
 def test_a_checkpoint_of_another_run_is_passed_over(tmp_path: Path) -> None:
     sealed(tmp_path / "seed0" / "checkpoints", 4)
     shutil.copytree(tmp_path / "seed0", tmp_path / "seed1")
-    assert checkpoint.whole(tmp_path / "seed0" / "checkpoints") == [4]
-    assert checkpoint.whole(tmp_path / "seed1" / "checkpoints") == []
+    assert checkpoint.complete(tmp_path / "seed0" / "checkpoints") == [4]
+    assert checkpoint.complete(tmp_path / "seed1" / "checkpoints") == []
 
 
 LOG = """\
@@ -273,9 +273,9 @@ def test_the_state_of_a_method_is_under_the_seal_of_its_step(tmp_path: Path) -> 
         assert found[name].dtype == tensor.dtype
         assert torch.equal(found[name], tensor)
     # It is lost with nobody noticing, unless the seal knows of it.
-    assert checkpoint.whole(tmp_path) == [4]
+    assert checkpoint.complete(tmp_path) == [4]
     (checkpoint.folder(tmp_path, 4) / "method.safetensors").unlink()
-    assert checkpoint.whole(tmp_path) == []
+    assert checkpoint.complete(tmp_path) == []
 
 
 def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_a_method_without_a_state_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pins, "installed", lambda _: None)
+    monkeypatch.setattr(checks, "installed", lambda _: None)
     (spec,) = load(["scale=verl-cpu"])
     several = dataclasses.replace(spec, method=Centred())
     with pytest.raises(ConfigError, match=r"method=centred .* between the 2 mini-batches of a step") as error:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.rerolls import Rerolls
+from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
@@ -94,12 +94,12 @@ def test_prompts_rolled_again_are_those_that_are_due_while_all_are_mastered(
     problems = [Problem(str(i), "") for i in range(run.train.prompts)]
     right_PG = torch.ones(run.train.prompts, 2)
     graded = Graded(problems, right_PG.bool(), right_PG, right_PG, right_PG.bool(), same_P=right_PG[:, 0])
-    rerolls, rolled = Rerolls(run, Journal(tmp_path), 0, problems[: run.probe.panel]), 0
+    rerolls, rolled = Resampler(run, Journal(tmp_path), 0, problems[: run.probe.panel]), 0
     for step in range(1, run.train.steps + 1):
         due = rerolls.due(step, graded)
         rolled += len(due)
         rerolls.record(step, due, [2] * len(due), [2] * len(due))
-    assert workload.rerolled(run) == rolled
+    assert workload.resampled_prompts(run) == rolled
 
 
 def test_rerolls_are_sampled_and_not_trained() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.backends.verl.loss import FACTS
 from mcpo_cli.methods import Method, Step
 
@@ -47,7 +47,7 @@ def through_the_queue(batch: GradedBatch, method: Method, limit: int) -> dict[st
     (P, G), length_PG = batch.correct_PG.shape, batch.rollouts.length_PG.cpu()
     signals, total = batch.signals.map(torch.Tensor.cpu), batch.total(limit)
     indices = [(prompt, rollout) for prompt in range(P) for rollout in range(G)]
-    output = MethodOutput(signals, length_PG, [total], signals.has_gradient_PG, Sums())
+    output = MethodOutput(signals, length_PG, [total], signals.has_gradient_PG, MetricSums())
     fields = queue.fields(method, output, indices)
     facts = fields.pop(FACTS)
     named = {name: list(value.unbind()) for name, value in fields.items()}

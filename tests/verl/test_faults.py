@@ -41,7 +41,7 @@ def failed(runs: Runs, fault: str) -> tuple[Path, str]:
     assert status(folder)["state"] == "failed"
     assert nobody_is_left(folder)
     # What the first step left behind stays whole.
-    assert checkpoint.whole(folder / "checkpoints") == [1]
+    assert checkpoint.complete(folder / "checkpoints") == [1]
     assert status(folder)["durable_step"] == 1
     return folder, result.stdout
 

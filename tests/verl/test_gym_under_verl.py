@@ -21,7 +21,7 @@ TASK = (
     "train.max_response=4",
     "train.overlong_cache=0",
 )
-"""Sums and differences of two digits, such as 6 + 2 or 1 - 8."""
+"""MetricSums and differences of two digits, such as 6 + 2 or 1 - 8."""
 QUICK = ("scale=verl-cpu", "warmup.batch=64", "train.steps=2", "eval.every=1", "compute.sample_groups=8")
 PROBED = ("probe.panel=4", "probe.panel_every=1")
 QUESTION = re.compile(r"_*State the final answer to the following arithmetic problem: (\d) ([+-]) (\d) =")

@@ -10,7 +10,7 @@ from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 from packaging.requirements import Requirement
 
-from mcpo_cli.backends.verl import checks, overrides, pins
+from mcpo_cli.backends.verl import checks, overrides
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.load import load
 from mcpo_cli.config.reading import read_yaml
@@ -103,17 +103,17 @@ def test_the_versions_are_those_of_verls_metadata() -> None:
     stated = [Requirement(line) for line in requires("verl") or []]
     core = {found.name: found.specifier for found in stated if found.marker is None}
     for package in ("transformers", "tensordict", "ray", "numpy"):
-        assert str(core[package]) == str(Requirement(package + pins.CORE[package]).specifier)
+        assert str(core[package]) == str(Requirement(package + checks.CORE[package]).specifier)
     for package, extra in {
         "torch": "vllm",
         "vllm": "vllm",
         "TransferQueue": "verl-core",
     }.items():
-        wanted = {**pins.CORE, **pins.GPU}[package]
+        wanted = {**checks.CORE, **checks.GPU}[package]
         found = [entry for entry in stated if entry.name == package and entry.marker]
         assert [
             str(entry.specifier) for entry in found if entry.marker and entry.marker.evaluate({"extra": extra})
         ] == [str(Requirement(package + wanted).specifier)]
     (attention,) = {str(entry.specifier) for entry in stated if entry.name == "flash-attn"}
     # Ours is wider, for the builds that know CUDA 13.
-    assert pins.fits(attention.removeprefix("=="), pins.GPU["flash-attn"])
+    assert checks.fits(attention.removeprefix("=="), checks.GPU["flash-attn"])

@@ -2,23 +2,65 @@
 
 import importlib.util
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import Stop
-from mcpo_cli.backends.local import needs
+from mcpo_cli.backends import Stop
+from mcpo_cli.config import workload
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
+from mcpo_cli.home import location
+from mcpo_cli.machine import GIB
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
 
+@dataclass(frozen=True)
+class Free:
+    """What this machine has left for runs."""
+
+    memory: float
+    """Bytes of memory that are free."""
+    disk: float
+    """Bytes that are free on the disk of `folder`."""
+    folder: Path
+    """The folder in which runs are kept, or the nearest one above it that exists."""
+
+
+def free() -> Free:
+    """Memory and disk that are free on this machine now."""
+    folder = next(path for path in (location(), *location().parents) if path.exists())
+    return Free(float(psutil.virtual_memory().available), float(shutil.disk_usage(folder).free), folder)
+
+
+def check_room(spec: RunSpec) -> None:
+    """Raise ConfigError if the run cannot fit into the memory or onto the disk that are free here."""
+    here, needed = free(), workload.memory(spec)
+    if spec.compute.device != "cuda" and not Path("/proc/driver/nvidia").exists() and needed > here.memory:
+        raise ConfigError(
+            f"model={spec.model.name} with {spec.train.prompts} prompts x {spec.train.rollouts} rollouts of up to "
+            f"{spec.train.max_response} tokens needs about {needed / GIB:.1f} GiB of memory; {here.memory / GIB:.1f} "
+            "GiB are free",
+            fix=f"compute.micro_batch_tokens={max(64, spec.compute.micro_batch_tokens // 4)}, fewer train.rollouts, "
+            "model.lora_rank=16, or a smaller model",
+        )
+    if (needed := workload.disk(spec)) > here.disk:
+        raise ConfigError(
+            f"model={spec.model.name} needs about {needed / GIB:.1f} GiB on the disk of {here.folder}, for "
+            f"{spec.compute.checkpoints} checkpoints and one being written; {here.disk / GIB:.1f} GiB are free",
+            fix="compute.checkpoints=1, model.lora_rank=16, or MCPO_HOME=FOLDER on a larger disk",
+        )
+
+
 class Local:
-    """See `mcpo_cli.backends.base.Backend`. Heavy imports happen inside `run`."""
+    """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
 
@@ -29,7 +71,7 @@ class Local:
         spec.task.check()
         if spec.model.path:
             longest = spec.train.max_prompt + spec.train.max_response
-            needs.check(spec)
+            check_room(spec)
             pretrained.check(spec.model, longest=longest, chat=spec.task.needs_chat_template)
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
@@ -67,16 +109,14 @@ class Local:
                 shutil.copyfile(path, target / path.name)
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
-        """See `checkpoint_rolls.observe`."""
-        from mcpo_cli.backends.local import checkpoint_rolls
+        from mcpo_cli.backends.local import saved_states
 
-        checkpoint_rolls.observe(spec, attempt, run_dir, steps, prompts)
+        saved_states.observe(spec, attempt, run_dir, steps, prompts)
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-        """See `branch.branch`."""
-        from mcpo_cli.backends.local import branch
+        from mcpo_cli.backends.local import saved_states
 
-        branch.branch(trunk, attempt, run_dir, step)
+        saved_states.branch(trunk, attempt, run_dir, step)
 
 
 BACKEND = Local()

@@ -65,7 +65,7 @@ def save(attempt_dir: Path, checkpoint: Checkpoint, kept: int) -> None:
     """
     folder = attempt_dir / "checkpoints"
     about = {"run_id": attempt_dir.parent.name, "step": checkpoint.step, "cursor": checkpoint.cursor}
-    with folders.whole(folder / f"step_{checkpoint.step:06d}", about) as part:
+    with folders.atomic_folder(folder / f"step_{checkpoint.step:06d}", about) as part:
         for name, tensors in checkpoint.tensors.items():
             save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, part / f"{name}.safetensors")
     prune(attempt_dir, kept)

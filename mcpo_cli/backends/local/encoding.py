@@ -10,8 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from mcpo_cli import grading
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.local.stops import Stops
-from mcpo_cli.backends.local.tokenizer import separator, split
+from mcpo_cli.backends.local.tokenizer import Stops, separator, split
 from mcpo_cli.data.base import Problem
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages

@@ -1,7 +1,7 @@
 """The policy: a stock causal LM whose forward pass computes each distinct beginning of a group's rollouts once.
 
 `tree.py` says what a beginning is and draws the tree of a group. `Policy.log_probs` runs a whole tree at once, for
-training; `growth.py` adds a level of rows at a time, for sampling. In both, linear layers see the rows of all groups as
+training; `sampler.Growth` adds a level of rows at a time. In both, linear layers see the rows of all groups as
 one matrix without padding, attention sees one sequence per group, and a mask lets each row see its own ancestors only.
 
 The stock class of transformers holds the weights (Llama, Mistral, Qwen2 or Qwen3: the same blocks, with or without
@@ -14,7 +14,8 @@ and values, or of both), D head size, V vocabulary, E hidden size; B sequences o
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,9 @@ from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
-from mcpo_cli.backends.local.needs import VOCABULARY_NUMBERS
 from mcpo_cli.backends.local.tree import Tree
 from mcpo_cli.config.schema import Model
+from mcpo_cli.config.workload import VOCABULARY_NUMBERS
 from mcpo_cli.seeds import stream
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
@@ -360,3 +361,20 @@ def rotate(x: Tensor, turn: Tensor) -> Tensor:
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     rotated: Tensor = torch.view_as_real(pairs * turn).flatten(-2)
     return rotated
+
+
+@contextmanager
+def product_precision(policy: Policy) -> Iterator[None]:
+    """Within it, float32 matrix products on CUDA use TF32 if the policy's other products are in bfloat16.
+
+    These are the products that yield logits; full float32 does not use tensor cores. TF32 rounds factors to 11 bits,
+    bfloat16 to 8. Rounding a factor does not depend on the batch, so log-probabilities of one policy do not differ more
+    between batches. The setting belongs to the process, because the backward pass needs it, too; it is restored after.
+    """
+    before = torch.get_float32_matmul_precision()
+    if policy.device.type == "cuda" and policy.dtype == torch.bfloat16:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -8,7 +8,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy, device
 from mcpo_cli.backends.local.warmup import base_folder

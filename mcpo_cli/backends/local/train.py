@@ -12,20 +12,16 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli.backends import finite, measure, method_calls
-from mcpo_cli.backends.base import Stop, starved
-from mcpo_cli.backends.finite import NotFinite
+from mcpo_cli.backends import Stop, checks, measure, starved
+from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
-from mcpo_cli.backends.local.evaluate import evaluate
-from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.precision import product_precision
+from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
-from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
@@ -33,11 +29,12 @@ from mcpo_cli.errors import Interrupted
 from mcpo_cli.grading import rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
-from mcpo_cli.records import SOURCES
+from mcpo_cli.records import SOURCES, EvalRow
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, write_atomic
 from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import Problems
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,7 @@ class Trainer:
         )
         self.attempt.journal.step(row)
 
-    def look(self) -> None:
+    def observe(self) -> None:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
         sampled = self.sample_round(0)
         self.probe(sampled.graded)
@@ -225,7 +222,7 @@ class Trainer:
         train = self.spec.train
         problems = self.problems.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
-        rollouts, judged = self.roll(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, refill))
         seen_PG = judged.correct_PG
         if train.reward == "random":
             seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
@@ -246,28 +243,28 @@ class Trainer:
         """The groups that are trained on with the method's signals, and its state after them."""
         method, chosen = self.spec.method, sampled.batch_index
         step = sampled.for_method(method.needs, self.spec.train.max_response)
-        with finite.at(f"step {self.step}"):
-            signals, state = method_calls.signals(method, step, self.method_state)
+        with checks.at(f"step {self.step}"):
+            signals, state = checks.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)
         return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
 
-    def roll(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
+    def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
         """A group of rollouts of each problem from stream `seed`, and the verdicts on them."""
         train, language = self.spec.train, self.language
         prompt_PS = language.prompts(problems).to(self.policy.device)
         shape = train.rollouts, train.max_response, train.temperature
-        with finite.at(f"step {self.step}"):
+        with checks.at(f"step {self.step}"):
             rollouts = sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops)
         return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
-        """Roll again what is due at this step, under the policy that sampled `graded`; returns metrics."""
-        rolls = self.rerolls.due(self.step, graded)
+        """ResampledPrompt again what is due at this step, under the policy that sampled `graded`; returns metrics."""
+        due = self.resampler.due(self.step, graded)
         c_P: list[int] = []
-        if rolls:
-            _, judged = self.roll([roll.problem for roll in rolls], stream(self.spec.seed, "reroll", self.step))
+        if due:
+            _, judged = self.sample_groups([one.problem for one in due], stream(self.spec.seed, "reroll", self.step))
             c_P = judged.correct_PG.sum(-1).tolist()
-        rows, metrics = self.rerolls.record(self.step, rolls, [self.spec.train.rollouts] * len(rolls), c_P)
+        rows, metrics = self.resampler.record(self.step, due, [self.spec.train.rollouts] * len(due), c_P)
         if rows:
             self.attempt.journal.rows("rerolls", self.step, rows)
         return metrics
@@ -306,7 +303,7 @@ class Trainer:
     def evaluate(self) -> None:
         """All held-out tiers under the current policy."""
         self.attempt.phase(f"evaluation after step {self.step} of {self.spec.train.steps}")
-        with finite.at(f"evaluation after step {self.step}"):
+        with checks.at(f"evaluation after step {self.step}"):
             rows = evaluate(self.spec, self.policy, self.language, self.problems, self.step)
         self.attempt.journal.rows("eval", self.step, rows)
 
@@ -338,8 +335,8 @@ class Trainer:
     def _follow_journal(self) -> None:
         """Take up what the journal holds of the steps so far."""
         journal, panel = Journal(self.attempt.folder.parent), self.spec.probe.panel
-        self.rerolls = Rerolls(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
-        self.spent = Spent(self.spec, journal, self.step)
+        self.resampler = Resampler(self.spec, journal, self.step, self.problems.training(self.spec.seed, 0, panel))
+        self.spent = CostTotals(self.spec, journal, self.step)
 
 
 def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
@@ -357,6 +354,26 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
     with product_precision(policy):
         trainer.train(stop)
-    with folders.whole(attempt.folder / "policy", {"step": trainer.step}) as part:
+    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
         policy.save(part, tokenizer)
     checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+
+
+def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Problems, step: int) -> list[EvalRow]:
+    """One row a problem of every tier, in the tiers' order."""
+    settings, rows = spec.eval, []
+    for number, (tier, problems) in enumerate(held_out.tiers(settings.problems).items()):
+        rollouts = sample(
+            policy,
+            language.prompts(problems).to(policy.device),
+            settings.samples,
+            spec.train.max_response,
+            settings.temperature,
+            language.eos,
+            stream(spec.seed, "eval", step, number),
+            language.stops,
+        )
+        correct_PG = language.judge(problems, rollouts, tier).correct_PG
+        for problem, correct in zip(problems, correct_PG.sum(-1).tolist(), strict=True):
+            rows.append(EvalRow(step=step, tier=tier, problem=problem.text, n=settings.samples, c=correct))
+    return rows

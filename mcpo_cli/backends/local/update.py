@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import finite, measure, method_calls
+from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import Compute, Train
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
@@ -86,20 +86,20 @@ class Updater:
         rate = self.train.lr_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.trained_tokens, sums, rows = 0, Sums(), list[MiniBatchRow]()
+        self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
         for index_M in torch.arange(self.train.prompts, device=self.policy.device).split(self.train.mini_batch):
             own = self.mini_batch(batch.select(index_M), step, len(rows))
             rows.append(measure.mini_batch_row(step, len(rows) + 1, own))
             sums.merge(own)
         return {**sums.means(), "train/lr": rate}, rows
 
-    def mini_batch(self, batch: GradedBatch, step: int, number: int) -> Sums:
+    def mini_batch(self, batch: GradedBatch, step: int, number: int) -> MetricSums:
         """One optimizer step, the `number`-th (from 0) of global step `step`; returns what it measured.
 
         Raises:
             NotFinite: a loss or the gradient norm is NaN or infinite; the weights are those before this step.
         """
-        total, sums, method = batch.total(self.train.max_response), Sums(), self.method
+        total, sums, method = batch.total(self.train.max_response), MetricSums(), self.method
         # Until the first optimizer step the policy is the one that sampled, so no forward pass is needed to know it.
         on_policy = number == 0 and (self.previous is None or step == 1)
         if isinstance(method, AdvancedMethod) and method.prepares:
@@ -129,7 +129,7 @@ class Updater:
             parameter.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.train.grad_clip)
         sums.add("train/grad_norm", norm, 1)
-        finite.check_mini_batch(step, number + 1, sums)
+        checks.check_mini_batch(step, number + 1, sums)
         if self.previous is not None:
             self._load_weights(self.previous, self._weights(self.policy))
         self.optimizer.step()
@@ -184,7 +184,7 @@ class Updater:
         chosen_M: Tensor,
         total: MiniBatch,
         on_policy: bool,
-        sums: Sums,
+        sums: MetricSums,
     ) -> Tensor:
         """Those of the groups `chosen_M` that have a gradient; the method's report about them goes to `sums`.
 
@@ -199,14 +199,14 @@ class Updater:
 
     def _gradients(
         self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, first: bool
-    ) -> tuple[tuple[Tensor, ...], Sums]:
+    ) -> tuple[tuple[Tensor, ...], MetricSums]:
         """Forward and backward pass of one micro-batch: its share of the gradients and of the metrics.
 
         screened_M: groups that the method has reported on already. first: of the first mini-batch, where the policy
         still is the one that sampled.
         """
         tokens = self.tokens(batch, total)
-        loss = method_calls.token_loss(self.method, tokens)
+        loss = checks.token_loss(self.method, tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)

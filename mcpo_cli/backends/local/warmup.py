@@ -19,7 +19,7 @@ from filelock import FileLock
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Encoded, Language, encode
@@ -71,7 +71,7 @@ def _take(spec: RunSpec, folder: Path) -> bool:
         print(f"{damage}; the base policy is trained here instead", file=sys.stderr)
         return False
     manifest = read_json(source / folders.MANIFEST)
-    with folders.whole(folder, {key: value for key, value in manifest.items() if key != "sha256"}) as part:
+    with folders.atomic_folder(folder, {key: value for key, value in manifest.items() if key != "sha256"}) as part:
         for name in manifest["sha256"]:
             shutil.copyfile(source / name, part / name)
     return True
@@ -86,7 +86,7 @@ def _make(spec: RunSpec, folder: Path, missed: Path, attempt: Attempt, stop: Sto
         write_json(missed, {"accuracy": accuracy})
         raise _missed(spec, accuracy)
     model.float()
-    with folders.whole(folder, {"steps": steps, "accuracy": accuracy}) as part:
+    with folders.atomic_folder(folder, {"steps": steps, "accuracy": accuracy}) as part:
         policy.save(part, tokenizer)
 
 

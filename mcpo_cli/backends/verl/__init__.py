@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, checks, overrides
 from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
@@ -12,7 +12,7 @@ from mcpo_cli.runs.attempts import Attempt
 
 
 class Verl:
-    """See `mcpo_cli.backends.base.Backend`."""
+    """See `mcpo_cli.backends.Backend`."""
 
     preloads = ""
 
@@ -33,7 +33,7 @@ class Verl:
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the complete checkpoints."""
-        return checkpoint.whole(run_dir / "checkpoints")
+        return checkpoint.complete(run_dir / "checkpoints")
 
     def export(self, spec: RunSpec, run_dir: Path, step: int, target: Path) -> None:
         """Assemble the policy from the ranks' shards; see `checkpoint.export`."""

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import measure, method_calls
-from mcpo_cli.backends.measure import Graded, Sums, equal_pairs
+from mcpo_cli.backends import checks, measure
+from mcpo_cli.backends.measure import Graded, MetricSums, equal_pairs
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Verdict, rewards, tally
@@ -46,18 +46,18 @@ class Group:
     """Log-probability of each whole rollout at temperature 1, by the rollout engine."""
     entropy: list[float]
     """Entropy of the policy in nats, mean over the rollout's tokens; NaN if the trainer has not computed it."""
-    tossed: list[bool] | None = None
+    random_correct: list[bool] | None = None
     """Rewards of the rollouts that replace the verdicts (`train.reward=random`)."""
 
     @property
     def seen(self) -> list[bool]:
         """Correctness as the method gets it."""
-        return self.correct if self.tossed is None else self.tossed
+        return self.correct if self.random_correct is None else self.random_correct
 
     def rewarded_at_random(self, seed: int, step: int) -> "Group":
         """This group as the local engine would reward it at global step `step` under `train.reward=random`."""
-        tossed = rewards.random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
-        return replace(self, reward=list(map(float, tossed)), tossed=tossed)
+        random_correct = rewards.random_rewards(torch.tensor([self.correct]), seed, step, self.prompt.order)[0].tolist()
+        return replace(self, reward=list(map(float, random_correct)), random_correct=random_correct)
 
     @property
     def ungraded(self) -> int:
@@ -153,7 +153,7 @@ class MethodOutput:
     length_PG: Tensor
     totals: list[MiniBatch]
     has_gradient_PG: Tensor
-    report: Sums
+    report: MetricSums
 
 
 def apply_method(
@@ -164,7 +164,7 @@ def apply_method(
     logp_PGT: log-probabilities under the policy that sampled, for methods that read them. seed: of `prepare`.
     """
     method, size = spec.method, spec.train.mini_batch
-    signals, state = method_calls.signals(method, step, state)
+    signals, state = checks.signals(method, step, state)
     totals = [
         MiniBatch.of(step.length_PG[index_M], signals.map(operator.itemgetter(index_M)), step.limit)
         for index_M in torch.arange(len(step.length_PG)).split(size)
@@ -186,7 +186,7 @@ def prepare(
 
 def screen(
     method: Method, step: Step, signals: Signals, logp_PGT: Callable[[], Tensor], first: MiniBatch
-) -> tuple[Tensor, Sums]:
+) -> tuple[Tensor, MetricSums]:
     """has_gradient_PG, and the method's report on the sequences that this excludes from the first mini-batch.
 
     Before the first gradient step no policy has drifted, so a rounding error must not pass for a drift. first: totals
@@ -195,11 +195,11 @@ def screen(
     # The policy before the last gradient step differs from the one that sampled, so it may have drifted already.
     has_gradient_PG = signals.has_gradient_PG.clone()
     if not isinstance(method, AdvancedMethod) or not method.screens or "previous_policy" in method.needs:
-        return has_gradient_PG, Sums()
+        return has_gradient_PG, MetricSums()
     screened_PG = signals.has_gradient_PG & (signals.advantage_PG == 0)
     screened_PG[first.prompts :] = False
     if not screened_PG.any():
-        return has_gradient_PG, Sums()
+        return has_gradient_PG, MetricSums()
     batch = _on_policy(step, signals, logp_PGT(), first).select(screened_PG.flatten())
     has_gradient_B = method.has_gradient(batch)
     has_gradient_PG[screened_PG] = has_gradient_B

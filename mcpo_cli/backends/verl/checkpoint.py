@@ -57,7 +57,7 @@ def seal(root: Path, step: int) -> None:
     write_atomic(final / SEAL, json.dumps({"run_id": root.parent.name, "step": step, "bytes": sizes}))
     sync(final)
     sync(root)
-    for old in whole(root)[:-KEPT_CHECKPOINTS]:
+    for old in complete(root)[:-KEPT_CHECKPOINTS]:
         shutil.rmtree(folder(root, old))
 
 
@@ -73,7 +73,7 @@ def failed(root: Path, step: int, error: Exception) -> RunFailed:
     )
 
 
-def whole(root: Path) -> list[int]:
+def complete(root: Path) -> list[int]:
     """The steps of all complete checkpoints, in order."""
     steps = (int(path.name.removeprefix("global_step_")) for path in root.glob("global_step_*"))
     return sorted(step for step in steps if _is_whole(folder(root, step)))
@@ -81,7 +81,7 @@ def whole(root: Path) -> list[int]:
 
 def newest(root: Path) -> int:
     """The step of the newest complete checkpoint, 0 if there is none."""
-    return max(whole(root), default=0)
+    return max(complete(root), default=0)
 
 
 def choose(root: Path, step: int, ranks: int) -> None:
@@ -95,7 +95,7 @@ def choose(root: Path, step: int, ranks: int) -> None:
             f"the checkpoint of step {step} was written by {written} GPUs; verl cannot resume it on {ranks}",
             fix=f"cluster.nodes and cluster.gpus with the product {written}",
         )
-    kept = {folder(root, earlier) for earlier in whole(root) if earlier <= step}
+    kept = {folder(root, earlier) for earlier in complete(root) if earlier <= step}
     for path in root.glob("global_step_*"):
         if path not in kept:
             shutil.rmtree(path)

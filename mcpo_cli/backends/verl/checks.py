@@ -7,14 +7,16 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import psutil
+from packaging.specifiers import SpecifierSet
 
 from mcpo_cli import architecture, home, machine, pretrained
-from mcpo_cli.backends.verl import overrides, pins
+from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config import workload
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
@@ -31,6 +33,37 @@ BUNDLE_CPUS = 3
 OVERRIDE = re.compile(r"(?P<add>\+?)(?P<key>[A-Za-z_]\w*(?:\.\w+)+)=(?P<value>.+)", re.DOTALL)
 REFERENCE = Path("trainer", "config", "_generated_ppo_trainer.yaml")
 """All keys of verl's configuration in one file of its package, which verl generates for reference."""
+
+
+VERL = "0.9.1"
+CORE = {
+    "verl": f"=={VERL}",
+    "torch": ">=2.9",
+    "transformers": ">=5.5.3,!=5.6.0,<5.11",
+    "tensordict": ">=0.8.0,!=0.9.0,<=0.10.0",
+    "TransferQueue": ">=0.1.10",
+    "ray": ">=2.41.0",
+    "numpy": ">=2.0.0",
+}
+"""Required on every machine."""
+GPU = {"torch": "==2.11.0", "vllm": "==0.24.0", "flash-attn": ">=2.8.3,<2.9"}
+"""Required on GPUs: the pins of verl's extras `vllm` and `fsdp`, for CUDA 13.0. verl pins flash-attn to 2.8.3, which
+looks for a wheel for CUDA 12; 2.8.3.post2 looks for one for CUDA 13."""
+SETUP = "make setup-gpu  (in a checkout; docs/gpu.md has the commands without make)"
+"""Installs all of these, those for GPUs included."""
+
+
+def installed(package: str) -> str | None:
+    """The installed version of `package`, None if there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Whether `version` is in the range `wanted`; local build labels (`+cu130`) are ignored."""
+    return SpecifierSet(wanted, prereleases=True).contains(version.partition("+")[0])
 
 
 def check(spec: RunSpec) -> None:
@@ -139,22 +172,22 @@ def _method(spec: RunSpec) -> Iterator[Problem]:
 
 def _versions(spec: RunSpec) -> Iterator[Problem]:
     """Packages that are missing, or of a version that verl does not accept."""
-    cluster, wanted = spec.cluster, dict(pins.CORE)
+    cluster, wanted = spec.cluster, dict(CORE)
     if spec.compute.device != "cpu" and cluster.rollout == "vllm":
-        wanted["vllm"] = pins.GPU["vllm"]
+        wanted["vllm"] = GPU["vllm"]
     if cluster.attention == "flash_attention_2":
-        wanted["flash-attn"] = pins.GPU["flash-attn"]
-    fix = f"{pins.SETUP}; mcpo doctor lists what is missing"
+        wanted["flash-attn"] = GPU["flash-attn"]
+    fix = f"{SETUP}; mcpo doctor lists what is missing"
     for package, versions in wanted.items():
-        version = pins.installed(package)
+        version = installed(package)
         if version is None:
             slower = f"{workload.sdpa_factor(spec):.1f} times the operations of training"
             hint = f", or cluster.attention=sdpa  ({slower})" if package == "flash-attn" else ""
             yield f"backend=verl needs {package} {versions}, which is not installed", fix + hint
-        elif not pins.fits(version, versions):
+        elif not fits(version, versions):
             yield f"backend=verl needs {package} {versions}; {package} {version} is installed", fix
     for package in cluster.loggers:
-        if pins.installed(package) is None:
+        if installed(package) is None:
             rest = ",".join(name for name in cluster.loggers if name != package)
             message = f"cluster.loggers={package}: that package is not installed"
             yield message, f"pip install {package}, or cluster.loggers=[{rest}]"

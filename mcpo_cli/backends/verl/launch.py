@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from mcpo_cli import pretrained
-from mcpo_cli.backends.base import Stop
+from mcpo_cli.backends import Stop
 from mcpo_cli.backends.verl import checkpoint, data
 from mcpo_cli.backends.verl.overrides import Paths, command, environment
 from mcpo_cli.config.reading import read_yaml
@@ -87,7 +87,7 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         _train(spec, attempt, stop)
     attempt.phase("writing the final policy")
     step = spec.train.steps
-    with folders.whole(attempt.folder / "policy", {"step": step}) as part:
+    with folders.atomic_folder(attempt.folder / "policy", {"step": step}) as part:
         checkpoint.export(attempt.folder.parent / "checkpoints", step, part, spec)
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import finite, measure, method_calls
-from mcpo_cli.backends.measure import Sums
+from mcpo_cli.backends import checks, measure
+from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
 from mcpo_cli.records import MiniBatchRow
@@ -26,7 +26,7 @@ WEIGHTS = "rollout_is_weights"
 CORRECTED = "policy"
 """The loss term that importance weights apply to; others, as the hinge, are not expectations over sampled tokens."""
 METRIC = "mcpo"
-"""The metric in which the loss reports a micro-batch: one of its prompts, the pairs and prompts of `Sums`, and the
+"""The metric in which the loss reports a micro-batch: one of its prompts, pairs and prompts of `MetricSums`, and the
 largest drift of a token."""
 
 
@@ -45,7 +45,7 @@ def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniB
 def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> tuple[Tensor, dict[str, Any]]:
     """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
     tokens = token_batch(method, model_output, data)
-    token_loss = method_calls.token_loss(method, tokens)
+    token_loss = checks.token_loss(method, tokens)
     if data.get(WEIGHTS, None) is not None:
         token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
     with torch.no_grad():
@@ -98,11 +98,11 @@ def _halves(columns_BF: Tensor) -> tuple[Sequence[Tensor], list[float]]:
     return values_BC.unbind(-1), sums_BC[0].tolist()
 
 
-def merged(reports: list[dict[str, Any]], prompts: int) -> list[Sums]:
+def merged(reports: list[dict[str, Any]], prompts: int) -> list[MetricSums]:
     """The reports of all micro-batches and ranks of a global step, summed per mini-batch of `prompts`, in order."""
-    batches: dict[int, Sums] = {}
+    batches: dict[int, MetricSums] = {}
     for report in reports:
-        sums = batches.setdefault(report["group"] // prompts, Sums())
+        sums = batches.setdefault(report["group"] // prompts, MetricSums())
         for name, pair in report["sums"].items():
             sums.add(name, *pair)
         for name, sides in report["prompts"].items():
@@ -111,7 +111,7 @@ def merged(reports: list[dict[str, Any]], prompts: int) -> list[Sums]:
 
 
 def gradient_steps(
-    step: int, reports: list[dict[str, Any]], norms: Sequence[float], prompts: int, excluded: Sums
+    step: int, reports: list[dict[str, Any]], norms: Sequence[float], prompts: int, excluded: MetricSums
 ) -> tuple[list[MiniBatchRow], dict[str, float]]:
     """One row per gradient step of the global step `step`, and the metrics over all of them.
 
@@ -120,12 +120,12 @@ def gradient_steps(
     Raises:
         NotFinite: a loss or a norm is NaN or infinite; verl's engine has left that gradient step out.
     """
-    found, total = list[MiniBatchRow](), Sums()
+    found, total = list[MiniBatchRow](), MetricSums()
     for number, (own, norm) in enumerate(zip(merged(reports, prompts), norms, strict=True), 1):
         if number == 1:
             own.merge(excluded)
         own.add("train/grad_norm", norm, 1)
-        finite.check_mini_batch(step, number, own)
+        checks.check_mini_batch(step, number, own)
         found.append(measure.mini_batch_row(step, number, own))
         total.merge(own)
     return found, total.means()

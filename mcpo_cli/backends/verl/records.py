@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from mcpo_cli.backends import measure
-from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.verl import batch
 from mcpo_cli.backends.verl.batch import Group
 from mcpo_cli.backends.verl.launch import Channel
@@ -73,7 +72,7 @@ class Records:
         self._durable = step
         self.channel.tell(self._phase, step)
 
-    def step(self, step: int, trained: Trained, spent: Spent, tokenizer: Any) -> None:
+    def step(self, step: int, trained: Trained, spent: CostTotals, tokenizer: Any) -> None:
         """Write all rows of one global step; spent: with this step.
 
         Sampling metrics cover all groups, except `train/entropy`: the trainer computes the entropies of kept groups.

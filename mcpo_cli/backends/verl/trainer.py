@@ -23,10 +23,9 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends.base import starved
-from mcpo_cli.backends.measure import Graded
-from mcpo_cli.backends.rerolls import Rerolls
-from mcpo_cli.backends.spent import Spent
+from mcpo_cli.backends import starved
+from mcpo_cli.backends.measure import CostTotals, Graded
+from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
 from mcpo_cli.backends.verl import checkpoint, data, engine, lora, queue
 from mcpo_cli.backends.verl.batch import Group, Prompt
@@ -96,8 +95,8 @@ class Trainer(PPOTrainerSync):
         rows = islice(iter(self.train_dataset), self.spec.probe.panel)
         panel = [batches.problem(row["extra_info"], row["reward_model"]) for row in rows]
         journal = Journal(self.records.run_dir)
-        self.rerolls = Rerolls(self.spec, journal, step, panel)
-        self.spent = Spent(self.spec, journal, step)
+        self.resampler = Resampler(self.spec, journal, step, panel)
+        self.spent = CostTotals(self.spec, journal, step)
 
     def _on_each_rank(self, call: Callable[[Any], object]) -> None:
         engine.on_each_rank(self.actor_rollout_wg, call)
@@ -160,27 +159,27 @@ class Trainer(PPOTrainerSync):
         self.records.step(self.global_steps, trained, self.spent, self.tokenizer)
 
     def evaluate(self) -> None:
-        """Evaluate the current policy on all held-out problems; raises as `roll` does."""
+        """Evaluate the current policy on all held-out problems; raises as `sample_groups` does."""
         self.records.phase(f"evaluation after step {self.global_steps} of {self.spec.train.steps}")
         (rows,) = self.val_dataloader  # in one batch
-        self.records.evaluation(self.global_steps, self.roll(rows, "eval"))
+        self.records.evaluation(self.global_steps, self.sample_groups(rows, "eval"))
 
     def probe(self) -> dict[str, float]:
         """Resample the prompts due at this step, under the policy that sampled its batch; returns metrics."""
         graded = self._graded(batches.in_order([*self.kept, *self.discarded]))
-        rolls, rerolled = self.rerolls.due(self.global_steps, graded), list[Group]()
-        if rolls:
-            rows = [data.row(self.spec, roll.source, "reroll", i, roll.problem) for i, roll in enumerate(rolls)]
+        due, resampled = self.resampler.due(self.global_steps, graded), list[Group]()
+        if due:
+            rows = [data.row(self.spec, one.source, "reroll", i, one.problem) for i, one in enumerate(due)]
             # `__rollout_n__`: verl's column for a prompt's own number of rollouts.
             as_in_training = {"__rollout_n__": self.spec.train.rollouts, "temperature": self.spec.train.temperature}
-            rerolled = self.roll(batches.columns(rows), "reroll", **as_in_training)
-        n_P, c_P = [group.answers for group in rerolled], [sum(group.correct) for group in rerolled]
-        again, metrics = self.rerolls.record(self.global_steps, rolls, n_P, c_P)
+            resampled = self.sample_groups(batches.columns(rows), "reroll", **as_in_training)
+        n_P, c_P = [group.answers for group in resampled], [sum(group.correct) for group in resampled]
+        again, metrics = self.resampler.record(self.global_steps, due, n_P, c_P)
         if again:
             self.records.journal.rows("rerolls", self.global_steps, again)
         return metrics
 
-    def roll(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
+    def sample_groups(self, rows: dict[str, Any], name: Stream, **settings: Any) -> list[Group]:
         """Sample one group per row outside of training, with random numbers from the stream `name`.
 
         settings: replace verl's evaluation settings. Raises RunFailed if a rollout or its grading raised an error, or

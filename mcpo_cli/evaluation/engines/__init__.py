@@ -62,7 +62,6 @@ class Engine(Protocol):
         Raises:
             ConfigError: a prompt is empty or fills the model's window. RunFailed: the engine broke.
         """
-        ...
 
 
 def room(request: Request, sampling: Sampling, window: int) -> int:

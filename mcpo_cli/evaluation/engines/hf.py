@@ -14,7 +14,7 @@ from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteria
 from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import draw
 from mcpo_cli.backends.local.start import load
-from mcpo_cli.backends.local.stops import Stops
+from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer

@@ -19,7 +19,7 @@ from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.policy import device as place
 from mcpo_cli.backends.local.sampler import at_quantile, drawn_by
 from mcpo_cli.backends.local.start import load
-from mcpo_cli.backends.local.stops import Stops
+from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.evaluation.engines.hf import warped

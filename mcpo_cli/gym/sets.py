@@ -2,9 +2,9 @@
 
 `reasoning_gym:NAME` is a training set, `reasoning_gym:NAME:held_out` the benchmark of what is held out of it. Both come
 of the same draws, in which equal questions count once; the text of a question alone decides which of them has it, so
-they share none. A problem's gold is what its verifier needs (`grading/reasoning_gym.py`), not an answer.
+they share none. A problem's gold is what its verifier needs (`grader.py`), not an answer.
 
-Drawing happens in a process of its own (`gym_draws.py`): some sets depend on the order in which Python's sets are read,
+Drawing happens in a process of its own (`draws.py`): some sets depend on the order in which Python's sets are read,
 and the package takes seconds to import. Draws are kept in MCPO_HOME/cache/reasoning-gym.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import mcpo_cli
-from mcpo_cli.data.base import Dataset, Problem, Reading, Role, held_out
+from mcpo_cli.data.base import Collection, Dataset, Problem, Reading, Role, held_out
 from mcpo_cli.errors import ConfigError, bad_data, no_room
 from mcpo_cli.home import home
 
@@ -44,9 +44,11 @@ def role(name: str) -> Role | None:
     return "benchmark" if name.endswith(SUFFIX) else "train"
 
 
-def declared(name: str) -> Dataset:
-    """The declaration of the set `name`; whether the package has it turns out where it is drawn."""
-    kind, own = role(name) or "train", _own(name)
+def declared(name: str) -> Dataset | None:
+    """The declaration of the set `name`; None for another kind of name. Drawing it shows whether the package has it."""
+    kind, own = role(name), _own(name)
+    if kind is None:
+        return None
     return Dataset(
         name,
         f"{own} of reasoning-gym",
@@ -61,6 +63,9 @@ def declared(name: str) -> Dataset:
         grader=GRADER,
         draw=partial(_reading, name),
     )
+
+
+COLLECTION = Collection(PREFIX, declared)
 
 
 def drawn(name: str, config: Sequence[str] = (), count: int = DRAWS) -> list[Problem]:
@@ -171,10 +176,10 @@ def _installed() -> None:
 
 
 def _asked(own: str, request: str) -> str:
-    """What `gym_draws.py` answers. Raises ConfigError for its complaint, or if it fails."""
+    """What `draws.py` answers. Raises ConfigError for its complaint, or if it fails."""
     path = [str(Path(mcpo_cli.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "mcpo_cli.data.gym_draws"],
+        [sys.executable, "-P", "-m", "mcpo_cli.gym.draws"],
         input=request,
         env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,

@@ -15,10 +15,10 @@ from typing import Any
 
 import reasoning_gym
 
-from mcpo_cli.grading import guard
 from mcpo_cli.grading.base import Verdict, different, hedged
 from mcpo_cli.grading.extract import given
 from mcpo_cli.grading.spelling import TEXT
+from mcpo_cli.gym import guard
 
 
 def version() -> str:

@@ -1,19 +1,46 @@
-"""Checks of a method's output, for both backends: an error in a plug-in ends a run with a message about the method.
+"""Checks of both backends that end a run: NaN or infinity, and an error in what a method returns.
 
-Only types, shapes and finite advantages, which cost nothing; `mcpo_cli/testing` checks everything else of a method.
+Of what a method returns only types, shapes and finite advantages are checked, which costs nothing; `mcpo_cli/testing`
+checks everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mcpo_cli.backends.finite import NotFinite
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, Signals, State, Step, TokenBatch, TokenLoss
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from mcpo_cli.backends.measure import MetricSums
+
+
+class NotFinite(RunFailed):
+    """Numbers of a run are NaN or infinite, so no policy comes out of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, fix="a smaller train.lr, or a method whose loss has no division by 0")
+
+
+@contextmanager
+def at(place: str) -> Iterator[None]:
+    """Puts `place`, such as a global step, before the message of a `NotFinite` that is raised inside."""
+    try:
+        yield
+    except NotFinite as error:
+        raise NotFinite(f"{place}: {error.message}") from error
+
+
+def check_mini_batch(step: int, number: int, sums: MetricSums) -> None:
+    """Raise NotFinite if a loss or the gradient norm of gradient step `number` (from 1) of global step `step` is."""
+    broken = [name for name, (total, _) in sums.pairs.items() if name.startswith("train/") and not math.isfinite(total)]
+    if broken:
+        raise NotFinite(f"step {step}, mini-batch {number}: NaN or infinite: {', '.join(broken)}")
 
 
 def signals(method: Method, step: Step, state: State) -> tuple[Signals, State]:

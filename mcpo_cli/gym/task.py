@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Literal
 
-from mcpo_cli.data import gym, is_one
 from mcpo_cli.data.base import Problem, held_out
 from mcpo_cli.errors import no_room
+from mcpo_cli.gym import sets as gym
 from mcpo_cli.records import DataSource
 from mcpo_cli.seeds import stream
 from mcpo_cli.settings import identity, later
 from mcpo_cli.tasks.base import BLANK, ClosedTask, Fits, Limits, Problems
 from mcpo_cli.tasks.drawn import HELD_OUT_RULE, from_pool
-from mcpo_cli.tasks.text import QUESTION, Example, TextTask
+from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
 CHARACTERS = tuple(sign for sign in string.digits + string.ascii_letters + string.punctuation + " \n" if sign != BLANK)
 EXAMPLES = 8
@@ -63,7 +63,6 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def title(self) -> str:
-        """See `Task`."""
         return f"{self.tier_names[0]} of reasoning-gym{'' if self.in_words else ', character by character'}"
 
     @property
@@ -73,12 +72,10 @@ class Gym(TextTask, ClosedTask):
 
     @property
     def own_template(self) -> str:
-        """See `TextTask`."""
         return f"Question: {QUESTION}\nAnswer:" if self.in_words and self.is_plain else QUESTION
 
     @property
     def own_stops(self) -> tuple[str, ...]:
-        """See `TextTask`."""
         return (self.between, "\nQuestion:") if self.in_words and self.is_plain else ()
 
     @property
@@ -121,8 +118,7 @@ class Gym(TextTask, ClosedTask):
         return self.tier_names[0]
 
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
-        """See `Task`."""
-        if not (is_one(self.data, "train") and gym.role(self.data)):
+        if gym.role(self.data) != "train":
             yield f"task.data={self.data} is not of the form reasoning_gym:NAME", f"task.data={Gym.data}"
         gym.options(self.config)
         if not self.in_words:
@@ -144,7 +140,6 @@ class Gym(TextTask, ClosedTask):
         return from_pool(self._problems(held=False), seed, start, count)
 
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
-        """See `ClosedTask`."""
         drawn = random.Random(stream(seed, "warmup", step)).choices(self._problems(held=False), k=count)
         return [Problem(problem.text, gym.answer(problem) or "") for problem in drawn]
 
@@ -194,22 +189,13 @@ class Asked:
         Raises:
             ConfigError: too few fit to fill one batch.
         """
-        every = self.task._problems(held=False)
-        pool = [problem for problem in every if self.fits(self.task.messages(problem))]
-        if len(pool) < self.train.prompts:
-            raise no_room(
-                f"{self.task.data}: {len(pool)} of {len(every)} problems fit into "
-                f"train.max_prompt={self.train.max_prompt} tokens; a batch has {self.train.prompts}",
-                fix=f"train.max_prompt={2 * self.train.max_prompt}",
-            )
-        return pool
+        return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.fits)
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""
         return from_pool(self.pool, seed, start, count)
 
     def tiers(self, count: int) -> Mapping[str, Sequence[Problem]]:
-        """See `Problems`."""
         return self.task.tiers(count)
 
     def sources(self) -> Mapping[str, DataSource]:

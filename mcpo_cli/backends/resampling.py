@@ -1,8 +1,8 @@
-"""Prompts that a run samples again as a probe, the same for every backend; rerolls are never trained on.
+"""Prompts that a run resamples as a probe, the same for every backend; these rollouts are never trained on.
 
-A cohort is the prompts mastered in one step's batch, rolled again under the same policy (the control) and under later
-ones. The panel is a fixed set of prompts, rolled every few steps. All rerolls of a step use the policy that sampled
-its batch, before the update.
+A cohort is the prompts mastered in one step's batch, resampled under the same policy (the control) and under later
+ones. The panel is a fixed set of prompts, sampled every few steps. All resampling of a step uses the policy that
+sampled its batch, before the update.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Roll:
-    """A prompt to roll again."""
+class ResampledPrompt:
+    """A prompt to resample."""
 
     problem: Problem
     source: Literal["mastered", "panel"]
@@ -30,8 +30,8 @@ class Roll:
     """The step in which it was mastered; 0 for the panel."""
 
 
-class Rerolls:
-    """Decides which prompts to roll again at each step.
+class Resampler:
+    """Decides which prompts to resample at each step.
 
     Args:
         journal: the run's journal, for the cohorts picked by earlier attempts.
@@ -41,27 +41,27 @@ class Rerolls:
 
     def __init__(self, spec: RunSpec, journal: Journal, step: int, panel: Sequence[Problem]) -> None:
         self.spec = spec
-        self._panel = [Roll(problem, "panel", 0) for problem in panel]
+        self._panel = [ResampledPrompt(problem, "panel", 0) for problem in panel]
         self._controls: dict[int, list[RerollRow]] = {}
         for row in journal.rerolls():
             if row["source"] == "mastered" and row["origin"] == row["step"] <= step:
                 self._controls.setdefault(row["origin"], []).append(row)
 
-    def due(self, step: int, graded: Graded) -> list[Roll]:
-        """The prompts to roll under the policy that sampled `graded`, the groups of `step` before any filter."""
-        probe, rolls = self.spec.probe, list[Roll]()
+    def due(self, step: int, graded: Graded) -> list[ResampledPrompt]:
+        """The prompts to sample under the policy that sampled `graded`, the groups of `step` before any filter."""
+        probe, due = self.spec.probe, list[ResampledPrompt]()
         for lag in probe.lags[1:]:
             for row in self._controls.get(step - lag, []):
-                rolls.append(Roll(Problem(row["prompt"], row["gold"]), "mastered", row["origin"]))
+                due.append(ResampledPrompt(Problem(row["prompt"], row["gold"]), "mastered", row["origin"]))
         if probe.every and step % probe.every == 0:
             mastered_P = graded.correct_PG.all(-1).tolist()
             picked = [problem for problem, mastered in zip(graded.problems, mastered_P, strict=True) if mastered]
-            rolls += [Roll(problem, "mastered", step) for problem in picked[: probe.prompts]]
+            due += [ResampledPrompt(problem, "mastered", step) for problem in picked[: probe.prompts]]
         # The panel starts at step 1, which shows the base policy.
-        return rolls + (self._panel if probe.panel_every and (step - 1) % probe.panel_every == 0 else [])
+        return due + (self._panel if probe.panel_every and (step - 1) % probe.panel_every == 0 else [])
 
     def record(
-        self, step: int, rolls: Sequence[Roll], n_P: Sequence[int], c_P: Sequence[int]
+        self, step: int, due: Sequence[ResampledPrompt], n_P: Sequence[int], c_P: Sequence[int]
     ) -> tuple[list[RerollRow], dict[str, float]]:
         """The rows and metrics of the prompts that `due` returned.
 
@@ -75,14 +75,14 @@ class Rerolls:
         rows = [
             RerollRow(
                 step=step,
-                source=roll.source,
-                origin=roll.origin,
-                prompt=roll.problem.text,
-                gold=roll.problem.gold,
+                source=one.source,
+                origin=one.origin,
+                prompt=one.problem.text,
+                gold=one.problem.gold,
                 n=n,
                 c=c,
             )
-            for roll, n, c in zip(rolls, n_P, c_P, strict=True)
+            for one, n, c in zip(due, n_P, c_P, strict=True)
         ]
         self._controls[step] = [row for row in rows if row["source"] == "mastered" and row["origin"] == step]
         metrics = {"probe/rollouts": float(sum(n_P))}

@@ -1,4 +1,6 @@
-"""One global step from a saved state, taken by several arms on the same batch, and what it does to prompts.
+"""What is done with the saved states of a run: sampling prompts under them, and one global step by several arms.
+
+`branch` lets all arms take their step on the same batch.
 
 The change of a prompt's accuracy is estimated from rollouts of the policies before and after the step together
 (multiple importance sampling with the balance heuristic, Veach and Guibas 1995). Under their mixture q = (p + p') / 2,
@@ -10,6 +12,7 @@ with the same rollouts before the step and draw theirs after it at the same quan
 depend little on chance. Mastered prompts were selected by other rollouts, so selection has no part in the result.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +22,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from mcpo_cli.backends import finite
+from mcpo_cli.backends import checks
 from mcpo_cli.backends.local import checkpoint
-from mcpo_cli.backends.local.policy import Policy
-from mcpo_cli.backends.local.precision import product_precision
+from mcpo_cli.backends.local.policy import Policy, product_precision
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 from mcpo_cli.backends.local.start import start_policy
 from mcpo_cli.backends.local.train import Sampled, Trainer
@@ -51,7 +53,6 @@ class Cohort:
 
 
 def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
-    """See `mcpo_cli.backends.base.Backend.branch`."""
     torch.set_num_threads(trunk.spec.compute.threads)
     transformers.utils.logging.disable_progress_bar()
     policy, tokenizer = start_policy(trunk.spec, attempt, stop=lambda: False)
@@ -75,7 +76,7 @@ def branch(trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
             # Released first: its moments take twice the memory of the weights.
             del trainer
             trainer = at_point(spec)
-            with finite.at(name):
+            with checks.at(name):
                 batch, trainer.method_state = trainer.batch(sampled)
                 trainer.updater.global_step(batch, trainer.step)
                 for cohort in cohorts:
@@ -156,3 +157,32 @@ def _moved(before: Policy, after: Policy, rollouts: Rollouts, most_tokens: int) 
         for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
     ]
     return torch.cat(parts).double()
+
+
+def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
+    """Sample the first `prompts` training problems under the checkpoints of `steps`, and record the result.
+
+    The rows are those of training, at the step that the checkpoint was written after. Prompts mastered under one
+    checkpoint are resampled under the same one, the control, and under the later ones.
+    """
+    torch.set_num_threads(spec.compute.threads)
+    transformers.utils.logging.disable_progress_bar()  # it is somebody's terminal that this runs in
+    policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
+    trainer = Trainer(_looking(spec, steps, prompts), attempt, policy, tokenizer)
+    for folder in checkpoint.kept(run_dir):
+        if checkpoint.step_of(folder) in steps:
+            attempt.phase(f"sampling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
+            trainer.restore(folder)
+            trainer.cursor = 0
+            with product_precision(policy):
+                trainer.observe()
+
+
+def _looking(spec: RunSpec, steps: list[int], prompts: int) -> RunSpec:
+    """The settings of a run whose batch is everything that is looked at."""
+    lags = sorted({later - step for step in steps for later in steps if later >= step})
+    probe = dataclasses.replace(
+        spec.probe, every=1, prompts=prompts, lags=tuple(lags), panel_every=0, gradients_every=1
+    )
+    train = dataclasses.replace(spec.train, prompts=prompts)
+    return dataclasses.replace(spec, train=train, probe=probe)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli.config import plan
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import MissingCells, bad_data
 from mcpo_cli.evaluation import gradings
@@ -72,7 +72,7 @@ def _of_suite(name: str, options: Options) -> list[Log]:
     return [_of_run(runs / cell.spec.run_id, cell.spec, rows, _arm(cell, models), options) for cell, rows in found]
 
 
-def _arm(cell: Cell, models: set[str]) -> str:
+def _arm(cell: PlannedRun, models: set[str]) -> str:
     return f"{cell.arm} {cell.spec.model.name}" if len(models) > 1 else cell.arm
 
 

@@ -30,7 +30,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, first_line, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import cores
@@ -346,7 +346,7 @@ def _files(name: str, product: Product, notes: Sequence[str]) -> Iterator[tuple[
 
 
 def _runs(runs: Mapping[str, Runs]) -> Iterator[dict[str, Any]]:
-    found: dict[str, tuple[Runs, Cell]] = {}
+    found: dict[str, tuple[Runs, PlannedRun]] = {}
     for one in runs.values():
         for cell in one.cells:
             found.setdefault(cell.spec.run_id, (one, cell))

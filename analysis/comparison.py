@@ -14,7 +14,7 @@ import pandas as pd
 from mcpo_cli.analysis import equal_cost
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.statistics import effects, stats, variance
@@ -235,7 +235,7 @@ def _check_failed(data: Runs, baseline: str) -> None:
             )
 
 
-def _pairs(cells: Sequence[Cell]) -> dict[tuple[str, str], set[Pair]]:
+def _pairs(cells: Sequence[PlannedRun]) -> dict[tuple[str, str], set[Pair]]:
     """The pairs of each model and arm."""
     pairs: dict[tuple[str, str], set[Pair]] = {}
     for cell in cells:

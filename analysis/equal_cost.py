@@ -6,7 +6,7 @@ import pandas as pd
 
 from mcpo_cli import records
 from mcpo_cli.analysis.frames import PAIR
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
 from mcpo_cli.statistics.interpolate import at_cost
 
@@ -100,7 +100,7 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def base_policies(
-    scores: pd.DataFrame, cells: Sequence[Cell], metrics: Sequence[str]
+    scores: pd.DataFrame, cells: Sequence[PlannedRun], metrics: Sequence[str]
 ) -> tuple[dict[tuple[str, str], str], pd.DataFrame]:
     """Scores of the base policies from the evaluations at step 0, by model and arms that share them.
 

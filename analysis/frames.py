@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mcpo_cli import probes
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import lasting
@@ -109,7 +109,7 @@ def _to_stay(make: Callable[[], Made]) -> Made:
 class Failed:
     """A run that ended in an error. It is an outcome of its arm, without a score."""
 
-    cell: Cell
+    cell: PlannedRun
     error: str
 
 
@@ -145,7 +145,7 @@ class Runs:
         """The completed runs of these arms alone."""
         return Runs(replace(self.plan, cells=tuple(cell for cell in self.cells if cell.arm in arms)), self._shelf)
 
-    def journal(self, cell: Cell) -> LoadedJournal:
+    def journal(self, cell: PlannedRun) -> LoadedJournal:
         """The journal of one run."""
         return _journal(self._shelf, cell)
 
@@ -221,14 +221,14 @@ class Runs:
         named = about.loc[about.index.repeat(sizes)].reset_index(drop=True)
         return pd.concat([named, metrics[["step", *sorted(metrics.columns.drop("step"))]]], axis=1)
 
-    def _block(self, cell: Cell) -> pd.DataFrame:
+    def _block(self, cell: PlannedRun) -> pd.DataFrame:
         """The metrics of one run, one row per global step."""
         rows = self.journal(cell).steps()
         metrics = pd.DataFrame.from_records([row["metrics"] for row in rows]).astype(np.float64)
         metrics.insert(0, "step", np.array([row["step"] for row in rows], dtype=np.int64))
         return metrics
 
-    def finding(self, probe: str, cell: Cell) -> Finding:
+    def finding(self, probe: str, cell: PlannedRun) -> Finding:
         """The result of a probe (`mcpo_cli/probes`) on one run.
 
         Raises:
@@ -239,7 +239,7 @@ class Runs:
             lambda: probe_run.measure(probes.get(probe), cell, self.journal(cell)).finding,
         )
 
-    def recorded(self, probe: str) -> list[Cell]:
+    def recorded(self, probe: str) -> list[PlannedRun]:
         """The cells whose runs have all the kinds of rows that the probe reads."""
         return [cell for cell in self.cells if not probes.get(probe).lacks(self.journal(cell))]
 
@@ -284,7 +284,7 @@ def _failed(plan: Plan) -> Iterator[Failed]:
             yield Failed(cell, error)
 
 
-def _check_done(plan: Plan, cells: Sequence[Cell], shelf: Shelf) -> None:
+def _check_done(plan: Plan, cells: Sequence[PlannedRun], shelf: Shelf) -> None:
     """Raise MissingCells unless the runs of `cells`, which are those of `plan` or some of them, are done."""
     gaps = [
         f"{cell.arm}, {cell.spec.model.name}, {cell.spec.seeds} ({cell.spec.run_id}): {gap}"
@@ -296,7 +296,7 @@ def _check_done(plan: Plan, cells: Sequence[Cell], shelf: Shelf) -> None:
         raise MissingCells("\n  ".join([head, *gaps]), fix=plan.command)
 
 
-def tree(cell: Cell) -> Tree:
+def tree(cell: PlannedRun) -> Tree:
     """State of the working tree of a run: dirty if any attempt's was, else unknown if any did not record it."""
     states = {record.get("dirty") for record in provenance(cell)}
     if True in states:
@@ -304,12 +304,12 @@ def tree(cell: Cell) -> Tree:
     return "unknown" if None in states else "clean"
 
 
-def _journal(shelf: Shelf, cell: Cell) -> LoadedJournal:
+def _journal(shelf: Shelf, cell: PlannedRun) -> LoadedJournal:
     run_id = cell.spec.run_id
     return shelf.once(("journal", run_id), lambda: LoadedJournal(run_dir(run_id)))
 
 
-def _gap(cell: Cell, journal: Journal) -> str | None:
+def _gap(cell: PlannedRun, journal: Journal) -> str | None:
     """Why a run is not done; None if it is."""
     state = attempts.state(journal.run_dir, cell.spec, journal)
     if state == "done":
@@ -318,20 +318,20 @@ def _gap(cell: Cell, journal: Journal) -> str | None:
     return "; ".join([state, *lost])
 
 
-def _about(cell: Cell) -> dict[str, Any]:
+def _about(cell: PlannedRun) -> dict[str, Any]:
     """The columns that name a run."""
     spec = cell.spec
     about = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
     return {name: about[name] for name in RUN}
 
 
-def provenance(cell: Cell) -> list[dict[str, Any]]:
+def provenance(cell: PlannedRun) -> list[dict[str, Any]]:
     """The provenance record of each attempt of a run (`runs/provenance.py`); empty if it was not recorded."""
     paths = [attempt / "provenance.json" for attempt in Journal(run_dir(cell.spec.run_id)).attempts()]
     return [read_json(path) if path.exists() else {} for path in paths]
 
 
-def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
+def code_marks(cells: Sequence[PlannedRun]) -> Iterator[str]:
     """Warnings about what trained these runs: uncommitted changes, several commits, versions or processors."""
     trees = {cell.spec.run_id: tree(cell) for cell in cells}
     for state, meaning in (
@@ -351,7 +351,7 @@ def code_marks(cells: Sequence[Cell]) -> Iterator[str]:
             yield f"runs of several {plural}: " + ", ".join(f"{value} ({n})" for value, n in sorted(found.items()))
 
 
-def _not_finite(cell: Cell, journal: Journal) -> list[str]:
+def _not_finite(cell: PlannedRun, journal: Journal) -> list[str]:
     lost: dict[str, list[int]] = {}
     for row in journal.steps():
         # One check of the sum is quick: it is not finite if any value is not.

@@ -16,7 +16,7 @@ from mcpo_cli import probes
 from mcpo_cli.analysis.comparison import K
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.probes import mastery
 from mcpo_cli.probes.base import Finding
@@ -27,7 +27,7 @@ WHOLE = ""
 """Key of a number that describes the whole run."""
 Numbers = Mapping[str, float]
 """Numbers of one run by part (tier, third of training, ...) or under WHOLE; undetermined ones are left out."""
-Measure = Callable[[Runs, Cell], Numbers]
+Measure = Callable[[Runs, PlannedRun], Numbers]
 EDGE = 1e-9
 """Keeps p = 1/3 and p = 2/3 out of the ends: they belong to the middle."""
 THIRDS = ("first third", "second third", "last third")
@@ -71,7 +71,7 @@ def _end(values: Floats) -> float:
 def scores(k: int) -> Measure:
     """best@k of each tier after the last step; best@1 equals pass@1."""
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         counts: dict[str, tuple[list[int], list[int]]] = {}
         for row in runs.journal(cell).eval():
             if row["step"] == cell.spec.train.steps and row["n"]:
@@ -87,7 +87,7 @@ def _of_tiers(k: int, number: Callable[[Sequence[float]], float]) -> Measure:
     """A number made of the tiers' best@k."""
     by_tier = scores(k)
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         tiers = list(by_tier(runs, cell).values())
         return {WHOLE: number(tiers)} if tiers else {}
 
@@ -97,12 +97,12 @@ def _of_tiers(k: int, number: Callable[[Sequence[float]], float]) -> Measure:
 pass_at_1, best_at_8 = _of_tiers(1, fmean), _of_tiers(K, fmean)
 
 
-def _more_samples(runs: Runs, cell: Cell) -> Numbers:
+def _more_samples(runs: Runs, cell: PlannedRun) -> Numbers:
     one, best = pass_at_1(runs, cell), best_at_8(runs, cell)
     return {WHOLE: best[WHOLE] - one[WHOLE]} if one and best else {}
 
 
-def gained(runs: Runs, cell: Cell) -> Numbers:
+def gained(runs: Runs, cell: PlannedRun) -> Numbers:
     """pass@1 after the last step minus that of the base policy, mean over the tiers."""
     counts: dict[int, dict[str, list[float]]] = {0: {}, cell.spec.train.steps: {}}
     for row in runs.journal(cell).eval():
@@ -124,7 +124,7 @@ def _at_equal(at: str) -> Measure:
             return None
         return at_equal(scores, AXES[at], ["pass@1"])["pass@1"].xs(AVERAGE, level="tier")
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         spec, scores = cell.spec, runs.once(("at equal", at), lambda: table(runs))
         if scores is None:
             return {}
@@ -133,7 +133,7 @@ def _at_equal(at: str) -> Measure:
     return measure
 
 
-def _series(runs: Runs, cell: Cell, names: Sequence[str], probe: str = "") -> Floats:
+def _series(runs: Runs, cell: PlannedRun, names: Sequence[str], probe: str = "") -> Floats:
     """The sum of metrics, or of columns of the probe's table `steps`, at each step that has all of them."""
     rows: Iterable[Mapping[str, float]]
     if not probe:
@@ -146,7 +146,7 @@ def _series(runs: Runs, cell: Cell, names: Sequence[str], probe: str = "") -> Fl
 def _of_steps(number: Callable[[Floats], float], *names: str, probe: str = "") -> Measure:
     """A number made of a series (see `_series`); left out where no step has it."""
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         values = _series(runs, cell, names, probe)
         return {WHOLE: float(number(values))} if values.size else {}
 
@@ -156,26 +156,26 @@ def _of_steps(number: Callable[[Floats], float], *names: str, probe: str = "") -
 def _thirds(name: str) -> Measure:
     """Mean of a metric over each third of the steps."""
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         parts = np.array_split(_series(runs, cell, [name]), len(THIRDS))
         return {third: float(part.mean()) for third, part in zip(THIRDS, parts, strict=True) if part.size}
 
     return measure
 
 
-def _rises(runs: Runs, cell: Cell) -> Numbers:
+def _rises(runs: Runs, cell: PlannedRun) -> Numbers:
     means = _thirds(MASTERED)(runs, cell)
     return {f"{after} minus {before}": means[after] - means[before] for before, after in pairwise(means)}
 
 
-def _lacks(probe: str, runs: Runs, cell: Cell) -> bool:
+def _lacks(probe: str, runs: Runs, cell: PlannedRun) -> bool:
     return bool(probes.get(probe).lacks(runs.journal(cell)))
 
 
 def _of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
     """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         if _lacks(probe, runs, cell):
             return {}
         finding = runs.finding(probe, cell)
@@ -189,7 +189,7 @@ def _drift_share(finding: Finding) -> float:
     return gap / (1 - accuracy) if accuracy != 1 else math.nan
 
 
-def _bimodality(runs: Runs, cell: Cell) -> Numbers:
+def _bimodality(runs: Runs, cell: PlannedRun) -> Numbers:
     rows = runs.finding("histogram", cell).tables["bins"]
     prompts: int = sum(row["prompts"] for row in rows)
 
@@ -217,7 +217,7 @@ def _weight(finding: Finding, low: float, high: float) -> float:
 def _of_cohorts(number: Callable[[Sequence[Floats]], float]) -> Measure:
     """A number of cohorts of mastered prompts: accuracies under the same and the next policy, prompts x 2 per step."""
 
-    def measure(runs: Runs, cell: Cell) -> Numbers:
+    def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         return _whole(number([*mastery.cohorts(runs.journal(cell).rerolls(), 1).values()]))
 
     return measure
@@ -266,7 +266,7 @@ def _where(condition: Callable[[RunSpec], bool], measure: Measure) -> Measure:
     return lambda runs, cell: measure(runs, cell) if condition(cell.spec) else {}
 
 
-def _near_mastery(runs: Runs, cell: Cell) -> Numbers:
+def _near_mastery(runs: Runs, cell: PlannedRun) -> Numbers:
     share = fmean(0.75 < row["p"] < 1 for row in runs.journal(cell).rows("groups"))
     return {WHOLE: share * math.sqrt(cell.spec.train.rollouts)}
 

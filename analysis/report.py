@@ -25,7 +25,7 @@ from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.analysis.product import Artifact
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.report_settings import DEVIATES
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
 from mcpo_cli.runs.journal import write_atomic
@@ -229,7 +229,7 @@ def _caution(scale: str) -> Iterator[str]:
         )
 
 
-def _facts(runs: Sequence[Cell], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
+def _facts(runs: Sequence[PlannedRun], settings: Grid, pieces: Sequence[Piece]) -> dict[str, str]:
     marks = [row[-1] for row in settings.rows if row[-2] != report_settings.NOT_STATED]
     return {
         "runs": str(len(runs)),
@@ -261,7 +261,7 @@ def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
         yield f"built by code with uncommitted changes: {which}"
 
 
-def _runs(runs: Sequence[Cell]) -> Grid:
+def _runs(runs: Sequence[PlannedRun]) -> Grid:
     rows = []
     for cell in runs:
         commits = dict.fromkeys((record.get("commit") or "unknown")[:12] for record in frames.provenance(cell))
@@ -282,7 +282,7 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
     return Grid("Tables and figures", header, rows, labels=4)
 
 
-def _software(runs: Sequence[Cell]) -> dict[str, str]:
+def _software(runs: Sequence[PlannedRun]) -> dict[str, str]:
     records = [record for cell in runs for record in frames.provenance(cell)]
     packages = [record.get("packages", {}) for record in records]
     found = {

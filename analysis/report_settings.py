@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli.analysis.render import Grid
 from mcpo_cli.config import load
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 
@@ -37,20 +37,20 @@ def _benchmarks(spec: RunSpec) -> dict[str, int]:
     return {name.upper() if name in spec.task.published else name: size for name, size in sizes.items()}
 
 
-def _option(name: str) -> Callable[[Cell], Any]:
+def _option(name: str) -> Callable[[PlannedRun], Any]:
     """An option of the method; None if the method has no such option."""
     return lambda cell: getattr(cell.spec.method, name, None)
 
 
-def _hinge(name: str) -> Callable[[Cell], Any]:
+def _hinge(name: str) -> Callable[[PlannedRun], Any]:
     return lambda cell: _option(name)(cell) if _option("penalises_drift")(cell) else None
 
 
-def _filter(arm: str) -> Callable[[Cell], Any]:
+def _filter(arm: str) -> Callable[[PlannedRun], Any]:
     return lambda cell: cell.spec.method.dynamic_sampling if cell.arm == arm else None
 
 
-HERE: Mapping[str, Callable[[Cell], Any]] = {
+HERE: Mapping[str, Callable[[PlannedRun], Any]] = {
     "framework": lambda cell: {"local": "PyTorch alone (backend=local)"}.get(cell.spec.backend, cell.spec.backend),
     "base_models": lambda cell: _model(cell.spec),
     "supervised_fine_tuning": lambda cell: _tuning(cell.spec),
@@ -101,7 +101,7 @@ def grid(plans: Mapping[str, Plan]) -> Grid:
     return Grid("Settings of these runs and of the paper", ["setting", "here", "paper", ""], rows, labels=4)
 
 
-def _row(name: str, here: Callable[[Cell], Any], paper: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
+def _row(name: str, here: Callable[[PlannedRun], Any], paper: Any, plans: Mapping[str, Plan]) -> Sequence[str]:
     suites_by_value: dict[str, list[str]] = defaultdict(list)
     for suite, plan in plans.items():
         for value in dict.fromkeys(_text(here(cell)) for cell in plan.cells):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import growth
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
@@ -64,7 +64,7 @@ def write_runs(home: Path, number: int) -> None:
         write_json(attempt.folder / "provenance.json", {"commit": "0" * 40, "dirty": False})
         attempt.end("done")
         command = f"mcpo train group={seed // SUITE_RUNS}"
-        plan = Plan("train", command, (Cell(spec.method.label, spec),))
+        plan = Plan("train", command, (PlannedRun(spec.method.label, spec),))
         write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
         origin: dict[str, Any] = {"suite": plan.suite, "arm": plan.cells[0].arm, "command": command}
         write_json(run_dir(spec.run_id) / "origin.json", origin)

@@ -12,7 +12,7 @@ from mcpo_cli.analysis.comparison import Choice, Comparison
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.commands import comparisons, start_runs
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import McpoError
 from mcpo_cli.home import location
@@ -21,11 +21,11 @@ from mcpo_cli.runs.catalog import Run
 from mcpo_cli.scheduling.scheduler import Outcome
 
 __all__ = [
-    "Cell",
     "Comparison",
     "McpoError",
     "Outcome",
     "Plan",
+    "PlannedRun",
     "Run",
     "RunSpec",
     "Runs",

@@ -11,7 +11,7 @@ from typing import Any
 from mlflow import MlflowClient
 
 from mcpo_cli import methods, tasks
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import Eval, RunSpec, Train
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
@@ -37,7 +37,7 @@ def spec(seed: int = 0, method: str = "mcpo", steps: int = 4) -> RunSpec:
 
 
 def plan(*specs: RunSpec, suite: str = "train") -> Plan:
-    return Plan(suite, "mcpo train", tuple(Cell(spec.method.label, spec) for spec in specs))
+    return Plan(suite, "mcpo train", tuple(PlannedRun(spec.method.label, spec) for spec in specs))
 
 
 def begin(spec: RunSpec, start: int = 0) -> Attempt:

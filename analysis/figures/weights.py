@@ -16,7 +16,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, lines, per_run
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Method, get, query_weight
 from mcpo_cli.methods.mcpo import Mcpo
@@ -143,7 +143,7 @@ WEIGHT_NOTES = (
 def _weights(name: str, title: str, *, reweighted: bool) -> Artifact:
     """Query weights of the arms whose weights differ from GRPO's (`reweighted`), or of those with GRPO's weights."""
 
-    def cells(runs: Runs) -> list[Cell]:
+    def cells(runs: Runs) -> list[PlannedRun]:
         curves = [(cell, cell.spec.method.query_weight(GRID)) for cell in runs.cells]
         return [cell for cell, W in curves if np.isfinite(W).all() and np.allclose(W, PLAIN) != reweighted]
 

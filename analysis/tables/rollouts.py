@@ -8,7 +8,7 @@ import pandas as pd
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Grid
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.runs import rollouts
 from mcpo_cli.runs.rollouts import Group
 
@@ -50,7 +50,7 @@ def _sentence(frame: pd.DataFrame, groups: int) -> str:
     return f"{len(frame)} rollouts of {groups} prompts, {right} of them right."
 
 
-def _shown(runs: Runs) -> Iterator[tuple[Cell, Group]]:
+def _shown(runs: Runs) -> Iterator[tuple[PlannedRun, Group]]:
     seen = set()
     for cell in runs.cells:
         if (which := (cell.arm, cell.spec.model.name)) in seen:
@@ -61,7 +61,7 @@ def _shown(runs: Runs) -> Iterator[tuple[Cell, Group]]:
             yield from ((cell, group) for group in found)
 
 
-def _about(cell: Cell, group: Group) -> list[str]:
+def _about(cell: PlannedRun, group: Group) -> list[str]:
     return [cell.arm, cell.spec.model.name, str(cell.spec.seed), str(group.step), group.prompt, group.gold]
 
 

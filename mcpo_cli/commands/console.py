@@ -18,7 +18,7 @@ from rich.text import Text
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
-from mcpo_cli.scheduling.progress import CellView, View
+from mcpo_cli.scheduling.progress import RunView, View
 
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough that no name is cut."""
@@ -235,7 +235,7 @@ def header(view: View) -> str:
     return f"{view.suite}: {done} of {len(view.cells)} runs done, {duration(view.elapsed)} elapsed, {left}"
 
 
-def details(cell: CellView) -> str:
+def details(cell: RunView) -> str:
     """A running cell's phase, metrics and time left."""
     progress = cell.progress
     parts = [progress.phase]
@@ -255,6 +255,6 @@ def _failures(view: View) -> list[Text]:
     ]
 
 
-def _done_of(view: View, cell: CellView) -> str:
+def _done_of(view: View, cell: RunView) -> str:
     done = sum(other.state == "done" for other in view.cells)
     return f" ({done} of {len(view.cells)})" if cell.state == "done" else ""

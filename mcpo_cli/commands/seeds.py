@@ -9,7 +9,7 @@ from mcpo_cli.analysis.comparison import Choice, Row
 from mcpo_cli.commands import comparisons, console
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import plan
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
@@ -86,7 +86,7 @@ def _reach(sd: float, seeds: int, smallest: float) -> dict[str, Any]:
 def _done(whole: Plan) -> Plan:
     """The runs of every regime, model, base policy and seed for which all arms are done."""
 
-    def place(cell: Cell) -> tuple[str, str, int, int]:
+    def place(cell: PlannedRun) -> tuple[str, str, int, int]:
         return cell.spec.regime, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed
 
     lacking = {place(cell) for cell in whole.cells if attempts.state(run_dir(cell.spec.run_id), cell.spec) != "done"}

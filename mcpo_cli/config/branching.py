@@ -11,7 +11,7 @@ from typing import Any
 
 from mcpo_cli import paths
 from mcpo_cli.config import load
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
@@ -149,7 +149,7 @@ def _without(trunk: Sequence[str], settings: Sequence[str]) -> list[str]:
 
 def plan(name: str, found: Sequence[Trunk], command: str) -> Plan:
     """The trunk runs of a study as a plan."""
-    return Plan(f"branch-{load.stem(name)}", command, tuple(Cell("trunk", one.spec) for one in found))
+    return Plan(f"branch-{load.stem(name)}", command, tuple(PlannedRun("trunk", one.spec) for one in found))
 
 
 def _saving(spec: RunSpec, at: tuple[int, ...]) -> RunSpec:

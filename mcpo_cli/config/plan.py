@@ -19,7 +19,7 @@ SMALLEST_EFFECT = 0.02
 
 
 @dataclass(frozen=True)
-class Cell:
+class PlannedRun:
     """One run of a plan, with the name of its arm."""
 
     arm: str
@@ -36,7 +36,7 @@ class Plan:
     """The name of their MLflow experiment."""
     command: str
     """The command that continues them."""
-    cells: tuple[Cell, ...]
+    cells: tuple[PlannedRun, ...]
     same: Mapping[str, str] = field(default_factory=dict)
     """Arms whose settings are those of an arm before them, and that arm: both are the same runs, listed once."""
 
@@ -78,7 +78,7 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    cells = [Cell(spec.method.label, spec) for spec in load.load(overrides)]
+    cells = [PlannedRun(spec.method.label, spec) for spec in load.load(overrides)]
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
 
 
@@ -100,7 +100,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     sweep = [f"{key}={','.join(map(str, values))}" for key, values in swept.items() if key not in given]
     points = enumerate(suite.design.settings()) if suite.design else [(None, {})]
     cells = [
-        Cell(arm, spec, point)
+        PlannedRun(arm, spec, point)
         for point, values in points
         for arm, settings in suite.arms.items()
         for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
@@ -188,15 +188,15 @@ def about(suite: str) -> tuple[str, str]:
     return content.title, content.question
 
 
-def _unique(cells: Sequence[Cell]) -> tuple[Cell, ...]:
+def _unique(cells: Sequence[PlannedRun]) -> tuple[PlannedRun, ...]:
     """The cells with different run ids; of those with equal ones the first."""
-    first: dict[str, Cell] = {}
+    first: dict[str, PlannedRun] = {}
     for cell in cells:
         first.setdefault(cell.spec.run_id, cell)
     return tuple(first.values())
 
 
-def _same(cells: Sequence[Cell], kept: Sequence[Cell]) -> dict[str, str]:
+def _same(cells: Sequence[PlannedRun], kept: Sequence[PlannedRun]) -> dict[str, str]:
     """The arms of `cells` of which `kept` has no run, and the arm that has theirs."""
     listed, arms = {cell.spec.run_id: cell.arm for cell in kept}, {cell.arm for cell in kept}
     return {cell.arm: listed[cell.spec.run_id] for cell in cells if cell.arm not in arms}

@@ -9,7 +9,7 @@ from typing import Any
 
 from mcpo_cli import backends, paths
 from mcpo_cli.config import plan
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.home import location
@@ -25,7 +25,7 @@ from mcpo_cli.statistics import stats
 class Measured:
     """A probe's finding for one run."""
 
-    cell: Cell
+    cell: PlannedRun
     finding: Finding
     source: str
     """The folder of the records that it was computed from."""
@@ -37,7 +37,7 @@ class Measured:
         return {**about, "records": self.source, **self.finding.to_json()}
 
 
-def measure(probe: Probe, cell: Cell, journal: Journal) -> Measured:
+def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
     """The finding of `probe` in the records of one run.
 
     Raises:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import load
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
@@ -30,9 +30,9 @@ class Run:
         return attempts.state(self.folder, self.spec)
 
     @property
-    def cell(self) -> Cell:
+    def cell(self) -> PlannedRun:
         """The run with the arm that it was started as."""
-        return Cell(self.origin.get("arm", self.spec.method.label), self.spec)
+        return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
 
 
 def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[Run]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from mcpo_cli import machine
 from mcpo_cli.config import existing, workload
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.runs import attempts, catalog, folders
@@ -121,12 +121,12 @@ def within(plan: Plan, seconds: float, home: Path) -> Plan:
     Raises:
         ConfigError: the first of these do not fit.
     """
-    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    groups: dict[tuple[Any, ...], list[PlannedRun]] = {}
     for cell in plan.cells:
         spec = cell.spec
         key = (cell.point, spec.model.name, spec.regime, spec.seed_of_base, spec.seed)
         groups.setdefault(key, []).append(cell)
-    estimator, parallel, taken, left = Estimator(home), slots(plan), list[Cell](), list[float]()
+    estimator, parallel, taken, left = Estimator(home), slots(plan), list[PlannedRun](), list[float]()
     for group in groups.values():
         more = [_planned(cell, home, estimator)[0]["seconds_left"] for cell in group]
         if (needed := makespan([*left, *more], parallel)) > seconds:
@@ -177,7 +177,7 @@ def forecast(plan: Plan, home: Path, mean_response: float | None = None) -> Fore
     return Forecast([run for run, _ in planned], parallel, basis, costs)
 
 
-def _planned(cell: Cell, home: Path, estimator: Estimator) -> tuple[dict[str, Any], workload.Cost | None]:
+def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[str, Any], workload.Cost | None]:
     """What `--dry-run --json` prints of a run, and the cost of one on GPUs."""
     spec, folder, cost = cell.spec, home / "runs" / cell.spec.run_id, None
     done_steps, factor = Tracker(folder, spec).read().step, estimator.factor(spec)

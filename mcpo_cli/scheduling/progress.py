@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import EvalRow, State
@@ -33,10 +33,10 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class CellView:
+class RunView:
     """The state of one cell, for a display."""
 
-    cell: Cell
+    cell: PlannedRun
     state: State
     progress: Progress
     error: str | None = None
@@ -47,7 +47,7 @@ class View:
     """The state of a plan, for a display. Times are in seconds."""
 
     suite: str
-    cells: Sequence[CellView]
+    cells: Sequence[RunView]
     elapsed: float
     seconds_left: float
     stopping: bool

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from mcpo_cli import backends
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
 from mcpo_cli.home import home, writing
@@ -21,7 +21,7 @@ from mcpo_cli.runs import attempts, sanity
 from mcpo_cli.runs.journal import Journal, read_json, write_json
 from mcpo_cli.scheduling.estimate import Estimator, makespan, slots
 from mcpo_cli.scheduling.process import ForkServer, LocalWorker, Watch, Worker, check_limits
-from mcpo_cli.scheduling.progress import CellView, Progress, Tracker, View, final_metrics
+from mcpo_cli.scheduling.progress import Progress, RunView, Tracker, View, final_metrics
 from mcpo_cli.scheduling.worker import BUSY
 from mcpo_cli.store.uploader import uploading
 
@@ -54,7 +54,7 @@ class Display(Protocol):
 class Outcome:
     """The result of one cell."""
 
-    cell: Cell
+    cell: PlannedRun
     state: State
     metrics: dict[str, float]
     """See `final_metrics`; empty unless the run is done."""
@@ -77,7 +77,7 @@ class Outcome:
 class _Job:
     """One cell while the scheduler runs."""
 
-    cell: Cell
+    cell: PlannedRun
     folder: Path
     state: State
     tracker: Tracker
@@ -182,7 +182,7 @@ class _Scheduler:
         if going and self.stops == 1:
             self.display.note("stopping: each run writes a checkpoint first (Ctrl-C again to kill them)")
 
-    def _job(self, cell: Cell) -> _Job:
+    def _job(self, cell: PlannedRun) -> _Job:
         folder = self.home / "runs" / cell.spec.run_id
         return _Job(cell, folder, attempts.state(folder, cell.spec), Tracker(folder, cell.spec))
 
@@ -294,7 +294,7 @@ class _Scheduler:
             seconds if (seconds := job.progress.seconds_left) is not None else self.estimates[job.cell.spec.run_id]
             for job in [*running, *(job for job in self.jobs if job.waits)]
         ]
-        cells = [CellView(job.cell, job.state, job.progress, job.error) for job in self.jobs]
+        cells = [RunView(job.cell, job.state, job.progress, job.error) for job in self.jobs]
         elapsed = time.monotonic() - self.began
         return View(self.plan.suite, cells, elapsed, makespan(left, self.slots), stopping=self.stops > 0)
 

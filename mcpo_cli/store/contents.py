@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 from mlflow.entities import Dataset, DatasetInput
 
-from mcpo_cli.config.plan import Cell
+from mcpo_cli.config.plan import PlannedRun
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.records import SOURCES, StepRow
 from mcpo_cli.runs import rollouts
@@ -83,7 +83,7 @@ def load_points() -> list[Point]:
     return [(name, value, milliseconds(now), int(now)) for name, value in values.items()]
 
 
-def tags(cell: Cell, attempt: Path) -> dict[str, Any]:
+def tags(cell: PlannedRun, attempt: Path) -> dict[str, Any]:
     """The tags to filter runs by, and those of the code of `attempt`."""
     found = {"arm": cell.arm, **cell.spec.about, "attempt": attempt.name}
     provenance = attempt / "provenance.json"

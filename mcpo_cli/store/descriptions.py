@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from mcpo_cli.config.plan import Cell, Plan, about
+from mcpo_cli.config.plan import Plan, PlannedRun, about
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat
@@ -76,7 +76,7 @@ def plan_note(plan: Plan, results: str = "") -> str:
     return plan_note(plan) if results and len(note) > MOST_NOTE else note
 
 
-def run_note(cell: Cell, scores: Mapping[str, float], step: int, policy: str) -> str:
+def run_note(cell: PlannedRun, scores: Mapping[str, float], step: int, policy: str) -> str:
     """The description of a run that has ended.
 
     Args:

@@ -18,7 +18,7 @@ from typing import Any
 
 from mlflow.exceptions import MlflowException
 
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.records import State, Status
 from mcpo_cli.redaction import redact
@@ -95,7 +95,7 @@ class Store(Connection):
             StoreError: the store failed.
         """
         self.left.clear()
-        plans: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        plans: dict[tuple[str, str], list[PlannedRun]] = defaultdict(list)
         for run in catalog.runs(self.home):
             if Journal(run.folder).attempts():
                 suite, command = run.origin.get("suite", "train"), run.origin.get("command", "mcpo train")
@@ -150,7 +150,7 @@ class Store(Connection):
             self._named[plan.plan_id] = descriptions.series(plan)
         return self._named[plan.plan_id]
 
-    def _journal(self, cell: Cell) -> Journal:
+    def _journal(self, cell: PlannedRun) -> Journal:
         return Journal(self.home / "runs" / cell.spec.run_id)
 
     def _start(self, plan: Plan) -> float:
@@ -194,7 +194,7 @@ class Store(Connection):
             self.set_status(parent, status, max(end for _, end in cells))
         return sent
 
-    def _child(self, plan: Plan, cell: Cell, journal: Journal, *, adopt: bool) -> _Child:
+    def _child(self, plan: Plan, cell: PlannedRun, journal: Journal, *, adopt: bool) -> _Child:
         key = plan.suite, cell.spec.run_id
         if key not in self._children:
             run = self._found_or_made(plan, cell, journal)
@@ -216,7 +216,7 @@ class Store(Connection):
             self.client().update_run(child.mlflow_id, name=f"{series} {cell.spec.seeds}")
         return child
 
-    def _found_or_made(self, plan: Plan, cell: Cell, journal: Journal) -> Any:
+    def _found_or_made(self, plan: Plan, cell: PlannedRun, journal: Journal) -> Any:
         """The MLflow run of a run; it begins when the run's first attempt did, which tells runs of one id apart.
 
         Raises:
@@ -238,7 +238,7 @@ class Store(Connection):
             run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
         return run
 
-    def _update(self, child: _Child, cell: Cell, journal: Journal) -> int:
+    def _update(self, child: _Child, cell: PlannedRun, journal: Journal) -> int:
         """Bring one run up to date; returns the number of points sent."""
         attempt = journal.attempts()[-1]
         updated = _status(attempt)["updated"]
@@ -280,7 +280,7 @@ class Store(Connection):
             self.log(child.mlflow_id, points, {"mcpo.step": child.steps.last, "mcpo.eval_step": child.evaluated})
         return len(points)
 
-    def _describe_run(self, child: _Child, cell: Cell, attempt: Path) -> None:
+    def _describe_run(self, child: _Child, cell: PlannedRun, attempt: Path) -> None:
         params = {key: value for key, value in cell.spec.flat_identity().items() if value != ""}
         self.log(child.mlflow_id, tags=contents.tags(cell, attempt), params=params)
         self.client().log_inputs(child.mlflow_id, contents.inputs(cell.spec, attempt.parent))
@@ -293,7 +293,7 @@ def _plan_status(states: Set[State]) -> str:
     return STATUS["done" if states == {"done"} else worst]
 
 
-def _run_note(cell: Cell, journal: Journal) -> str:
+def _run_note(cell: PlannedRun, journal: Journal) -> str:
     """The description of a run that has ended: its last scores, and where its policy and its rollouts are."""
     step, path = max(journal.files("eval").items(), default=(0, None))
     scores = contents.averages(journal.read(path)) if path else {}

@@ -9,7 +9,7 @@ from rich.console import Console
 from mcpo_cli.commands import console
 from mcpo_cli.config import plan
 from mcpo_cli.records import State
-from mcpo_cli.scheduling.progress import CellView, Progress, View
+from mcpo_cli.scheduling.progress import Progress, RunView, View
 
 CELLS = plan.from_overrides(["seed=0,1,2"]).cells
 STEP = Progress(
@@ -23,7 +23,7 @@ STEP = Progress(
 
 def view(*states: State, progress: Progress = STEP, error: str | None = None) -> View:
     cells = [
-        CellView(cell, state, progress, error if state == "failed" else None)
+        RunView(cell, state, progress, error if state == "failed" else None)
         for cell, state in zip(CELLS, states, strict=True)
     ]
     return View("table1", cells, elapsed=61.0, seconds_left=3723.0, stopping=False)
@@ -37,7 +37,7 @@ def test_header_counts_and_estimates() -> None:
 def test_details_hold_phase_metrics_and_time() -> None:
     (_, running, _) = view("done", "running", "planned").cells
     assert console.details(running) == "step 13 of 40, accuracy 0.432, mastered 0.110, eval pass@1 0.250, 1:05 left"
-    assert console.details(CellView(CELLS[0], "running", Progress())) == "starting"
+    assert console.details(RunView(CELLS[0], "running", Progress())) == "starting"
 
 
 def test_lines_tell_changes_at_once_and_progress_now_and_then(

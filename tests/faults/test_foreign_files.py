@@ -11,7 +11,7 @@ import pytest
 from mcpo_cli import data, methods, plugins
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.load import load
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
@@ -271,7 +271,7 @@ def test_a_folder_under_another_id_is_not_a_run(
     assert attempts.state(target, second) == "failed"
     assert [run.spec.run_id for run in catalog.runs(mcpo_home)] == [first.run_id]
     with pytest.raises(MissingCells):
-        Runs(Plan("train", "mcpo train", (Cell("MCPO", first), Cell("MCPO", second))))
+        Runs(Plan("train", "mcpo train", (PlannedRun("MCPO", first), PlannedRun("MCPO", second))))
     with pytest.raises(RunFailed):
         attempts.resume_step(target, second, [2])
     assert read_json(source / "spec.json")["seed"] == 0

@@ -93,11 +93,11 @@ def test_arrangements_are_all_multisets(problems: int, samples: int, right: int)
 
 def test_a_number_of_another_kind_is_recognised() -> None:
     """A mean over three runs is no whole number of samples; 20 of 30 problems are any of 8."""
-    mean = audit.Cell("", "", "", 30, 8, round(float(Fraction(289, 720)), 4), 0.5)
+    mean = audit.PlannedRun("", "", "", 30, 8, round(float(Fraction(289, 720)), 4), 0.5)
     assert audit.audit(mean).right is None
-    any_of_8 = audit.audit(audit.Cell("", "", "", 30, 8, 0.4, 0.6667))
+    any_of_8 = audit.audit(audit.PlannedRun("", "", "", 30, 8, 0.4, 0.6667))
     assert (any_of_8.right, any_of_8.estimator) == (96, "any of 8")
-    impossible = audit.audit(audit.Cell("", "", "", 30, 8, 0.4, 0.99))
+    impossible = audit.audit(audit.PlannedRun("", "", "", 30, 8, 0.4, 0.99))
     assert impossible.estimator == "none of these"
     assert math.isnan(impossible.problem[0])
 
@@ -109,7 +109,7 @@ def test_ranges_hold_what_made_the_cell() -> None:
         c = rng.binomial(8, rng.beta(0.6, 0.8, size=30))
         best = stats.best_at_k(8, c, 8)
         found = audit.audit(
-            audit.Cell("", "", "", 30, 8, round(float(c.mean() / 8), 4), round(float(np.mean(best)), 4))
+            audit.PlannedRun("", "", "", 30, 8, round(float(c.mean() / 8), 4), round(float(np.mean(best)), 4))
         )
         assert found.estimator == "best@8"
         share = c / 8
@@ -131,7 +131,7 @@ def test_the_pooled_errors_are_those_of_simulated_arms() -> None:
 
     def of_arm(arm: str, counts: np.ndarray) -> audit.Audit:
         share = counts / 8
-        cell = audit.Cell("m", arm, "b", N, 8, float(share.mean()), float(stats.best_at_k(8, counts, 8).mean()))
+        cell = audit.PlannedRun("m", arm, "b", N, 8, float(share.mean()), float(stats.best_at_k(8, counts, 8).mean()))
         q = float(np.mean(share**2))
         return audit.Audit(cell, int(counts.sum()), square=(q, q))
 

@@ -21,7 +21,7 @@ from mcpo_cli.analysis import artifacts, report
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.analysis.report import Content
-from mcpo_cli.config.plan import Cell, Plan, from_suite
+from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from mcpo_cli.errors import MissingCells, RunFailed
 from mcpo_cli.home import run_dir
 from tests.fakes import write_runs
@@ -240,7 +240,7 @@ def test_the_record_names_what_the_report_was_made_from(folder: Path, content: C
 def test_nothing_in_a_name_is_markup(home: Path) -> None:
     hostile = '<script>1</script> & "x" |<b>*'
     plan = plans()["table1"]
-    cells = tuple(Cell(hostile if cell.arm == "MCPO" else cell.arm, cell.spec) for cell in plan.cells)
+    cells = tuple(PlannedRun(hostile if cell.arm == "MCPO" else cell.arm, cell.spec) for cell in plan.cells)
     content = gathered(home, {"table1": dataclasses.replace(plan, cells=cells)}, ["fig5a"], folder="hostile")
     found = Page(report.html(content, "now"))
     assert (found.tags["script"], found.tags["b"]) == (1, 0)

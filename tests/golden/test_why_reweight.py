@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt
@@ -25,7 +25,7 @@ def plan(mcpo_home: Path) -> Plan:
     return plans.from_suite("why-reweight", ["seed=0,1,2", "eval.every=20"], "mcpo reproduce why-reweight")
 
 
-def write(cell: Cell, right: int = 4) -> None:
+def write(cell: PlannedRun, right: int = 4) -> None:
     spec = cell.spec
     attempt = Attempt(run_dir(spec.run_id), spec, 0)
     write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "c0ffee", "dirty": False}))

@@ -36,7 +36,7 @@ def left(home: Path, spec: RunSpec, done: int = 0) -> float:
 
 def costs(home: Path, *specs: RunSpec, length: float | None = None) -> list[workload.Cost]:
     """The estimated costs of these runs on GPUs."""
-    plan = plans.Plan("", "", tuple(plans.Cell("", spec) for spec in specs))
+    plan = plans.Plan("", "", tuple(plans.PlannedRun("", spec) for spec in specs))
     return list(forecast(plan, home, length).costs.values())
 
 

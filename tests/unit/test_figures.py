@@ -20,7 +20,7 @@ from mcpo_cli.analysis import artifacts, frames
 from mcpo_cli.analysis.figures import base, mastery
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
-from mcpo_cli.config.plan import Cell, Plan, from_suite
+from mcpo_cli.config.plan import Plan, PlannedRun, from_suite
 from tests.fakes import write_runs
 
 FIGURES = [name for name, artifact in artifacts.registry().items() if ".figures." in artifact.build.__module__]
@@ -69,7 +69,7 @@ def _product(name: str, seeds: tuple[int, ...] = PROBED) -> Product:
     return _built(name, seeds)
 
 
-def _rows(home: Path, cell: Cell, kind: str) -> list[dict[str, Any]]:
+def _rows(home: Path, cell: PlannedRun, kind: str) -> list[dict[str, Any]]:
     """Read without any code of the project."""
     files = sorted(
         (home / "runs" / cell.spec.run_id / "attempt_1").glob(f"{kind}.jsonl" if kind == "metrics" else f"{kind}/*")
@@ -77,7 +77,7 @@ def _rows(home: Path, cell: Cell, kind: str) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def _by_arm(plan: Plan) -> dict[tuple[str, str], list[Cell]]:
+def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     found = defaultdict(list)
     for cell in plan.cells:
         found[cell.spec.model.name, cell.arm].append(cell)

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.config import plan as plans
-from mcpo_cli.config.plan import Cell, Plan
+from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import Train
 from mcpo_cli.runs.attempts import owned
 from mcpo_cli.store import descriptions
@@ -22,7 +22,7 @@ from mcpo_cli.store.results import log_artifacts
 from mcpo_cli.store.uploader import uploading
 from tests.store_runs import begin, complete, evaluate, free_port, plan, runs, spec, train
 
-BOTH = Plan("table1", "mcpo reproduce table1", (Cell("DAPO", spec(0, "dapo")), Cell("MCPO", spec(0))))
+BOTH = Plan("table1", "mcpo reproduce table1", (PlannedRun("DAPO", spec(0, "dapo")), PlannedRun("MCPO", spec(0))))
 
 
 def names(plan: Plan) -> list[str]:

@@ -55,13 +55,11 @@ def ends(values: Sequence[float] | Floats) -> tuple[float, float]:
 
 
 def _rise(values: Floats) -> float:
-    first, last = ends(values)
-    return last - first
+    return ends(values)[1] - ends(values)[0]
 
 
 def _kept(values: Floats) -> float:
-    first, last = ends(values)
-    return last / first
+    return ends(values)[1] / ends(values)[0]
 
 
 def _end(values: Floats) -> float:
@@ -126,20 +124,18 @@ def _at_equal(at: str) -> Measure:
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         spec, scores = cell.spec, runs.once(("at equal", at), lambda: table(runs))
-        if scores is None:
-            return {}
-        return {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
+        run = spec.model.name, cell.arm, spec.seed_of_base, spec.seed
+        return {} if scores is None else {WHOLE: float(scores[run])}
 
     return measure
 
 
 def _series(runs: Runs, cell: PlannedRun, names: Sequence[str], probe: str = "") -> Floats:
     """The sum of metrics, or of columns of the probe's table `steps`, at each step that has all of them."""
-    rows: Iterable[Mapping[str, float]]
-    if not probe:
-        rows = (row["metrics"] for row in runs.journal(cell).steps())
-    else:
-        rows = [] if _lacks(probe, runs, cell) else runs.finding(probe, cell).tables.get("steps", ())
+    rows: Iterable[Mapping[str, float]] = (row["metrics"] for row in runs.journal(cell).steps())
+    if probe:
+        lacks = probes.get(probe).lacks(runs.journal(cell))
+        rows = () if lacks else runs.finding(probe, cell).tables.get("steps", ())
     return np.array([sum(row[name] for name in names) for row in rows if all(name in row for name in names)])
 
 
@@ -168,15 +164,11 @@ def _rises(runs: Runs, cell: PlannedRun) -> Numbers:
     return {f"{after} minus {before}": means[after] - means[before] for before, after in pairwise(means)}
 
 
-def _lacks(probe: str, runs: Runs, cell: PlannedRun) -> bool:
-    return bool(probes.get(probe).lacks(runs.journal(cell)))
-
-
 def _of_probe(probe: str, number: str | Callable[[Finding], float]) -> Measure:
     """A number taken from a probe's result, or one of its values; left out if the run lacks the records."""
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
-        if _lacks(probe, runs, cell):
+        if probes.get(probe).lacks(runs.journal(cell)):
             return {}
         finding = runs.finding(probe, cell)
         return _whole(finding.values.get(number, math.nan) if isinstance(number, str) else number(finding))

@@ -101,9 +101,8 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 def groups() -> dict[str, list[str]]:
     """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
     options = {group: sorted(kinds()) for group, kinds in KINDS.items()}
-    for folder in sorted(CONF.iterdir()):
-        if folder.is_dir():
-            options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
+    for folder in sorted(filter(Path.is_dir, CONF.iterdir())):
+        options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
     return options
 
 

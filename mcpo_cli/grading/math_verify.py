@@ -237,8 +237,9 @@ def share_of(text: str) -> list[Any]:
     """
     percent = PERCENT.search(text)
     value = read(text[: percent.start()]) if percent else ()
-    number = value[0] if is_expression(value) else None
-    return [number / 100] if getattr(number, "is_number", False) and 0 < abs(number) < 1 else []
+    if not is_expression(value) or not getattr(value[0], "is_number", False):
+        return []
+    return [value[0] / 100] if 0 < abs(value[0]) < 1 else []
 
 
 def same_parts(gold: str, answer: str) -> bool:

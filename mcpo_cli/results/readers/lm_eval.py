@@ -71,6 +71,9 @@ def _rows(file: Path) -> list[Row]:
         raise damaged(file, error) from error
     if lacking or not rows:
         raise damaged(file, f"its rows lack {lacking[0]}" if lacking else "there are no rows in it")
+    names = [row["metrics"] if isinstance(row, dict) else None for row in rows]
+    if not all(isinstance(one, list) and all(isinstance(name, str) for name in one) for one in names):
+        raise damaged(file, "a row is no object, or its metrics are no list of names")
     return rows
 
 

@@ -40,15 +40,16 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _table(path: Path) -> pa.Table:
+    readers = {".csv": csv.read_csv, ".jsonl": json.read_json, ".parquet": parquet.read_table}
     try:
-        match path.suffix:
-            case ".csv":
-                return csv.read_csv(path)
-            case ".jsonl":
-                return json.read_json(path)
-        return parquet.read_table(path)
-    except (pa.ArrowException, OSError) as error:
+        table = readers[path.suffix](path)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
+    if len(set(table.column_names)) < table.num_columns:
+        raise damaged(path, "it has a column twice")
+    if any(map(pa.types.is_binary, table.schema.types)):
+        raise damaged(path, "it is not UTF-8")
+    return table
 
 
 def _numbers(samples: pd.DataFrame, path: Path) -> pd.Series:

@@ -76,8 +76,13 @@ def main() -> None:
     """Run the command line; ends the process with an exit code of `mcpo_cli.errors`."""
     # No process that this one starts imports a module from the current folder, which may be anybody's.
     os.environ["PYTHONSAFEPATH"] = "1"
-    with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
-        _run(ErrorStyle())
+    try:
+        with redirect_stdout(_Output(sys.stdout, fails=True)), redirect_stderr(_Output(sys.stderr, fails=False)):
+            _run(ErrorStyle())
+    except SystemExit as end:
+        if plugins := sys.modules.get("mcpo_cli.plugins"):
+            plugins.leave(end.code)
+        raise
 
 
 class _Output:

@@ -15,18 +15,20 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import os
 import pkgutil
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, distribution, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NoReturn, Protocol, Self, TypeVar
 
 from mcpo_cli import paths, plugin_files
 from mcpo_cli.errors import ConfigError, first_line
@@ -43,6 +45,8 @@ GROUPS = ("methods", "tasks", "datasets", "collections", "graders", "probes", "a
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}
+_threads: list[threading.Thread] = []
+"""Those that imports of plug-ins began and left."""
 
 
 class Named(Protocol):
@@ -283,14 +287,43 @@ def _attempt(place: Place, work: Callable[[Place], T]) -> T | None:
     """
     if place.is_own:
         return work(place)
+    before = threading.enumerate()
     try:
-        with redirect_stdout(sys.stderr):
+        with _output_to_stderr():
             return work(place)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         note(f"plug-in {_blamed(place, error)}: {type(error).__name__}: {first_line(error)}; it is left out")
+    finally:
+        _threads.extend(one for one in threading.enumerate() if one not in before and not one.daemon)
     return None
+
+
+@contextmanager
+def _output_to_stderr() -> Iterator[None]:
+    """Send what Python, libraries and child processes write to standard output to standard error."""
+    with redirect_stdout(sys.stderr):
+        try:
+            kept = os.dup(1)
+            os.dup2(2, 1)
+        except OSError:  # one of them is closed, so nothing can be mistaken for the command's output
+            yield
+            return
+        try:
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+
+
+def leave(code: int | str | None) -> NoReturn:
+    """End the process as `sys.exit` does, but without waiting for threads that plug-ins left, which may never end."""
+    if not isinstance(code, str) and any(one.is_alive() for one in _threads):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code or 0)
+    sys.exit(code)
 
 
 def _blamed(place: Place, error: BaseException) -> str:

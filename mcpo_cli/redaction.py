@@ -1,24 +1,37 @@
 """Removes secrets from text that is written, printed or sent, and control characters from text that is printed.
 
 Three rules find a secret: an environment variable with a secret's name (`HF_TOKEN`) or a URL password holds the value,
-the value has the shape of a known token (`hf_...`), or its position marks it (a URL's password, `token=...`).
+the value has the shape of a known token (`hf_...`), or its position marks it (a URL's password, `token=...`). A test
+holds the shapes against those of the library detect-secrets, whose import would take longer than most commands.
 """
 
+import json
 import os
 import re
 from functools import lru_cache
+from urllib.parse import quote
 
 HIDDEN = "***"
 LEAST = 6
 """Fewest characters of an environment value that is hidden everywhere; shorter ones occur in common words."""
-VARIABLE = re.compile(r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASS|KEY)$", re.IGNORECASE)
+VARIABLE = re.compile(
+    r"(?:(?:^|_)(?:KEY|PAT|AUTH|COOKIE)|_PWD|API_?KEY|TOKEN|SECRET|PASSW(?:OR)?D|PASSPHRASE|(?<!BY)PASS|CREDENTIALS?)$",
+    re.IGNORECASE,
+)
 SHAPES = re.compile(
     r"\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
-    r"|\bgh[opsur]_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}"  # GitHub, GitLab
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{35}"  # AWS, Google
+    r"|\bgh[opsur]_\w{30,}|\bgithub_pat_\w{30,}"  # GitHub
+    r"|\bgl(?:pat|dt|ft|soat|rt|cbt)-[\w-]{20,}|\bGR1348941[\w-]{20,}"  # GitLab
+    r"|\b(?:A3T[A-Z0-9]|ABIA|ACCA|AKIA|ASIA)[A-Z0-9]{16}"  # AWS
+    r"|\bAIza[\w-]{35}|\bya29\.[\w-]{20,}|\bGOCSPX-[\w-]{20,}"  # Google
     r"|\bsk-[\w-]{20,}|\bwandb_v1_\w{20,}|\bdapi[a-f0-9]{32}"  # OpenAI and others, W&B, Databricks
-    r"|\bxox[a-z]-[\w-]{10,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{50,}"  # Slack, npm, PyPI
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+"  # JSON web tokens
+    r"|\b(?i:xox[a-z]-[\w-]{3,}|xapp-[\w-]{10,}|hooks\.slack\.com/services/[\w/]+)"  # Slack
+    r"|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[\w-]{50,}|\bAKC[A-Za-z0-9]{10,}"  # npm, PyPI, Artifactory
+    r"|\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}|\bsq0csp-[\w\\-]{43}"  # Stripe, Square
+    r"|\bSG\.[\w-]{16,}\.[\w-]{16,}|\b[0-9a-z]{32}-us[0-9]{1,2}\b"  # SendGrid, Mailchimp
+    r"|\b(?:AC|SK)[a-z0-9]{32}"  # Twilio
+    r"|\b[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27}|\b\d{8,10}:[\w-]{35}"  # Discord, Telegram
+    r"|\beyJ[\w=-]{8,}\.[\w=-]{8,}\.[\w-]+"  # JSON web tokens
 )
 KEY = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+")
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -33,17 +46,29 @@ USER = re.compile(
 Lengths are bounded, so that the time is proportional to the length of a text, whoever wrote it.
 """
 PASSWORD = re.compile(rf"://[^\s/:@]{{0,256}}:([^\s@]{{1,512}}|{PORT}[^\n@]{{1,128}})@")
+LOGIN = re.compile(r"(?<![\w/.:@+-])(?!mailto:)[\w.+-]{1,64}:[^\s\"'<>@:/,;]{1,128}@(?=[\w-]{1,64}(?:\.\w|:\d))")
+"""User and password before a host, without a scheme."""
+PGPASS = re.compile(
+    r"(?<![\w.:*-])((?:[A-Za-z*]|\d+\.)[\w.*-]{0,128}:(?:\d{2,5}|\*):[^\s:]{1,64}:[A-Za-z*][^\s:]{0,63}:)\S{1,256}"
+)
+"""A line of PostgreSQL's password file: host, port, database, user, password."""
+COOKIE = re.compile(r"((?:set-)?cookie\\?[\"']?\s{0,8}[:=]\s{0,8}\\?[\"']?)[^\"'\n]+", re.IGNORECASE)
+_NAME = (
+    r"(?:token|secret|passw(?:or)?d|passphrase|(?<![A-Za-z])pwd|(?:api|account|shared)[_-]?key"
+    r"|access[_-]?key(?:[_-]id)?|signature)"
+)
 NAMED = re.compile(
-    r"((?:token|secret|passw(?:or)?d|passphrase|(?:api|account|shared)[_-]?key|access[_-]?key(?:[_-]id)?|signature)"
-    r"(?:=|[\"']?\s{0,8}:\s{0,8})|authorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?\w+\s+|\bbearer\s+(?=\S{16}))"
-    r"([\"'])?(?(2)(?:(?!\2).)+|[^\s\"'&,;]+)",
+    rf"({_NAME}(?:=|\\{{0,3}}[\"']?\s{{0,8}}:\s{{0,8}})|--(?:[a-z]{{1,16}}-){{0,3}}{_NAME}\s{{1,8}}|(?<=[?&])(?:sig|key)="
+    r"|authorization[\"']?\s{0,8}[=:]\s{0,8}[\"']?\w+\s+|\bbearer\s+(?=\S{16}))"
+    r"(\\{0,3}[\"'])?(?(2)(?:(?!\2)\\?.)+|[^\s\"'&,;]+)",
     re.IGNORECASE,
 )
 
 
 def redact(text: str) -> str:
     """`text` without secrets: those of `masked`, users and passwords in URLs, and values after a secret's name."""
-    return NAMED.sub(_without_value, USER.sub(f"{HIDDEN}@", masked(text)))
+    text = LOGIN.sub(f"{HIDDEN}@", USER.sub(f"{HIDDEN}@", masked(text)))
+    return NAMED.sub(_without_value, COOKIE.sub(rf"\g<1>{HIDDEN}", PGPASS.sub(rf"\g<1>{HIDDEN}", text)))
 
 
 def visible(text: str) -> str:
@@ -64,7 +89,12 @@ def masked(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _environment(variables: tuple[tuple[str, str], ...]) -> list[str]:
-    """Secret values in the environment, longest first: of variables with a secret's name, and passwords in URLs."""
+    """Secret values in the environment, longest first: of variables with a secret's name, and passwords in URLs.
+
+    Each as it is, as JSON and as part of a URL.
+    """
     named = {value for name, value in variables if VARIABLE.search(name)}
     in_urls = {match[1] for _, value in variables for match in PASSWORD.finditer(value)}
-    return sorted((value for value in named | in_urls if len(value) >= LEAST), key=len, reverse=True)
+    secret = [value for value in named | in_urls if len(value) >= LEAST]
+    forms = {form for value in secret for form in (value, json.dumps(value)[1:-1], quote(value, safe=""))}
+    return sorted(forms, key=len, reverse=True)

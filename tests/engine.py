@@ -42,7 +42,9 @@ def spec_of(method: str, probes: Sequence[str] = PROBES) -> RunSpec:
         "train.temperature=0.3",
         "train.max_refills=200",
     ]
-    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2"]
+    # The base policy is made here: some of these runs are killed while it is.
+    made = "compute.shipped_base=false"
+    quick = ["scale=smoke", "train.steps=4", "train.lr=1e-3", "compute.checkpoint_every=2", made]
     return load([*quick, *shape, *METHODS[method], *probes])[0]
 
 

@@ -266,18 +266,20 @@ def _load_one(overrides: list[str]) -> RunSpec:
             if (key := key_of(text)) not in options:
                 *path, name = key.split(".")
                 functools.reduce(operator.getitem, path, data)[name] = _value(text)
-        if "${" in str(data):
+        if "oc.env" in (composed := str(data)):
+            raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
+        if "${" in composed:
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error
-    composed = {str(key): value for key, value in data.items()}
-    # Checked again, because a preset may hold a secret and ${oc.env:...} may read one from the environment.
-    listed = [f"{key}={value}" for key, value in flat(composed).items()]
+    found = {str(key): value for key, value in data.items()}
+    # Checked again, because a preset may hold a secret.
+    listed = [f"{key}={value}" for key, value in flat(found).items()]
     if redact("\n".join(listed)) != "\n".join(listed):
         for setting in listed:
             refuse_secrets(setting)
-    composed["model"] = existing.completed(composed["model"], _given_for_model(overrides))
-    return from_dict(composed)
+    found["model"] = existing.completed(found["model"], _given_for_model(overrides))
+    return from_dict(found)
 
 
 def preset_model(name: str) -> Model:

@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,28 @@ MAX_SHOWN = 200
 """The most characters of an override that a message repeats."""
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses what YAML reads otherwise than people do.
+
+    `010` would be 8 and `1:30` 90 (YAML 1.1); of two equal keys, such as arms of one name, the last would silently win.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = Counter(str(key.value) for key, _ in node.value)
+        if twice := [name for name, times in names.items() if times > 1]:
+            raise ValueError(f"{twice[0]} is given twice")
+        return super().construct_mapping(node, deep)
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if re.match(r"[-+]?0[0-9_]|.*:", node.value):
+            meant = node.value.lstrip("+-0_") or "0"
+            raise ValueError(f"{node.value} would be {super().construct_yaml_int(node)}: write {meant}, or quote it")
+        return super().construct_yaml_int(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_yaml_int)
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file, safe-loaded.
 
@@ -27,7 +51,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: the file cannot be read or is not a YAML mapping with text keys.
     """
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        data = yaml.load(path.read_text(encoding="utf-8"), _Loader) or {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}", fix=f"ls {path.parent}") from error
     except Exception as error:  # PyYAML raises many kinds for a value that does not fit its tag

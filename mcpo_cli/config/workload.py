@@ -26,6 +26,13 @@ SLOW_SAMPLING, FAST_SAMPLING = 0.042, 0.068
 
 At the paper's shape these are 2,500 and 4,000 tokens per second and GPU of Qwen3-8B.
 """
+BANDWIDTH = 3.35e12
+"""Bytes per second that one H100 SXM reads from its memory (NVIDIA's data sheet)."""
+SLOW_ALONE, FAST_ALONE = 0.29, 0.49
+"""Least and largest share of BANDWIDTH at which weights are read for each token of a sequence that is sampled alone.
+
+These are 60 and 100 tokens per second of Qwen3-8B: the last response of a batch, at full length, takes minutes.
+"""
 TRAINING_UTILISATION = 0.35
 """Share of PEAK that training reaches."""
 SAMPLING_ROUNDS = 3
@@ -130,7 +137,7 @@ def _basis(spec: RunSpec, mean_response: float | None) -> tuple[str, str]:
         "prompts sampled again by probes, if every cohort is full (probe.prompts); operations per weight and token: 2 "
         f"to sample, {2 * _passes(spec)} to train; an H100 with {PEAK / 1e12:.0f} TFLOP/s, used to "
         f"{TRAINING_UTILISATION:.0%} while training and to {FAST_SAMPLING:.1%} (fewest GPU-hours) or "
-        f"{SLOW_SAMPLING:.1%} (most) while sampling",
+        f"{SLOW_SAMPLING:.1%} (most) while sampling; each batch lasts as long as one response of full length alone",
         f"{spec.model.name} then samples {fast:,.0f} or {slow:,.0f} tokens per second and GPU",
     )
 
@@ -145,7 +152,14 @@ def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
     sampled, trained = (batch * rounds(spec) + evaluated + probed) * response, batch * (prompt + response)
     sampling = operations(spec, sampled, 0, mean_response) / PEAK
     training = operations(spec, 0, trained, mean_response) / PEAK / TRAINING_UTILISATION
-    least, most = (sampling / share + training for share in (FAST_SAMPLING, SLOW_SAMPLING))
+    # A batch is not done before its longest response, and all GPUs wait for that one.
+    cluster = spec.cluster
+    gpus, read = cluster.nodes * cluster.gpus, BYTES_SAMPLED * parameters(spec) / cluster.tensor_parallel / BANDWIDTH
+    tails = train.steps * rounds(spec) * train.max_response * read * gpus
+    least, most = (
+        max(sampling / share, tails / alone) + training
+        for share, alone in ((FAST_SAMPLING, FAST_ALONE), (SLOW_SAMPLING, SLOW_ALONE))
+    )
     saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
     checkpoint = saved * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
     return Cost(least, most, sampled, trained, checkpoint, _basis(spec, mean_response))

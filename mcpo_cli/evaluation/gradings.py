@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -132,20 +133,31 @@ def all_of(folder: Path) -> list[Results]:
     """All complete gradings of the evaluation in `folder`, oldest first.
 
     Raises:
-        ConfigError: a record has the number of another grading, or an unsafe benchmark name.
+        ConfigError: a record has the number of another grading, an unsafe benchmark name, or is no record at all.
     """
-    numbers = sorted(int(path.parent.name) for path in folder.glob("gradings/*/results.json"))
-    records = [cast(Results, read_json(folder / "gradings" / str(number) / "results.json")) for number in numbers]
-    for number, results in zip(numbers, records, strict=True):
+    return [
+        _results(folder / "gradings" / str(number) / "results.json", number)
+        for number in _numbers(folder, "*/results.json")
+    ]
+
+
+def _numbers(folder: Path, pattern: str = "*") -> list[int]:
+    """The numbers of gradings, without what is no number."""
+    names = {path.relative_to(folder / "gradings").parts[0] for path in folder.glob(f"gradings/{pattern}")}
+    return sorted(int(name) for name in names if re.fullmatch("0|[1-9][0-9]{0,8}", name))
+
+
+def _results(path: Path, number: int) -> Results:
+    results = cast(Results, read_json(path))
+    try:
         if results["grading"] != number or not all(map(is_plain, results["benchmarks"])):
-            raise ConfigError(
-                f"{folder / 'gradings' / str(number) / 'results.json'} is not the record of that grading",
-                code="damaged",
-            )
+            raise ValueError("another number, or an unsafe name")
         for benchmark in results["benchmarks"].values():
             # JSON has no NaN; it is stored as text.
             benchmark["metrics"] = {key: float(value) for key, value in benchmark["metrics"].items()}
-    return records
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path} is not the record of that grading", code="damaged") from error
+    return results
 
 
 def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:
@@ -155,7 +167,7 @@ def rows(folder: Path, grading: int, benchmark: str) -> list[GradeRow]:
 
 def next_number(folder: Path) -> int:
     """The number of the next grading; an interrupted grading keeps its number."""
-    return 1 + max((int(path.name) for path in folder.glob("gradings/*")), default=0)
+    return 1 + max(_numbers(folder), default=0)
 
 
 def writable(text: str) -> str:

@@ -37,10 +37,12 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version as version_of
+from typing import Any
 
 from mcpo_cli.grading.base import NO_ANSWER, Status, Verdict, different, hedged
 from mcpo_cli.grading.extract import CHOICE, Marked, bare, marked
 from mcpo_cli.grading.reading import (
+    PERCENT,
     bases,
     equal,
     is_expression,
@@ -53,7 +55,7 @@ from mcpo_cli.grading.reading import (
 from mcpo_cli.grading.spelling import TEXT, WORDS, plain, sides_of, spelled, unnamed
 
 INTEGERS = True
-RULES = 3
+RULES = 4
 """Version of the rules here, in `reading`, `spelling` and `extract`; raise it with every change."""
 
 LONGEST_ANSWER = 100
@@ -77,6 +79,50 @@ _DEGREES = re.compile(r"(\d+(?:\.\d+)?)\s*\^\s*\{?\s*\\circ\s*\}?")
 _DECIMAL_COMMA = re.compile(r"(-?\d+),(?!\d{3}$)(\d+)")
 _OPTION_GOLD = re.compile(r"\W*([A-J])\W*")
 _OPTION = re.compile(r"(?:^(?:(?i:option|choice|answer)\b)?|\()\s*([A-Ja-j])(?:\s*[).:]|$)")
+_NEXT_OPTION = re.compile(r"[;,&/|+]\s*(?:also\s*)?([A-J])\s*[).:](?=\s|$)")
+_OPTION_TEXT = re.compile(r"\W*(?:(?i:option|choice|answer)\s*)?\(?[A-Ja-j]\s*[).:]\W*(.*)", re.DOTALL)
+_JUDGES = re.compile(r"(?i)(?:is|isn|was|can be|would be|has been|must be)\b")
+_IN_BRACKETS = re.compile(r"\([^()]{2,}\)")
+_DENIES = re.compile(
+    r"(?i)\b(?:wrong|incorrect|false|impossible|invalid|excluded|eliminated|rejected|except|excluding|unless|but|rather"
+    r"|(?:is|are|was|does|do|ca)n['\u2019]t|cannot|never|none|anything|other than|instead of)\b"
+)
+"""Words that take back what they stand next to."""
+_CHANGES = re.compile(
+    r"(?i)\b(?:below zero|too (?:large|small|big|high|low|many|few)|to the power|times (?:ten|a hundred)|repeating"
+    r"|recurring|ppm|per ?mille|basis points?|percent (?:less|more|fewer|off))\b"
+)
+"""Words after a number that make it another one."""
+_UNIT_WORD = re.compile(r"[\d})](?:[\s~]|\\[,;: ])*([A-Za-z]+)\.?(?:\s*\^.*)?$")
+_UNITS = {
+    word: words.split()[0]
+    for words in (
+        *(
+            "mm millimeters",
+            "cm centimeters",
+            "dm",
+            "m meters meter",
+            "km kilometers",
+            "in inches inch",
+            "ft feet foot",
+        ),
+        *(
+            "yd yards yard",
+            "mi miles mile",
+            "mg",
+            "g grams",
+            "kg kilograms",
+            "lb lbs pounds",
+            "oz ounces",
+            "ml",
+            "l liters",
+        ),
+        *("ms", "s sec secs seconds second", "min mins minutes minute", "h hr hrs hours hour", "d days day"),
+        *("weeks week", "months month", "years year", "dollars dollar", "cents cent", "degrees degree", "radians rad"),
+    )
+    for word in words.split()
+}
+"""Units by their spellings."""
 
 
 def version() -> str:
@@ -108,6 +154,18 @@ def _inconsistent(answer: str) -> bool:
     return any(not equal(list(constants[-1]), list(value)) for value in constants[:-1])
 
 
+def _denied(answer: str) -> bool:
+    """Whether words take an answer back; an option's own text, as in `(E) cannot be determined`, does not."""
+    words = plain(answer)
+    text = _OPTION_TEXT.match(words)
+    return bool(_DENIES.search(words)) and not (text and not _JUDGES.match(text[1]))
+
+
+TEXTUAL: dict[str, Callable[[str], bool]] = {
+    "a word that denies an answer": _denied,
+    "a word that changes a number": lambda answer: bool(_CHANGES.search(plain(answer))),
+}
+"""Tests of words that take an answer back, whatever the gold's number of values, unless the gold has them itself."""
 HEDGES: dict[str, Callable[[str], bool]] = {
     "a word that offers or retracts an answer": lambda answer: bool(CHOICE.search(plain(answer))),
     "numbers side by side": lambda answer: bool(_NUMBERS.search(answer)),
@@ -123,7 +181,8 @@ def hedge(gold: str, answer: str) -> str:
     if not _DOMAIN.search(gold):
         answer = _DOMAIN.sub("", answer)
     one = not several(read(gold)) and not CHOICE.search(plain(gold))
-    rules = HEDGES if one else {"sides that differ": _inconsistent}
+    rules = {name: breaks for name, breaks in TEXTUAL.items() if not breaks(gold)}
+    rules |= HEDGES if one else {"sides that differ": _inconsistent}
     if len(option(answer)) > len(option(gold)) > 0:
         return "several options"
     return next((name for name, breaks in rules.items() if breaks(answer)), "")
@@ -149,13 +208,38 @@ def same(gold: str, answer: str) -> bool:
         return True
     if (wanted := bases(gold)) and (named := bases(answer)) and wanted != named:
         return False
+    if (
+        len(
+            {
+                _UNITS[found[1]]
+                for text in (gold, answer)
+                if (found := _UNIT_WORD.search(plain(text))) and found[1] in _UNITS
+            }
+        )
+        > 1
+    ):
+        return False
     if any(_DEGREES.search(one) and r"\pi" in other for one, other in ((gold, answer), (answer, gold))):
         gold, answer = (_DEGREES.sub(r"\\frac{\1\\pi}{180}", text) for text in (gold, answer))
     if same_parts(gold, answer):
         return True
+    if (share := share_of(answer)) and not share_of(gold):
+        return equal(list(read(gold)), share)
     units = not _VARIABLE.search(gold)  # "4t" is a product
     values = list(read(gold, units)), list(read(answer, units))
     return equal(*values) or rounds_to(*values)
+
+
+def share_of(text: str) -> list[Any]:
+    r"""The value of a percentage below 1, such as `1/2\%`, as a share; empty for anything else.
+
+    `28\%` may be meant as 28, where the question asks for percent. A number below 1 is rather a probability.
+    """
+    percent = PERCENT.search(text)
+    value = read(text[: percent.start()]) if percent else ()
+    if not is_expression(value) or not getattr(value[0], "is_number", False):
+        return []
+    return [value[0] / 100] if 0 < abs(value[0]) < 1 else []
 
 
 def same_parts(gold: str, answer: str) -> bool:
@@ -177,8 +261,10 @@ def gold_of(gold: str) -> str | None:
 
 
 def option(text: str) -> set[str]:
-    """The options that `text` names: a letter at the start, or any in parentheses."""
-    return {letter.upper() for letter in _OPTION.findall(plain(text))}
+    """The options that `text` names: a letter at the start, any in parentheses, and further ones as in `D) 5; C) 4`."""
+    words = plain(text)
+    found = _OPTION.findall(words)
+    return {letter.upper() for letter in found + (_NEXT_OPTION.findall(_IN_BRACKETS.sub("", words)) if found else [])}
 
 
 def one_answer(gold: str, found: Marked) -> tuple[str, bool]:

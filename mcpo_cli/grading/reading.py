@@ -75,7 +75,7 @@ _UNITLESS = (
 _NOT_QUICK = (UnevaluatedExpr, Sum, Product, Integral, Limit, Derivative)
 """Excluded from the quick comparison: percentages, which may equal their number, and costly expressions."""
 
-_PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
+PERCENT = re.compile(r"\s*(?:\\?%|(?i:per\s?cent(?:age)?|pct)\b)\s*$")
 _PLAIN = re.compile(r"(-?)(?:([0-9]{1,15})|\\[dt]?frac\{([0-9]{1,15})\}\{(?!0+\})([0-9]{1,15})\})")
 _SYMBOLS = "mm|cm|dm|km|m|in|ft|yd|mi|mg|kg|g|lb|oz|ms|s|h|hr|ml|mL|l|L|J|N|W|V|Hz|Pa"
 _POWER = r"(?:\s*\^\s*\{?[23]\}?)?"
@@ -235,7 +235,7 @@ def read(text: str, units: bool = True) -> tuple[Any, ...]:
     if units:
         text = _UNIT.sub("", text)
     text = _BASE.sub("", text)
-    if percent := _PERCENT.search(text):
+    if percent := PERCENT.search(text):
         return tuple(search(f"${text[: percent.start()]}$ %", _LATEX))
     if number := _PLAIN.fullmatch(text):
         return _plain_number(number)

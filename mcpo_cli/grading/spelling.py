@@ -21,8 +21,27 @@ TEXT = re.compile(WORDS + r"\{([^{}]*)\}")
 r"""Text inside a formula: words, or an upright number."""
 _ORDINAL = rf"{WORDS}\{{\s*(?:st|nd|rd|th)\s*\}}"
 _SIZE = r"(?:\\(?:left|right|[bB]igg?[lr]?))?"
-_SCALES = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
-_AFTER = {"dozen": r" \\cdot 12", "squared": "^{2}", "cubed": "^{3}", "factorial": "!"}
+_SCALES = {
+    "hundred thousand": 5,
+    "hundred": 2,
+    "thousand": 3,
+    "million": 6,
+    "billion": 9,
+    "trillion": 12,
+    "tenths?": -1,
+    "hundredths?": -2,
+    "thousandths?": -3,
+    "ten-thousandths?": -4,
+    "millionths?": -6,
+}
+_PARTS = {"thirds": 3, "fourths": 4, "fifths": 5, "sixths": 6, "sevenths": 7, "eighths": 8, "ninths": 9}
+_AFTER = {
+    "dozen": r" \\cdot 12",
+    "squared": "^{2}",
+    "cubed": "^{3}",
+    "factorial": "!",
+    **{word: rf" \\cdot \\frac{{1}}{{{parts}}}" for word, parts in _PARTS.items()},
+}
 _NUMBER = r"(-?(?:[\d.]+(?:/\d+)?|\\frac\{\d+\}\{\d+\}|\\infty))"
 _REALS = r"(?:\w+ is )?(?:all |any )?(?:the )?(?:real )?(?:numbers? |values? )?(?:of \w+ )?(?:that are )?"
 
@@ -61,6 +80,7 @@ SPELLINGS: tuple[tuple[str, str], ...] = (
     (rf"^{WORDS}\{{(?![^{{}}]*\bthan\b)[^{{}}\d]*(?::|=|\bis|\bequals)[\s~]*\}}", ""),
     (rf"^(?:{WORDS}\{{)?\s*(?:approximately|approx\.?|about|roughly)(?:\s*\}}|\s)\s*(?=[-\d\\$])", ""),
     (r"^\s*(?:=|\\(?:approx|simeq|sim|doteq)(?![A-Za-z]))\s*", ""),
+    (rf"^(?:{WORDS}\{{)?\s*(?:negative|minus)(?:\s*\}}|\s)\s*(?=[\d\\])", "-"),
     # arguments without braces
     (r"\\([dtc]?frac)\s*(\d)\s*(\d)", r"\\\1{\2}{\3}"),
     (r"(\\[dtc]?frac\s*\{[^{}]*\})\s*([0-9A-Za-z])", r"\1{\2}"),

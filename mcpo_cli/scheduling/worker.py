@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from mcpo_cli import backends
+from mcpo_cli import backends, plugins
 from mcpo_cli.config import load
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
@@ -105,4 +105,4 @@ def _said(error: McpoError, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(work(sys.argv[1], provenance.parent_command()))
+    plugins.leave(work(sys.argv[1], provenance.parent_command()))

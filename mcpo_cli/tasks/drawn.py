@@ -15,7 +15,8 @@ from mcpo_cli.tasks.base import ClosedTask, GeneratedTask, Limits
 
 HELD_OUT_RULE = f"a problem is held out if its text hashes to 0 modulo {HELD_OUT_SHARE}, and only then"
 PATIENCE = 20_000
-"""Draws in a row without a new problem after which `DrawnTask` reports that its options allow too few."""
+"""Draws in a row without any problem after which `DrawnTask` reports that its options allow none; without a new one,
+HELD_OUT_SHARE times as many."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class DrawnTask(GeneratedTask):
         """
         if self.pool:
             rng = random.Random(stream(seed, "pool"))
-            pool = _distinct(self._drawn(self.draw, rng, held=False), self.pool, "task.pool", "training problems")
+            pool = self._distinct(self.draw, rng, self.pool, "task.pool", "training problems")
             return from_pool(pool, seed, start, count)
         return [
             next(self._drawn(self.draw, random.Random(stream(seed, "data", i)), held=False))
@@ -125,8 +126,30 @@ class DrawnTask(GeneratedTask):
         held = self._held_out(tier, count + 1)
         if held is not None and len(held) <= count:
             return held
-        draws = self._drawn(partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier)), held=True)
-        return _distinct(draws, count, "eval.problems", f"held-out problems of {tier}")
+        draw, rng = partial(self.draw_of_tier, tier=tier), random.Random(self.tier_stream(tier))
+        return self._distinct(draw, rng, count, "eval.problems", f"held-out problems of {tier}")
+
+    def _distinct(
+        self, draw: Callable[[random.Random], Problem], rng: random.Random, count: int, option: str, kind: str
+    ) -> list[Problem]:
+        """`count` problems of `draw` with different texts: held-out ones for a tier, else training problems.
+
+        Raises:
+            ConfigError: so many draws in a row had none that is new; it names the `option` that asks for `count`.
+        """
+        distinct, missed, held = dict[str, Problem](), 0, option == "eval.problems"
+        while len(distinct) < count:
+            problem = draw(rng)
+            fits = self.holds_out(problem) == held
+            missed = 0 if fits and problem.text not in distinct else missed + 1
+            if fits:
+                distinct[problem.text] = problem
+            if missed == PATIENCE * (HELD_OUT_SHARE if distinct else 1):
+                raise no_room(
+                    f"{option}={count}: the options of the task allow only {len(distinct)} {kind}",
+                    fix=f"{option}={len(distinct)}" if distinct else "mcpo help task",
+                )
+        return list(distinct.values())
 
 
 @dataclass(frozen=True)
@@ -166,26 +189,6 @@ class RandomTask(DrawnTask, ClosedTask):
     def demonstrations(self, seed: int, step: int, count: int) -> list[Problem]:
         rng = random.Random(stream(seed, "warmup", step))
         return list(islice(self._drawn(self.draw_demonstration, rng, held=False), count))
-
-
-def _distinct(problems: Iterator[Problem], count: int, option: str, kind: str) -> list[Problem]:
-    """`count` problems with different texts.
-
-    Raises:
-        ConfigError: PATIENCE problems in a row were known already; it names the `option` that asks for `count`.
-    """
-    distinct: dict[str, Problem] = {}
-    repeated = 0
-    while len(distinct) < count:
-        problem = next(problems)
-        repeated = repeated + 1 if problem.text in distinct else 0
-        distinct[problem.text] = problem
-        if repeated == PATIENCE:
-            raise no_room(
-                f"{option}={count}: the options of the task allow only {len(distinct)} {kind}",
-                fix=f"{option}={len(distinct)}",
-            )
-    return list(distinct.values())
 
 
 def ordered(least: str, low: int, most: str, high: int) -> Iterator[tuple[str, str]]:

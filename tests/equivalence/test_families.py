@@ -23,6 +23,7 @@ from mcpo_cli.backends.local import policy as policies
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.lora import Lora
 from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.rounding import GROUPS, Rounding
 from mcpo_cli.backends.local.sampler import Rollouts, sample
 
 CPU = torch.device("cpu")
@@ -270,3 +271,26 @@ def test_a_response_depends_neither_on_the_prompts_beside_it_nor_on_their_length
     assert torch.equal(together.token_PGT[0], beside.token_PGT[0])
     wider = torch.nn.functional.pad(prompt_PS, (0, 3), value=trees.NO_TOKEN)
     assert torch.equal(sample(policy, wider, G, T, 1.0, EOS, seed=3).token_PGT, together.token_PGT)
+
+
+@torch.no_grad()
+def test_rounding_over_a_gradient_step_is_what_bfloat16_adds_to_the_drift() -> None:
+    """By hand: the change in bfloat16 minus the change in float32, over the tokens of the first groups."""
+    model = stock("llama grouped")
+    exact, reduced = Policy(model, CPU), Policy(model, CPU, dtype=torch.bfloat16)
+    whole = rollouts_of(exact)
+    rollouts = whole.select(torch.arange(min(GROUPS, len(whole.prompt_PS))))
+    tensors, mask_PGT = (rollouts.prompt_PS, rollouts.token_PGT, rollouts.mask_PGT), rollouts.mask_PGT
+    measured, before = Rounding(reduced, whole), [one.log_probs(*tensors)[mask_PGT] for one in (reduced, exact)]
+    still = measured.over_step()
+    for weight in model.parameters():
+        weight.data += 1e-4 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    after = [one.log_probs(*tensors)[mask_PGT] for one in (reduced, exact)]
+    rounded, true = ((b - a).double() for a, b in zip(before, after, strict=True))
+    found = measured.over_step()
+    assert found["sanity/rounding_after_step"] == pytest.approx(
+        float((rounded - true).square().mean().sqrt()), rel=1e-3
+    )
+    assert found["sanity/drift_after_step"] == pytest.approx(float(true.square().mean().sqrt()), rel=1e-3)
+    assert found["sanity/rounding_after_step"] > 0
+    assert set(still.values()) == {0.0}

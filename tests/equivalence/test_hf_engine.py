@@ -18,6 +18,7 @@ from mcpo_cli import model_facts
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, open_engine
 from mcpo_cli.model_facts import ModelFacts, resolve
+from tests.errors import refused
 from tests.models import untrained
 
 Floats = npt.NDArray[np.float64]
@@ -176,3 +177,19 @@ def test_a_gpu_that_is_not_there(facts: ModelFacts, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ConfigError, match="finds no CUDA device"):
         open_engine("hf", facts, sampling(facts, 0.0), device="cuda")
+
+
+@pytest.mark.parametrize("engine", ["hf", "local"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_a_model_whose_logits_are_not_finite_is_not_graded(
+    engine: str, temperature: float, value: float, facts: ModelFacts, tmp_path: Path
+) -> None:
+    """Its token would be the first of the vocabulary, which is an answer like any other."""
+    folder = shutil.copytree(facts.folder, tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"].fill_(value)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    broken = resolve(str(folder))
+    with refused("bad_model"):
+        list(open_engine(engine, broken, sampling(broken, temperature)).generate([request(broken, PROMPTS[0], 0, 1)]))

@@ -18,6 +18,8 @@ from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed
 from mcpo_cli.evaluation import gradings, regrade
 from mcpo_cli.home import is_plain, run_dir
 from mcpo_cli.model_facts import resolve
+from mcpo_cli.results.readers import lm_eval, tabular
+from mcpo_cli.results.readers.base import Options
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import read_json, write_json
 from tests.cli.conftest import InProcess
@@ -41,6 +43,16 @@ SUITES: dict[str, str | bytes] = {
     "an arm that is not a list": "arms: {a: seed=0}",
     "a sweep of NaN": "arms: {a: [seed=0]}\nsweep: {train.lr: [.nan, .inf]}",
     "an override that refers to itself": "arms: {a: ['seed=${seed}']}",
+    "a key given twice": "arms: {a: [seed=0], a: [seed=1]}",
+    "an octal number": "arms: {a: []}\nsweep: {seed: [010]}",
+    "a number in base 60": "arms: {a: []}\nsweep: {seed: [1:30]}",
+    "a setting of the environment": "arms: {a: ['model.name=${oc.env:HOME}']}",
+    "a merge of a list": "arms: {<<: [1]}",
+    "a sweep of 10 000 runs": "arms: {a: []}\nsweep: {seed: [" + ",".join(map(str, range(10_000))) + "]}",
+    "arms that are a text": "arms: none",
+    "a sweep of mappings": "arms: {a: []}\nsweep: {seed: [{a: 1}]}",
+    "NUL": "arms: {a: [seed=0\0]}",
+    "a bomb of aliases": "a: &a [x,x]\nb: &b [*a,*a]\narms: {a: *b}",
     "an override that decodes": "arms: {a: ['seed=${oc.decode:${seed}}']}",
 }
 
@@ -58,18 +70,13 @@ def test_suites(content: str | bytes, here: InProcess) -> None:
     assert "\x1b" not in done.stderr
 
 
-ODD_FILES: dict[str, Callable[[Path], object]] = {
-    "a folder": Path.mkdir,
-    "a link to itself": lambda path: path.symlink_to(path),
-    "a link to nothing": lambda path: path.symlink_to("nowhere.yaml"),
-}
-
-
-@pytest.mark.parametrize("make", ODD_FILES.values(), ids=ODD_FILES)
-def test_settings_in_something_else_than_a_file(make: Callable[[Path], object], tmp_path: Path) -> None:
-    make(tmp_path / "x.yaml")
-    with refused("bad_input", "x.yaml"):
-        read_yaml(tmp_path / "x.yaml")
+def test_settings_in_something_else_than_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    for make in (path.mkdir, lambda: path.symlink_to(path), lambda: path.symlink_to("nowhere.yaml")):
+        make()
+        with refused("bad_input", "x.yaml"):
+            read_yaml(path)
+        path.rmdir() if path.is_dir() else path.unlink()
 
 
 LINES: dict[str, bytes] = {
@@ -93,6 +100,53 @@ def test_data_and_answers(line: bytes, tmp_path: Path) -> None:
         assert len(error.value.message) < 2000
 
 
+PROBLEM = '"doc_id": 1, "filter": "none", "metrics": ["acc"], "acc": 1, "target": "x"'
+LOGS: dict[str, tuple[str, str | bytes]] = {
+    "NUL bytes": ("x.csv", bytes(1000)),
+    "no rows": ("x.csv", "problem,correct\n"),
+    "nothing": ("x.csv", ""),
+    "not UTF-8": ("x.csv", b"problem,correct\n\xff\xfe,1\n"),
+    "a column given twice": ("x.csv", "problem,correct,correct\na,1,0\n"),
+    "a line that is longer": ("x.csv", "problem,correct\na,1,2,3\n"),
+    "an open quote": ("x.csv", 'problem,correct\n"a,1\n'),
+    "no score": ("x.csv", "problem,score\na,1\n"),
+    "a score of 2": ("x.csv", "problem,correct\na,2\n"),
+    "a score of 1e400": ("x.csv", "problem,correct\na,1e400\n"),
+    "NaN": ("x.csv", "problem,correct\na,nan\n"),
+    "an empty score": ("x.csv", "problem,correct\na,\n"),
+    "a score in words": ("x.csv", "problem,correct\na,maybe\n"),
+    "a sample given twice": ("x.csv", "problem,sample,correct\na,1,1\na,1,0\n"),
+    "a list as score": ("x.jsonl", '{"problem": "a", "correct": [1]}\n'),
+    "a mapping as problem": ("x.jsonl", '{"problem": {"a": 1}, "correct": null}\n'),
+    "a list": ("x.jsonl", "[1]\n"),
+    "brackets": ("x.jsonl", "[" * 100_000),
+    "half a row": ("x.jsonl", '{"problem": "a", "corr'),
+    "no Parquet": ("x.parquet", "PAR1 is how it begins"),
+    "numbers as rows": ("samples_a_2026-01-01T00.jsonl", "1\n2\n"),
+    "lists as rows": ("samples_a_2026-01-01T00.jsonl", '["doc_id", "filter", "metrics"]\n'),
+    "texts as rows": ("samples_a_2026-01-01T00.jsonl", '"doc_id filter metrics"\n'),
+    "metrics that are a number": ("samples_a_2026-01-01T00.jsonl", '{"doc_id": 1, "filter": "f", "metrics": 5}\n'),
+    "metrics that are lists": ("samples_a_2026-01-01T00.jsonl", '{"doc_id": 1, "filter": "f", "metrics": [[1], {}]}\n'),
+    "a document given twice": ("samples_a_2026-01-01T00.jsonl", 2 * f"{{{PROBLEM}}}\n"),
+    "a score that is a list": (
+        "samples_a_2026-01-01T00.jsonl",
+        f"{{{PROBLEM}}}\n" + f"{{{PROBLEM}}}\n".replace("1,", "[],"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), LOGS.values(), ids=LOGS)
+def test_results_of_other_tools(name: str, content: str | bytes, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    reader = lm_eval.READER if name.startswith("samples") else tabular.READER
+    assert reader.recognises(path)
+    with pytest.raises(ConfigError) as error:
+        reader.read(path, Options())
+    assert str(tmp_path) in error.value.message
+    assert len(error.value.message) < 2000
+
+
 PLUGINS: dict[str, str | bytes] = {
     "exits": "raise SystemExit(0)",
     "divides by zero": "1 / 0",
@@ -101,6 +155,7 @@ PLUGINS: dict[str, str | bytes] = {
     "recurses": "def f(): f()\nf()",
     "quotes a secret": "raise ValueError('password=planted-in-a-plug-in')",
     "imports what is missing": "import no_such_library_anywhere",
+    "is no module": "import sys\nsys.modules[__name__] = 5",
     "has an option without default": "from dataclasses import dataclass\nfrom mcpo_cli.methods.base import Method\n"
     "@dataclass(frozen=True)\nclass Bad(Method):\n    name = 'bad'\n    option: int\n",
 }
@@ -145,6 +200,11 @@ MODELS: dict[str, Callable[[Path], object]] = {
     "a header that is a list": lambda at: (at / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"[]"),
     "no bytes of weights": lambda at: (at / "model.safetensors").write_bytes(b""),
     "weights in another folder": pointing_outside,
+    "a GGUF of NUL bytes": lambda at: ((at / "model.safetensors").unlink(), (at / "x.gguf").write_bytes(bytes(1000))),
+    "sizes that are texts": lambda at: reconfigured(at, hidden_size="64", num_hidden_layers=[2]),
+    "no layers": lambda at: reconfigured(at, num_hidden_layers=0),
+    "10^12 layers": lambda at: reconfigured(at, num_hidden_layers=10**12),
+    "a tokenizer that is a list": lambda at: (at / "tokenizer.json").write_text("[]"),
     "a window of 10^30 tokens": lambda at: reconfigured(at, max_position_embeddings=10**30),
     "a window of -1 tokens": lambda at: reconfigured(at, max_position_embeddings=-1),
     "a configuration with code": lambda at: reconfigured(at, auto_map={"AutoConfig": "own.Own"}),
@@ -203,6 +263,9 @@ RECORDS: dict[str, Callable[[Path], object]] = {
     "an attempt without number": lambda folder: (folder / "attempt_1").rename(folder / "attempt_x"),
     "rows that are lists": placed("attempt_1/metrics.jsonl", "[]\n"),
     "rows nested 5 000 deep": placed("attempt_1/metrics.jsonl", '{"step":' + "[" * 5000 + "]" * 5000 + "}\n"),
+    "an attempt that is a file": lambda at: (shutil.rmtree(at / "attempt_1"), (at / "attempt_1").write_text("")),
+    "a step of 10^30": placed("attempt_1/metrics.jsonl", '{"step": 1' + "0" * 30 + ', "time": 1, "metrics": {}}\n'),
+    "metrics that are texts": placed("attempt_1/metrics.jsonl", '{"step": 1, "time": 1, "metrics": {"a": "x"}}\n'),
     "an origin that is a list": placed("origin.json", "[]"),
     "an origin with a suite that is a number": changed("origin.json", suite=7, arm=None, command=3),
 }
@@ -316,13 +379,28 @@ def test_a_suite_of_a_record_leads_nowhere(runs: tuple[RunSpec, RunSpec], mcpo_h
         catalog.find(mcpo_home, runs[0].run_id)
 
 
-@pytest.mark.parametrize("change", [{"grading": "../../../secret"}, {"benchmarks": {"../../outside": {}}}])
-def test_a_grading_names_no_other_folder(tmp_path: Path, change: dict[str, object]) -> None:
-    path = tmp_path / "evals" / "foreign" / "gradings" / "1" / "results.json"
-    path.parent.mkdir(parents=True)
+GRADINGS: dict[str, object] = {
+    "another's number": {"grading": "../../../secret"},
+    "another folder": {"benchmarks": {"../../outside": {}}},
+    "a metric in words": {"benchmarks": {"a": {"metrics": {"pass@1": "high"}}}},
+    "metrics that are a list": {"benchmarks": {"a": {"metrics": [1]}}},
+    "benchmarks that are a list": {"benchmarks": ["a"]},
+    "no benchmarks": {"benchmarks": None},
+    "a list": [],
+    "a number": 7,
+}
+
+
+@pytest.mark.parametrize("change", GRADINGS.values(), ids=GRADINGS)
+def test_gradings(change: object, tmp_path: Path) -> None:
+    path = tmp_path / "gradings" / "1" / "results.json"
+    for name in ("x", "1e3", "٤", "9" * 30):
+        (tmp_path / "gradings" / name).mkdir(parents=True)
+        (tmp_path / "gradings" / name / "results.json").write_text("{}")
+    path.parent.mkdir()
     results = {"grading": 1, "benchmarks": {"aime24": {"metrics": {}}}}
     path.write_text(json.dumps(results))
-    assert gradings.all_of(path.parents[2])[0]["benchmarks"].keys() == {"aime24"}
-    path.write_text(json.dumps({**results, **change}))
-    with pytest.raises(ConfigError):
-        gradings.all_of(path.parents[2])
+    assert [one["benchmarks"].keys() for one in gradings.all_of(tmp_path)] == [{"aime24"}]
+    path.write_text(json.dumps({**results, **change} if isinstance(change, dict) else change))
+    with pytest.raises(McpoError, match=r"gradings/1/results\.json"):
+        gradings.all_of(tmp_path)

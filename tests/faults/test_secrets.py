@@ -2,21 +2,19 @@
 
 import base64
 import gzip
+import importlib
 import json
-import os
+import re
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mcpo_cli.config.load import load
-from mcpo_cli.redaction import masked, redact
+from mcpo_cli.redaction import HIDDEN, VARIABLE, masked, redact
 from mcpo_cli.runs import provenance
 from tests.cli.conftest import Cli, InProcess
 from tests.faults.faulty_server import mlflow_server
@@ -30,6 +28,8 @@ PLANTED = {
     "AWS_SECRET_ACCESS_KEY": "planted+aws/secret",
     "AWS_SESSION_TOKEN": "planted-aws-session",
     "GOOGLE_API_KEY": "planted-google-key",
+    "PGPASSWORD": "planted-pg",
+    "DB_PWD": 'planted "quoted"',
 }
 IN_A_URL = "planted-url-password"
 SECRETS = {*(value for name, value in PLANTED.items() if not name.endswith("USERNAME")), IN_A_URL}
@@ -78,36 +78,6 @@ def test_runs_and_reports_hold_no_secret(tmp_path: Path, empty_store: Path) -> N
     assert [line for line in said.splitlines() if any(secret in line for secret in SECRETS)] == []
 
 
-FAILING = """
-import sys
-from types import SimpleNamespace
-from mcpo_cli.scheduling import worker
-
-def run(spec, attempt, stop):
-    raise RuntimeError("401 of http://me:planted-url-password@127.0.0.1/x with " + sys.argv[2])
-
-worker.backends.get = lambda name: SimpleNamespace(kept=lambda folder: [], run=run)
-sys.exit(worker.work(sys.argv[1], []))
-"""
-
-
-@pytest.mark.slow
-def test_an_error_that_quotes_a_secret_is_written_without_it(tmp_path: Path) -> None:
-    (spec,) = load(["scale=smoke"])
-    folder = tmp_path / "runs" / spec.run_id
-    folder.mkdir(parents=True)
-    (folder / "spec.json").write_text(json.dumps(spec.to_dict()))
-    environment = {**os.environ, **PLANTED, "MCPO_HOME": str(tmp_path)}
-    command = [sys.executable, "-c", FAILING, spec.run_id, PLANTED["HF_TOKEN"]]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
-    (folder / "worker.log").write_text(ended.stdout + ended.stderr)
-    assert "RuntimeError: 401 of http://***@127.0.0.1/x with ***" in ended.stderr
-    status = json.loads((folder / "attempt_1" / "status.json").read_text())
-    assert status["error"] == "RuntimeError: 401 of http://***@127.0.0.1/x with ***"
-    assert leaks(files(tmp_path)) == set()
-
-
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in PLANTED.items():
@@ -121,6 +91,8 @@ SETTINGS = [
     f"hf_token={PLANTED['HF_TOKEN']}",
     f"task.data_path=/data/{PLANTED['WANDB_API_KEY']}",
     "model.path=${oc.env:AWS_SECRET_ACCESS_KEY}",
+    "model.name=${oc.env:PGPASSWORD}",
+    "model.name=${oc.decode:'${oc.env:HOME}'}",
     f"seed={PLANTED['GOOGLE_API_KEY']}",
 ]
 
@@ -172,6 +144,19 @@ CASES = {
     "postgresql://user:pa ss@host/db": "postgresql://***@host/db",
     "http://127.0.0.1:5000 is up; ask me@example.org": "http://127.0.0.1:5000 is up; ask me@example.org",
     "-----BEGIN RSA " + "PRIVATE KEY-----\nplanted\n-----END": "-----BEGIN RSA " + "PRIVATE KEY-----***-----END",
+    r"{\"password\": \"planted x\", \"n\": 1}": r"{\"password\": \"***\", \"n\": 1}",
+    r'"token": "pla\"nted", "n"': '"token": "***", "n"',
+    "mysql --password planted -u x": "mysql --password *** -u x",
+    "DB_PWD=planted OLDPWD=/home/me": "DB_PWD=*** OLDPWD=/home/me",
+    "db.example.org:5432:mydb:me:planted": "db.example.org:5432:mydb:me:***",
+    "me:planted@db.example.org/x, a:b@localhost:5432": "***@db.example.org/x, ***@localhost:5432",
+    "Cookie: session=planted; a=planted": "Cookie: ***",
+    '{"cookie": "planted", "n": 1}': '{"cookie": "***", "n": 1}',
+    "https://x.blob.net/a?sv=1&sig=planted%3D&x=1": "https://x.blob.net/a?sv=1&sig=***&x=1",
+    "https://x/a?key=planted": "https://x/a?key=***",
+    "mailto:me@example.org": "mailto:me@example.org",
+    "at 12:30@noon, file.py:12:34: E501": "at 12:30@noon, file.py:12:34: E501",
+    "2026:11:24:13:45 reasoning_gym:basic a/b@main x:y@z": "2026:11:24:13:45 reasoning_gym:basic a/b@main x:y@z",
 }
 
 
@@ -179,6 +164,43 @@ CASES = {
 def test_what_is_taken_out(text: str, clean: str) -> None:
     assert redact(text) == clean
     assert redact(clean) == clean
+
+
+DETECTORS = (
+    *("artifactory.ArtifactoryDetector", "aws.AWSKeyDetector", "discord.DiscordBotTokenDetector"),
+    *("github_token.GitHubTokenDetector", "gitlab_token.GitLabTokenDetector", "mailchimp.MailchimpDetector"),
+    *("openai.OpenAIDetector", "pypi_token.PypiTokenDetector", "sendgrid.SendGridDetector", "slack.SlackDetector"),
+    *("square_oauth.SquareOAuthDetector", "stripe.StripeDetector", "telegram_token.TelegramBotTokenDetector"),
+    "twilio.TwilioKeyDetector",
+)
+
+
+@pytest.mark.parametrize("name", DETECTORS)
+def test_what_detect_secrets_knows_by_its_shape_is_taken_out(name: str) -> None:
+    module, _, kind = name.partition(".")
+    shape = next(iter(getattr(importlib.import_module(f"detect_secrets.plugins.{module}"), kind).denylist))
+    ascii_only = re.compile(shape.pattern, shape.flags & ~re.UNICODE | re.ASCII)
+
+    @settings(max_examples=20, database=None)
+    @given(st.from_regex(ascii_only, fullmatch=True))
+    def hidden(text: str) -> None:
+        assert HIDDEN in redact(text), text
+
+    hidden()
+
+
+@pytest.mark.parametrize(
+    ("names", "secret"),
+    [
+        (
+            "PGPASSWORD MYSQL_PWD DB_PWD SSHPASS APIKEY GITHUB_PAT AWS_CREDENTIALS MY_AUTH DB_PASSPHRASE HF_TOKEN KEY",
+            True,
+        ),
+        ("PWD OLDPWD PATH SSH_AUTH_SOCK MONKEY BYPASS MAX_TOKENS LESSKEY XPAT KEYBOARD HOME", False),
+    ],
+)
+def test_names_of_variables_that_hold_secrets(names: str, secret: bool) -> None:
+    assert [name for name in names.split() if bool(VARIABLE.search(name)) != secret] == []
 
 
 def test_code_stays_code() -> None:
@@ -193,6 +215,10 @@ SLOW = {
     "beginnings of web tokens": "eyJaaaaaaaa." * 50_000,
     "beginnings of keys": "-----BEGIN " * 50_000,
     "an open quote": 'token="planted' + "a" * 1_000_000,
+    "users": "a:" * 200_000,
+    "hosts": "a." * 300_000,
+    "lines of password files": "a:12:" * 100_000,
+    "options": "--a-" * 100_000,
 }
 
 

@@ -23,10 +23,8 @@ from mcpo_cli.scheduling.progress import View
 from mcpo_cli.store import uploader
 from mcpo_cli.store.mlflow import Store
 from tests import store_runs
-from tests.faults.conftest import Faults
 from tests.faults.faulty_server import DOWN, FAULTS, PATIENCE, Proxy, mlflow_server
 from tests.faults.store_points import differences
-from tests.faults.store_swarm import swarm
 from tests.faults.test_disk import REAL, mount, tmpfs
 
 pytestmark = pytest.mark.slow
@@ -39,7 +37,6 @@ connection.execute("begin immediate")
 print("locked", flush=True)
 time.sleep(600)
 """
-PROCESSES = 16
 WORKER = (sys.executable, str(Path(__file__).parents[1] / "cli" / "fake_worker.py"))
 
 
@@ -90,24 +87,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Itera
 
 
 @pytest.mark.parametrize(("number", "fault"), list(enumerate([DOWN, *FAULTS])))
-def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path], home: Path, faults: Faults) -> None:
+def test_a_server_that_fails(number: int, fault: str, server: tuple[Proxy, Path], home: Path) -> None:
     proxy, database = server
-    before = proxy.misdeeds
     try:
         seeds = f"{3 * number},{3 * number + 1},{3 * number + 2}"
         plan, notes = train(proxy.uri, lambda: proxy.begin(fault), seeds)
     finally:
         proxy.heal()
-    began = time.monotonic()
     Store(proxy.uri).sync()
-    seconds = time.monotonic() - began
     assert set(Store(proxy.uri).sync().values()) == {0}
     if fault in (DOWN, "says 500 to everything"):
         assert "training continues" in notes[0]
         assert "mcpo runs sync" in notes[-1]
-    lost, wrong = differences(home, plan, database)
-    times = max(proxy.misdeeds - before, 1)
-    faults(f"an MLflow server that {fault}", times=times, lost=lost, wrong=wrong, seconds=[seconds])
+    assert differences(home, plan, database) == (0, 0)
 
 
 @pytest.fixture
@@ -116,16 +108,13 @@ def database(home: Path, empty_store: Path) -> Path:
     return home / "mlflow.db"
 
 
-def sync(uri: str) -> float:
-    """The seconds that `mcpo runs sync` takes."""
-    began = time.monotonic()
+def sync(uri: str) -> None:
     env = os.environ | {"MLFLOW_TRACKING_URI": uri}
     done = subprocess.run([*MCPO, "runs", "sync"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return time.monotonic() - began
 
 
-def test_a_store_that_vanishes(database: Path, home: Path, faults: Faults) -> None:
+def test_a_store_that_vanishes(database: Path, home: Path) -> None:
     """Its files are removed under it; the next command makes a new one."""
 
     def vanish() -> None:
@@ -136,13 +125,12 @@ def test_a_store_that_vanishes(database: Path, home: Path, faults: Faults) -> No
     assert "its file was removed" in notes[0]
     assert "mcpo runs sync" in notes[-1]
     assert not database.exists()
-    seconds = sync(f"sqlite:///{database}")
-    lost, wrong = differences(home, plan, database)
-    faults("an SQLite store removed under running plans", lost=lost, wrong=wrong, seconds=[seconds])
+    sync(f"sqlite:///{database}")
+    assert differences(home, plan, database) == (0, 0)
 
 
 @pytest.mark.parametrize("held", [2.0, math.inf])
-def test_a_store_that_another_process_locks(held: float, database: Path, home: Path, faults: Faults) -> None:
+def test_a_store_that_another_process_locks(held: float, database: Path, home: Path) -> None:
     """For seconds, which are waited for, and until the plan has ended."""
     holders: list[subprocess.Popen[str]] = []
 
@@ -161,15 +149,12 @@ def test_a_store_that_another_process_locks(held: float, database: Path, home: P
     holder.communicate()
     assert ["database is locked" in note for note in notes] == ([True, False] if held == math.inf else [False])
     assert ("mcpo runs sync" in notes[-1]) == (held == math.inf)
-    began = time.monotonic()
     Store(f"sqlite:///{database}").sync()
-    seconds = [time.monotonic() - began] if held == math.inf else []
-    lost, wrong = differences(home, plan, database)
-    faults("an SQLite store locked by another process", lost=lost, wrong=wrong, seconds=seconds)
+    assert differences(home, plan, database) == (0, 0)
 
 
 @pytest.mark.parametrize("_real", REAL)
-def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, faults: Faults, tmp_path: Path) -> None:
+def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, tmp_path: Path) -> None:
     """It is said before anything starts, with what helps; what was trained without it comes later."""
     disk = tmp_path / "disk"
     with tmpfs(disk, 64 << 20):
@@ -183,21 +168,11 @@ def test_a_store_that_is_read_only(_real: bool, home: Path, empty_store: Path, f
         with pytest.raises(StoreError):
             Store(uri).sync()
         assert mount("-o", "remount,rw", str(disk))
-        seconds = sync(uri)
-        lost, wrong = differences(home, plan, disk / "mlflow.db")
-    faults("a read-only SQLite store", lost=lost, wrong=wrong, seconds=[seconds])
+        sync(uri)
+        assert differences(home, plan, disk / "mlflow.db") == (0, 0)
 
 
-def test_processes_that_log_at_once(database: Path, home: Path, faults: Faults) -> None:
-    assert swarm(str(home), f"sqlite:///{database}", range(PROCESSES)) == [0] * PROCESSES
-    lost = wrong = 0
-    for seed in range(PROCESSES):
-        missing, strange = differences(home, store_runs.plan(store_runs.spec(seed)), database)
-        lost, wrong = lost + missing, wrong + strange
-    faults(f"{PROCESSES} processes logging at once into one SQLite store", lost=lost, wrong=wrong)
-
-
-def test_killed_while_the_store_is_made(home: Path, faults: Faults) -> None:
+def test_killed_while_the_store_is_made(home: Path) -> None:
     """The file is there whole or not at all, and the same command goes on."""
     database, killed = home / "mlflow.db", 0
     # When the schema is begun, and when the file is being written, which may be over before it is seen.
@@ -214,8 +189,5 @@ def test_killed_while_the_store_is_made(home: Path, faults: Faults) -> None:
     assert killed > 0
     plan = store_runs.plan(store_runs.spec())
     store_runs.complete(plan.cells[0].spec)
-    began = time.monotonic()
     Store(f"sqlite:///{database}").sync()
-    taken = time.monotonic() - began
-    lost, wrong = differences(home, plan, database)
-    faults("SIGKILL while an SQLite store is made", times=killed, lost=lost, wrong=wrong, seconds=[taken])
+    assert differences(home, plan, database) == (0, 0)

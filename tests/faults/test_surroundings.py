@@ -19,7 +19,8 @@ from mcpo_cli.config.load import load
 from mcpo_cli.config.plan import from_suite
 from tests.cli.conftest import MCPO
 from tests.fakes import write_runs
-from tests.store_runs import complete, plan, points, spec
+from tests.faults.store_points import differences
+from tests.store_runs import complete, plan, spec
 
 PLAN, LIST = ["plan", "scale=smoke", "--json"], ["runs", "list", "--json"]
 WRONG = ["plan", "nope=1"]
@@ -148,22 +149,16 @@ def test_a_planted_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.slow
 def test_commands_at_once_over_one_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three syncs and a list: each point is in the store once."""
+    """Six syncs and a list: each point is in the store once."""
     monkeypatch.setenv("MCPO_HOME", str(tmp_path))
     for seed in range(3):
         complete(spec(seed))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    running = [
-        subprocess.Popen([*MCPO, *words], env=environment(tmp_path), text=True, **pipes)
-        for words in (["runs", "sync"],) * 3 + (LIST,)
-    ]
-    ended = [(one.communicate(timeout=600), one.returncode) for one in running]
-    assert [code for _, code in ended] == [0] * 4, ended
-    stored = points(tmp_path / "mlflow.db")
-    steps = plan(*(spec(seed) for seed in range(3))).cells
-    assert {(cell.spec.run_id, "train/accuracy", step) for cell in steps for step in range(1, 5)} <= set(stored)
-    assert set(stored.values()) == {1}
-    assert len(json.loads(ended[3][0][0])["runs"]) == 3
+    words = [["runs", "sync"]] * 6 + [LIST]
+    running = [subprocess.Popen([*MCPO, *one], env=environment(tmp_path), stdout=subprocess.PIPE) for one in words]
+    ended = [one.communicate(timeout=600)[0] for one in running]
+    assert [one.returncode for one in running] == [0] * 7
+    assert len(json.loads(ended[-1])["runs"]) == 3
+    assert differences(tmp_path, plan(*map(spec, range(3))), tmp_path / "mlflow.db") == (0, 0)
 
 
 REPORTED = ["scale=smoke", "model=toy-s", "seed=0,1", "compute.tracking_uri=offline"]

@@ -37,8 +37,9 @@ def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Pa
     return spec, shipped
 
 
-def test_the_ones_of_table_1_come_with_mcpo(mcpo_home: Path) -> None:
+def test_the_ones_of_table_1_and_of_scale_smoke_come_with_mcpo(mcpo_home: Path) -> None:
     specs = {cell.spec.base_id: cell.spec for cell in plan.from_suite("table1", [], "mcpo").cells}
+    specs |= {spec.base_id: spec for spec in load(["scale=smoke"])}
     # A changed task, model or warm-up setting changes the ids: then these are to be made anew.
     assert {folder.name for folder in SHIPPED.iterdir()} == set(specs)
     for base_id, spec in specs.items():
@@ -92,3 +93,10 @@ def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
     weights, others = (load_file(folder / "model.safetensors") for folder in (made, shipped))
     for name, weight in weights.items():
         assert linalg.norm(weight - others[name]) <= 1e-3 * linalg.norm(others[name])
+
+
+@pytest.mark.parametrize("words", [(), ("seed=7", "base_seed=0"), ("seed=9", "base_seed=0")])
+def test_scale_smoke_starts_from_the_base_policy_that_comes_with_mcpo(words: tuple[str, ...]) -> None:
+    (spec,) = load(["scale=smoke", *words])
+    assert folders.shipped_base(spec) is not None
+    assert folders.damage(folders.shipped_base(spec) or Path()) is None

@@ -142,3 +142,13 @@ def test_a_score_at_a_cost_by_hand() -> None:
         at_cost([0, 0], [0.2, 0.4], 0)
     with pytest.raises(ValueError, match="needs a score"):
         at_cost([0, 1], [0.2], 0)
+
+
+def test_a_batch_lasts_as_long_as_its_longest_response_alone() -> None:
+    """Responses so short on average that throughput does not matter: all eight GPUs wait for one of full length."""
+    (spec,) = load(["scale=paper", "method=grpo", "model=qwen3-8b"])
+    alone = workload.FAST_ALONE * workload.BANDWIDTH * spec.cluster.tensor_parallel / (2 * workload.parameters(spec))
+    seconds = spec.train.steps * spec.train.max_response / alone
+    # The rest is training on the prompts.
+    assert 8 * seconds < workload.cost(spec, 1.0).least < 1.2 * 8 * seconds
+    assert workload.cost(spec, 8000.0).least > 3 * workload.cost(spec, 1.0).least

@@ -1,7 +1,10 @@
 """Tasks as a mechanism: found by scanning, chosen by name, and known to nothing else by their names."""
 
 import ast
+import random
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ import pytest
 from mcpo_cli import tasks
 from mcpo_cli.config import load
 from mcpo_cli.config.reading import read_yaml
+from mcpo_cli.data.base import Problem
+from mcpo_cli.tasks.chains import Arithmetic
 from tests.errors import refused
 
 PACKAGE = Path(tasks.__file__).parents[1]
@@ -88,3 +93,25 @@ def test_sizes_and_lengths() -> None:
     assert arithmetic.expected_tokens(20) == (18, 9)
     assert skilled.expected_tokens(20) == (19, 7)
     assert tasks.get("math").expected_tokens(20480) == (200, 5120)
+
+
+@dataclass(frozen=True)
+class Few(Arithmetic):
+    """Problems of one difficulty, of which only a few exist, and all but a few draws give the same one."""
+
+    def draw(self, rng: random.Random) -> Problem:
+        return Problem(f"{0 if rng.random() < 0.99 else rng.randrange(self.max_ops)} =", "0")
+
+    def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
+        return self.draw(rng)
+
+    def every(self, tier: str) -> None:
+        return None
+
+
+@pytest.mark.parametrize("option", ["task.pool", "eval.problems"])
+def test_a_task_with_fewer_problems_than_asked_for_says_so_soon(option: str) -> None:
+    began, few = time.process_time(), Few(pool=50)
+    with refused("no_room", option.removeprefix("eval.").removeprefix("task.")):
+        few.check() if option == "task.pool" else few.tiers(50)
+    assert time.process_time() - began < 20

@@ -1,5 +1,6 @@
 """The parts of the verl backend that need verl, but no run of it."""
 
+import importlib
 import inspect
 import os
 import subprocess
@@ -55,6 +56,24 @@ BUFFER = {
     "_wait_for_next_poll": "self partition_id last_debug_time",
 }
 
+FUNCTIONS = {
+    "trainer.main_ppo:run_ppo": "config task_runner_class",
+    "trainer.ppo.rollout_corr_helper:compute_rollout_correction_weights": "log_ratio response_mask rollout_is "
+    "rollout_is_threshold rollout_is_batch_normalize",
+    "trainer.ppo.utils:need_critic": "config",
+    "trainer.ppo.utils:need_reference_policy": "config",
+    "utils.config:validate_config": "config use_reference_policy use_critic",
+    "utils.device:auto_set_device": "config",
+    "utils.py_functional:append_to_dict": "data new_data prefix",
+    "utils.py_functional:rename_dict": "data prefix",
+    "utils.seqlen_balancing:calculate_workload": "seqlen_list",
+    "utils.seqlen_balancing:get_seqlen_balanced_partitions": "seqlen_list k_partitions equal_size",
+    "utils.torch_functional:logprobs_from_logits_v2": "logits labels",
+    "workers.utils.padding:no_padding_2_padding": "tensor data",
+    "workers.utils.padding:response_from_nested": "tensor response_mask",
+    "workers.utils.padding:response_to_nested": "tensor response_mask",
+}
+
 
 def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
@@ -65,6 +84,13 @@ def test_verl_has_the_private_names_that_are_overridden_or_called() -> None:
         found = {name: " ".join(inspect.signature(getattr(owner, name)).parameters) for name in methods}
         assert found == methods
     assert [*inspect.signature(initialize_global_process_group_ray).parameters] == ["timeout_second", "backend"]
+    buffer = inspect.getsource(ReplayBuffer.__init__)
+    assert [name for name in ("self.failure_keys", "self._dapo_classification_cache") if name not in buffer] == []
+    called = {name: importlib.import_module(f"verl.{name.partition(':')[0]}") for name in FUNCTIONS}
+    assert {
+        name: " ".join(inspect.signature(getattr(module, name.partition(":")[2])).parameters)
+        for name, module in called.items()
+    } == FUNCTIONS
 
 
 def test_a_checkpoint_is_written_before_the_rollout_engine_wakes_and_complete_after_the_evaluation(

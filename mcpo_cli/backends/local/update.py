@@ -16,6 +16,7 @@ from torch import Tensor
 from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.rounding import Rounding
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import Compute, Train
@@ -87,11 +88,15 @@ class Updater:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
+        rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
+        rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
         for index_M in torch.arange(self.train.prompts, device=self.policy.device).split(self.train.mini_batch):
             own = self.mini_batch(batch.select(index_M), step, len(rows))
             rows.append(measure.mini_batch_row(step, len(rows) + 1, own))
             sums.merge(own)
-        return {**sums.means(), "train/lr": rate}, rows
+            if rounding and not rounded:
+                rounded = rounding.over_step()
+        return {**sums.means(), **rounded, "train/lr": rate}, rows
 
     def mini_batch(self, batch: GradedBatch, step: int, number: int) -> MetricSums:
         """One optimizer step, the `number`-th (from 0) of global step `step`; returns what it measured.

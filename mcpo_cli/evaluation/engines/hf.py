@@ -44,11 +44,26 @@ def warped(logits_BV: Tensor, temperature: float, top_p: float) -> Tensor:
 
     A cumulative sum over 150 000 tokens is too inexact in float32 for a quantile.
     """
-    logits_BV = logits_BV.double() / temperature
+    logits_BV = finite(logits_BV).double() / temperature
     if top_p == 1:
         return logits_BV
     inside_BV: Tensor = TopPLogitsWarper(top_p)(None, logits_BV)
     return inside_BV
+
+
+def finite(logits_BV: Tensor) -> Tensor:
+    """`logits_BV`.
+
+    Raises:
+        RunFailed: a row has NaN or infinity, so whatever token were drawn of it, the model has not said it.
+    """
+    if not logits_BV.amax(-1).isfinite().all():
+        raise RunFailed(
+            "the model computes NaN or infinity: its weights are damaged, or overflow in this number format",
+            fix="another copy of the model, or another dtype in its config.json",
+            code="bad_model",
+        )
+    return logits_BV
 
 
 class Transformers:
@@ -85,9 +100,10 @@ class Transformers:
     def _samples(self, request: Request, longest: int) -> list[Sample]:
         prompt_BS = torch.tensor([request.prompt_ids], device=self.device).repeat(len(request.seeds), 1)
         stop_ids = self.sampling.stop_ids
-        processors = LogitsProcessorList()
-        if self.sampling.temperature > 0:
-            processors.append(Seeded(request, self.sampling, longest, self.device))
+        sampled = self.sampling.temperature > 0
+        draws = (
+            Seeded(request, self.sampling, longest, self.device) if sampled else lambda _, logits_BV: finite(logits_BV)
+        )
         criteria, strings = StoppingCriteriaList(), Stops(self.tokenizer, (), request.stops)
         if request.stops:
             criteria.append(lambda ids_BS, *_, **__: strings.reached(ids_BS[:, len(request.prompt_ids) :]))
@@ -98,7 +114,7 @@ class Transformers:
             prompt_BS,
             attention_mask=torch.ones_like(prompt_BS),
             generation_config=settings,
-            logits_processor=processors,
+            logits_processor=LogitsProcessorList([draws]),
             stopping_criteria=criteria,
         )
         responses = ids_BS[:, len(request.prompt_ids) :].tolist()

@@ -22,7 +22,7 @@ from mcpo_cli.backends.local.start import load
 from mcpo_cli.backends.local.tokenizer import Stops
 from mcpo_cli.errors import ConfigError, RunFailed, no_room
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
-from mcpo_cli.evaluation.engines.hf import warped
+from mcpo_cli.evaluation.engines.hf import finite, warped
 from mcpo_cli.model_facts import ModelFacts
 
 ROWS = 256
@@ -107,7 +107,7 @@ class Local:
         """See `sampler.Draw`; the tokens of `engine=hf`, without log-probabilities and entropies."""
         nothing_M = logits_NV.new_zeros(len(row_M))
         if self.sampling.temperature == 0:
-            return logits_NV.argmax(-1)[row_M], nothing_M, nothing_M
+            return finite(logits_NV).argmax(-1)[row_M], nothing_M, nothing_M
         probability_NV = warped(logits_NV, self.sampling.temperature, self.sampling.top_p).softmax(-1)
         return at_quantile(probability_NV, uniform_M, row_M), nothing_M, nothing_M
 

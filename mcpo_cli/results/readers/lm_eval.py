@@ -44,6 +44,10 @@ def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
     frames, facts = [], {}
     for task, file in tasks.items():
         rows, settings = json_lines(file, ("doc_id", "filter", "metrics")), _settings(file, task)
+        if not all(
+            isinstance(row["metrics"], list) and all(isinstance(name, str) for name in row["metrics"]) for row in rows
+        ):
+            raise damaged(file, "the metrics of a row are not a list of names")
         known = [name for name in rows[0]["metrics"] if isinstance(rows[0].get(name), bool | int | float)]
         metric = score_name(file, known, options, METRICS)
         filters = list(dict.fromkeys(str(row["filter"]) for row in rows))

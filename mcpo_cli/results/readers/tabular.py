@@ -53,16 +53,16 @@ def load(path: Path) -> pa.Table:
     try:
         match path.suffix:
             case ".csv":
-                return _utf8(path, csv.read_csv(path, convert_options=EMPTY_IS_MISSING))
+                table = csv.read_csv(path, convert_options=EMPTY_IS_MISSING)
             case ".jsonl":
-                return json.read_json(path)
-        return parquet.read_table(path)
-    except (pa.ArrowException, OSError) as error:
+                table = json.read_json(path)
+            case _:
+                table = parquet.read_table(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise damaged(path, error) from error
-
-
-def _utf8(path: Path, table: pa.Table) -> pa.Table:
-    # Arrow takes a text that is none for bytes.
+    if len(set(table.column_names)) < table.num_columns:
+        raise damaged(path, "it has a column twice")
+    # Arrow takes a text that is not UTF-8 for bytes.
     if wrong := [column.name for column in table.schema if pa.types.is_binary(column.type)]:
         raise damaged(path, f"the column {wrong[0]} is not UTF-8")
     return table

@@ -95,26 +95,6 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     assert f"spent: {2 * document['seeds']} runs of {document['seeds']} seeds" in result.stderr
 
 
-def test_until_decided_refuses_seeds(here: InProcess) -> None:
-    result = here("ablate", "table2", "scale=smoke", "seed=0,1", "--until", "decided")
-    assert result.returncode == 2
-    assert "--until decided chooses the seeds itself" in result.stderr
-
-
-def test_what_is_compared_must_be_named_and_be_of_one_kind(here: InProcess, home: Path) -> None:
-    for words, message in (
-        (("seed=0",), "name a suite, or runs"),
-        (("table1", "table2"), "name one suite"),
-        (("dapo-toy", "seed=0"), "is an existing run"),
-        (("dapo-toy",), "no runs in"),
-        (("table1", "scale=smoke"), "12 of 12 runs are not done"),
-    ):
-        result = here("compare", *words)
-        assert result.returncode in (2, 3)
-        assert message in result.stderr
-    assert not (home / "reports").exists()
-
-
 def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here: InProcess) -> None:
     relative = here.json("compare", "table1", "scale=smoke", "model=toy-s", "--plan")
     assert relative["differences"] == []
@@ -131,8 +111,7 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
 def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None:
     ids = []
     for lr in ("1e-3", "2e-3"):
-        plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", f"train.lr={lr}"], "")
-        write_runs(plan)
+        plan = fakes.table1("seed=0", f"train.lr={lr}")
         spec = plan.cells[0].spec
         write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
         ids.append(spec.run_id)
@@ -160,12 +139,10 @@ def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(here: I
 
 
 def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
-    write_runs(plan)
+    plan = fakes.table1("seed=0")
     spec = plan.cells[0].spec
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    result = here("compare", spec.run_id, spec.run_id)
-    assert (result.returncode, f"{spec.run_id} is named twice" in result.stderr) == (2, True)
+    assert spec.run_id in here.refused("bad_input", "compare", spec.run_id, spec.run_id)
 
 
 def test_help_has_examples_and_words_complete(here: InProcess) -> None:

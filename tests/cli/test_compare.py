@@ -119,23 +119,22 @@ def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None
     assert [run["arm"] for run in one["runs"]] == [f"{spec.method.label} {run_id[-4:]}" for run_id in ids]
 
 
-def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(here: InProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compared", [pytest.param({"hinged"}, marks=pytest.mark.slow), set()], ids=["others", "alone"])
+def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
+    here: InProcess, tmp_path: Path, compared: set[str]
+) -> None:
     """Also where one of them is the baseline; and nothing is left to compare where all arms are one."""
-    arms = {"plain": ["method=dapo"], "hinged": ["method=mcpo"], "again": ["method=dapo"]}
-    sentence = "again and plain have equal settings and are the same runs, so there is nothing to compare between them."
-    for kept, compared in ((arms, {"hinged"}), ({name: arms[name] for name in ("plain", "again")}, set())):
-        path = tmp_path / f"mine{len(kept)}.yaml"
-        path.write_text(yaml.safe_dump({**SUITE, "arms": kept, "baseline": "again"}, sort_keys=False))
-        plan = from_suite(str(path), ["scale=smoke"], "")
-        assert plan.same == {"again": "plain"}
-        assert len(plan.cells) == 3 * len(compared | {"plain"})
-        for cell in plan.cells:
-            if not run_dir(cell.spec.run_id).exists():
-                fakes.write_run(cell.spec)
-        (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
-        assert sentence in one["sentence"]
-        assert {row["arm"] for row in one["rows"] if row["family"]} == compared
-        assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
+    arms = {"plain": ["method=dapo"], **{name: ["method=mcpo"] for name in compared}, "again": ["method=dapo"]}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, "arms": arms, "baseline": "again"}, sort_keys=False))
+    plan = from_suite(str(path), ["scale=smoke"], "")
+    assert plan.same == {"again": "plain"}
+    assert len(plan.cells) == 3 * len(compared | {"plain"})
+    write_runs(plan)
+    (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
+    assert "again and plain have equal settings" in one["sentence"]
+    assert {row["arm"] for row in one["rows"] if row["family"]} == compared
+    assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
 
 
 def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:

@@ -104,6 +104,7 @@ def test_a_killed_scheduler_leaves_no_worker_behind(cli: Cli) -> None:
     assert cli.json("runs", "list")["runs"][0]["state"] == "interrupted"
 
 
+@pytest.mark.slow
 def test_reproduce_trains_nothing_again_and_changes_no_digit(here: InProcess) -> None:
     arguments = ("table1", "scale=smoke", "seed=0,1", OFFLINE)
     write_runs(plan.from_suite("table1", list(arguments[1:]), "mcpo reproduce table1"))

@@ -194,6 +194,7 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, hom
     assert report.html(again, "now") == report.html(gathered(home, plans(), folder="again"), "now")
 
 
+@pytest.mark.slow
 def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Path, home: Path) -> None:
     workshop = Workshop(plans(), home / "one by one", "smoke", OVERRIDES)
     for name in ("table1", "fig1", "fig5a"):

@@ -84,6 +84,7 @@ def test_packages_that_are_missing_are_reasons(tmp_path: Path, monkeypatch: pyte
     assert not check.report.path.exists()
 
 
+@pytest.mark.slow
 def test_without_a_gpu_each_part_says_that_it_is_skipped(tmp_path: Path) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "MCPO_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]

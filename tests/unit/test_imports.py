@@ -55,7 +55,7 @@ VERL = "train backend=verl scale=paper method=mcpo model=qwen3-8b --dry-run"
     [
         *((f"mcpo {words}", HEAVIER | {"yaml"}) for words in ("", "--help", "runs --help")),
         ("mcpo train --help", HEAVIER),
-        *((f"mcpo {words}", HEAVY) for words in ("plan table1", "train seed=0,1 --dry-run", "runs list")),
+        *((f"mcpo {words}", HEAVY) for words in ("plan table1", "runs list")),
         (f"mcpo {VERL}", ENGINES),
         (CHECK, ENGINES),
         ("from mcpo_cli.methods import registry\nregistry()", {"torch"}),

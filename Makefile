@@ -131,7 +131,7 @@ test-gpu-pins: $(PINS)/.installed ## Run the same at the versions of constraints
 
 docs: setup ## Build the documentation into site/; broken links are errors
 	$(BIN)/python .ci/reference.py
-	$(BIN)/python -m tests.gallery
+	$(BIN)/python .ci/gallery.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 reproduce-table1: setup ## Train what is missing for Table 1 (DAPO vs. MCPO) and print it

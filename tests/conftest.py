@@ -50,6 +50,15 @@ def mcpo_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def module_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An MCPO_HOME that the tests of a file share."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("home")
+        patch.setenv("MCPO_HOME", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def base_policies(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """Stands as `cache` in the homes of tests that train as users do, so that each base policy is warmed up once.

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from mcpo_cli.analysis.artifacts import Built, Workshop
-from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
@@ -24,6 +24,13 @@ TIERS = {"k2-3": 0.7, "k5-6": 0.4, "k7-8": 0.1}
 def build(name: str, plan: Plan, home: Path) -> Built:
     """The artifact `name` from the runs of `plan`, below `home`."""
     return Workshop({plan.suite: plan}, home / "reports", plan.cells[0].spec.scale).build(name)
+
+
+def table1(*overrides: str) -> Plan:
+    """Table 1 at its smallest on one model, with done runs."""
+    plan = from_suite("table1", ["scale=smoke", "model=toy-s", *overrides], "mcpo reproduce table1")
+    write_runs(plan)
+    return plan
 
 
 def write_runs(plan: Plan, dirty: bool | None = False, *, probed: bool = False) -> None:

@@ -70,6 +70,7 @@ def ui(plan: Plan, built: dict[str, Built]) -> Iterator[str]:
         yield json.loads(document)["url"]
         server.send_signal(signal.SIGINT)
         server.communicate(timeout=120)
+        assert server.returncode == 0
 
 
 @pytest.fixture(scope="session")

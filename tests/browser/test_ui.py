@@ -8,7 +8,6 @@ from playwright.sync_api import Locator, Page, expect
 from mcpo_cli.analysis.artifacts import Built
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.store import descriptions, resolve
 from mcpo_cli.store.mlflow import Store
 
@@ -39,14 +38,6 @@ def points(chart: Locator) -> int:
     return chart.locator("path.point").count()
 
 
-def test_the_experiments_say_what_they_ask(page: Page, plan: Plan) -> None:
-    title, question = plans.about("table1")
-    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="table1", exact=True))
-    expect(row).to_contain_text(title, timeout=WAIT)
-    row.get_by_role("link", name="table1", exact=True).click()
-    expect(page.get_by_text(question)).to_be_visible(timeout=WAIT)
-
-
 def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, plan: Plan) -> None:
     names = [
         f"{series} {cell.spec.seeds}"
@@ -61,22 +52,6 @@ def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, pla
     expect(parent.get_by_text("Artifacts, folder reports")).to_be_visible()
     parent.get_by_role("link", name="MCPO toy-s seed 1").click()
     expect(parent.get_by_role("heading", name="MCPO toy-s seed 1")).to_be_visible(timeout=WAIT)
-
-
-def test_filters_find_runs_by_what_they_are(runs: Page, plan: Plan) -> None:
-    runs.get_by_placeholder("metrics.rmse").fill("tags.method = 'mcpo' and tags.seed = '0'")
-    runs.keyboard.press("Enter")
-    # The UI counts the parent with its children.
-    expect(runs.get_by_text("2 matching runs")).to_be_visible(timeout=WAIT)
-    expect(runs.get_by_role("link", name=descriptions.plan_name(plan))).to_be_visible(timeout=WAIT)
-
-
-def test_a_run_has_charts_with_its_points_in_sections_by_prefix(parent: Page, plan: Plan) -> None:
-    parent.get_by_role("link", name="MCPO toy-s seed 0").click()
-    parent.get_by_role("tab", name="Model metrics").click()
-    for section in ("eval/k2-3", "eval/k5-6", "eval/k7-8"):
-        expect(parent.get_by_text(section, exact=False).first).to_be_visible(timeout=WAIT)
-    assert points(parent.locator(".js-plotly-plot").first) == len(eval_steps(plan.cells[0].spec))
 
 
 def test_the_address_that_a_plan_ends_with_shows_the_charts_of_its_runs(page: Page, ui: str, plan: Plan) -> None:

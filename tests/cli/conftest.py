@@ -33,6 +33,13 @@ class Cli:
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
+    def refused(self, code: str, *arguments: str, **env: str) -> str:
+        """The message and the fix of a command that ends with an error of this code, and without a traceback."""
+        result = self(*arguments, "--json", **env)
+        error = json.loads(result.stdout)["error"]
+        assert (error["code"], "Traceback" in result.stderr) == (code, False), result.stderr
+        return f"{error['message']}; fix: {error['fix']}"
+
     def untouched(self) -> bool:
         """Whether nothing was written."""
         return not self.home.exists() or not any(self.home.iterdir())

@@ -31,12 +31,6 @@ def test_a_dry_run_shows_the_trunk_runs(here: InProcess) -> None:
     assert here.untouched()
 
 
-def test_an_unknown_study_is_one_message(here: InProcess) -> None:
-    done = here("branch", "tooy")
-    assert done.returncode == 2
-    assert "fix: mcpo branch toy" in done.stderr
-
-
 @pytest.mark.slow
 def test_a_study_from_its_file_to_its_table(cli: Cli, warm_home: Path, mine: str) -> None:
     words = ("branch", mine, "seed=0,1", "compute.tracking_uri=offline")

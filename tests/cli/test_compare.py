@@ -95,26 +95,6 @@ def test_until_decided_stops_at_a_verdict_and_says_what_it_spent(
     assert f"spent: {2 * document['seeds']} runs of {document['seeds']} seeds" in result.stderr
 
 
-def test_until_decided_refuses_seeds(here: InProcess) -> None:
-    result = here("ablate", "table2", "scale=smoke", "seed=0,1", "--until", "decided")
-    assert result.returncode == 2
-    assert "--until decided chooses the seeds itself" in result.stderr
-
-
-def test_what_is_compared_must_be_named_and_be_of_one_kind(here: InProcess, home: Path) -> None:
-    for words, message in (
-        (("seed=0",), "name a suite, or runs"),
-        (("table1", "table2"), "name one suite"),
-        (("dapo-toy", "seed=0"), "is an existing run"),
-        (("dapo-toy",), "no runs in"),
-        (("table1", "scale=smoke"), "12 of 12 runs are not done"),
-    ):
-        result = here("compare", *words)
-        assert result.returncode in (2, 3)
-        assert message in result.stderr
-    assert not (home / "reports").exists()
-
-
 def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here: InProcess) -> None:
     relative = here.json("compare", "table1", "scale=smoke", "model=toy-s", "--plan")
     assert relative["differences"] == []
@@ -131,8 +111,7 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
 def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None:
     ids = []
     for lr in ("1e-3", "2e-3"):
-        plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0", f"train.lr={lr}"], "")
-        write_runs(plan)
+        plan = fakes.table1("seed=0", f"train.lr={lr}")
         spec = plan.cells[0].spec
         write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
         ids.append(spec.run_id)
@@ -140,32 +119,29 @@ def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None
     assert [run["arm"] for run in one["runs"]] == [f"{spec.method.label} {run_id[-4:]}" for run_id in ids]
 
 
-def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(here: InProcess, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compared", [pytest.param({"hinged"}, marks=pytest.mark.slow), set()], ids=["others", "alone"])
+def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
+    here: InProcess, tmp_path: Path, compared: set[str]
+) -> None:
     """Also where one of them is the baseline; and nothing is left to compare where all arms are one."""
-    arms = {"plain": ["method=dapo"], "hinged": ["method=mcpo"], "again": ["method=dapo"]}
-    sentence = "again and plain have equal settings and are the same runs, so there is nothing to compare between them."
-    for kept, compared in ((arms, {"hinged"}), ({name: arms[name] for name in ("plain", "again")}, set())):
-        path = tmp_path / f"mine{len(kept)}.yaml"
-        path.write_text(yaml.safe_dump({**SUITE, "arms": kept, "baseline": "again"}, sort_keys=False))
-        plan = from_suite(str(path), ["scale=smoke"], "")
-        assert plan.same == {"again": "plain"}
-        assert len(plan.cells) == 3 * len(compared | {"plain"})
-        for cell in plan.cells:
-            if not run_dir(cell.spec.run_id).exists():
-                fakes.write_run(cell.spec)
-        (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
-        assert sentence in one["sentence"]
-        assert {row["arm"] for row in one["rows"] if row["family"]} == compared
-        assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
+    arms = {"plain": ["method=dapo"], **{name: ["method=mcpo"] for name in compared}, "again": ["method=dapo"]}
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({**SUITE, "arms": arms, "baseline": "again"}, sort_keys=False))
+    plan = from_suite(str(path), ["scale=smoke"], "")
+    assert plan.same == {"again": "plain"}
+    assert len(plan.cells) == 3 * len(compared | {"plain"})
+    write_runs(plan)
+    (one,) = here.json("compare", str(path), "scale=smoke")["comparisons"]
+    assert "again and plain have equal settings" in one["sentence"]
+    assert {row["arm"] for row in one["rows"] if row["family"]} == compared
+    assert {row["baseline"] for row in one["rows"] if row["family"]} == ({"plain"} if compared else set())
 
 
 def test_a_run_is_not_compared_with_itself(here: InProcess) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0"], "")
-    write_runs(plan)
+    plan = fakes.table1("seed=0")
     spec = plan.cells[0].spec
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    result = here("compare", spec.run_id, spec.run_id)
-    assert (result.returncode, f"{spec.run_id} is named twice" in result.stderr) == (2, True)
+    assert spec.run_id in here.refused("bad_input", "compare", spec.run_id, spec.run_id)
 
 
 def test_help_has_examples_and_words_complete(here: InProcess) -> None:

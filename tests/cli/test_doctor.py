@@ -1,12 +1,9 @@
 """`mcpo doctor`: each thing a machine has or lacks, said truly, and what mends it."""
 
 import json
-import os
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from mcpo_cli.commands import machine_checks
 from mcpo_cli.commands.machine_checks import Line
 from mcpo_cli.machine import Gpu
 from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.web import Answers, serving
 
 NO_HUB = {"HF_HUB_OFFLINE": "1"}
 GIB = 2**30
@@ -27,28 +25,6 @@ H200 = [Gpu("NVIDIA H200", 141 * GIB, 140 * GIB)]
 
 def lines(document: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, str]]:
     return {(line["needed_by"], line["name"]): line for line in document["lines"]}
-
-
-class Head(BaseHTTPRequestHandler):
-    """Answers every HEAD request with the status that the server was made with."""
-
-    def do_HEAD(self) -> None:
-        self.send_response(int(str(self.server.server_name)))
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def hub(request: pytest.FixtureRequest) -> Iterator[str]:
-    """An address that answers with the status of the test's parameter."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Head)
-    server.server_name = str(request.param)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
 
 
 def test_a_machine_that_can_train_here(here: InProcess) -> None:
@@ -65,38 +41,6 @@ def test_a_machine_that_can_train_here(here: InProcess) -> None:
         assert name in result.stdout
         assert ("verl", name) in found
     assert here.untouched()
-
-
-def test_a_machine_without_gpus_is_told_so_in_one_line(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "gpus", list)
-    result = here("doctor", "--json", **NO_HUB)
-    assert result.returncode == 0
-    found = lines(json.loads(result.stdout))
-    assert found["verl", "GPUs"]["found"].startswith("none (nvidia-smi finds none")
-    for name in ("driver", "CUDA", "NCCL", "torch", "vllm", "flash-attn", "flash-attn kernels"):
-        assert ("verl", name) not in found
-
-
-def test_a_driver_that_is_too_old_is_no_failure_of_mcpo(
-    here: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a real program `nvidia-smi`."""
-    program = tmp_path / "bin" / "nvidia-smi"
-    program.parent.mkdir()
-    answers = "*=driver_version*) echo 535.104.05 ;;\n*) echo '0, GPU-aa11, NVIDIA H200, 143771, 143000' ;;"
-    program.write_text(f'#!/bin/sh\ncase "$1" in\n{answers}\nesac\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    result = here("doctor", "--json", **NO_HUB)
-    assert result.returncode == 0
-    found = lines(json.loads(result.stdout))
-    assert found["verl", "GPUs"]["found"] == "1: NVIDIA H200 (140 of 140 GiB free)"
-    assert (found["verl", "driver"]["state"], found["verl", "driver"]["found"]) == (
-        "wrong",
-        "535.104.05; wanted: >=580",
-    )
-    assert "nvidia-driver-580" in found["verl", "driver"]["fix"]
 
 
 @pytest.mark.slow
@@ -122,18 +66,17 @@ def test_a_store_that_cannot_be_used(here: InProcess) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("hub", "state"), [(200, "ok"), (503, "wrong")], indirect=["hub"])
-def test_the_hub_that_is_asked(cli: Cli, hub: str, state: str) -> None:
-    line = lines(json.loads(cli("doctor", "--json", HF_ENDPOINT=hub, HF_HUB_OFFLINE="0").stdout))["hub", "hub"]
+@pytest.mark.parametrize(("status", "state"), [(200, "ok"), (503, "wrong"), (None, "missing")])
+def test_the_hub_that_is_asked(cli: Cli, status: int | None, state: str) -> None:
+    class Head(Answers):
+        def do_GET(self) -> None:
+            self.answer(status or 0)
+
+    with serving(Head) as address:
+        endpoint = address if status else "http://127.0.0.1:1"
+        line = lines(json.loads(cli("doctor", "--json", HF_ENDPOINT=endpoint, HF_HUB_OFFLINE="0").stdout))["hub", "hub"]
     assert line["state"] == state
-    assert hub in line["found"]
-
-
-@pytest.mark.slow
-def test_a_hub_that_is_not_there(cli: Cli) -> None:
-    document = json.loads(cli("doctor", "--json", HF_ENDPOINT="http://127.0.0.1:1", HF_HUB_OFFLINE="0").stdout)
-    assert lines(document)["hub", "hub"]["state"] == "missing"
-    assert "model.path=FOLDER" in lines(document)["hub", "hub"]["fix"]
+    assert endpoint in line["found"] if status else "model.path=FOLDER" in line["fix"]
 
 
 @pytest.mark.slow
@@ -186,6 +129,14 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Line]]:
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: True)
     monkeypatch.setattr(machine, "driver", lambda: "580.65.06")
     return lambda **more: stack(monkeypatch, {"torch": "2.11.0", **more}, H200)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_driver_that_is_too_old(on_gpus: Callable[..., dict[str, Line]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "driver", lambda: "535.104.05")
+    line = on_gpus()["driver"]
+    assert (line.state, line.found) == ("wrong", "535.104.05; wanted: >=580")
+    assert "nvidia-driver-580" in line.fix
 
 
 def refuse() -> None:

@@ -168,38 +168,6 @@ def test_a_gold_that_no_grader_reads_is_not_scored_0(here: InProcess, model: str
     assert len(list((here.home / "evals").glob("*/samples/math500/*.json.gz"))) == 3
 
 
-BAD: list[tuple[list[str], str, str]] = [
-    (["nowhere/near/a/model"], "nowhere/near/a/model", ""),
-    (["MODEL", "k=8"], "unknown key 'k'", ""),
-    (["MODEL", "n=0"], "n=0: must be >= 1", "n=1"),
-    (["MODEL", "n=1,2"], "takes one value, not a sweep", "n=VALUE"),
-    (["MODEL", "engine=vlm"], "did you mean 'vllm'?", "engine=vllm"),
-    (["MODEL", "temperature=0"], "makes all n=8 samples of a problem the same", "n=1 temperature=0"),
-    (["MODEL", "protocol=paper"], "protocol=paper, but", "protocol=any"),
-    (["MODEL", "data=1"], "data=1: must be a group of settings", ""),
-    (["MODEL", "data.path=/nowhere"], "/nowhere", ""),
-    (["MODEL", "--benchmarks", "aime23"], "'aime23' is not a benchmark: did you mean 'aime2", "mcpo data list"),
-    (["MODEL", "--benchmarks", "dapo_math_17k"], "is a training set", "mcpo data list"),
-    (["MODEL", "--limit", "0"], "--limit", ""),
-    (["MODEL", "compute.tracking_uri=http://127.0.0.1:9"], "the MLflow store http://127.0.0.1:9 cannot be used", ""),
-]
-
-
-@pytest.mark.parametrize(("arguments", "problem", "fix"), BAD, ids=[" ".join(case[0]) for case in BAD])
-def test_bad_input_is_one_message(
-    here: InProcess, model: str, problems: str, arguments: list[str], problem: str, fix: str
-) -> None:
-    given = [model if word == "MODEL" else word for word in arguments]
-    data = [] if any(word.startswith("data") for word in given) else [problems]
-    chosen = [] if "--benchmarks" in given else ["--benchmarks", "aime24"]
-    done = here("evaluate", *given, *data, *chosen)
-    assert done.returncode == 2, done.stderr
-    assert problem in done.stderr
-    assert fix in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not any((here.home / "evals").glob("*/samples"))
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("stored")
 def test_the_competitions_run_from_their_files(here: InProcess, model: str, tmp_path: Path) -> None:
@@ -265,9 +233,7 @@ def test_a_file_of_answers_is_graded_and_compared(here: InProcess, tmp_path: Pat
     shown = here("grade", str(path), "--workers", "1", "--compare", "exact")
     assert shown.returncode == 0, shown.stderr
     assert "exact 1: 2 correct; agrees on 4 of 5, disagrees on 1" in shown.stdout
-    unknown = here("grade", str(path), "--workers", "1", "--compare", "exat")
-    assert unknown.returncode == 2
-    assert "did you mean 'exact'?" in unknown.stderr
+    assert "exact" in here.refused("unknown_name", "grade", str(path), "--workers", "1", "--compare", "exat")
 
 
 @pytest.mark.slow
@@ -283,9 +249,7 @@ def test_a_benchmark_of_ones_own_is_evaluated_under_its_own_name(here: InProcess
     assert found["grader"].startswith("math_verify")
     # The declaration of a known one holds for its copies: AMC23 has integers only.
     (tmp_path / "any.jsonl").write_text('{"problem": "1 + 1 ?", "answer": "two"}\n')
-    refused = here("evaluate", model, "--benchmarks", f"amc23={file}", *QUICK)
-    assert refused.returncode == 2
-    assert "any.jsonl, row 1: non-integer gold" in refused.stderr
+    assert "any.jsonl, row 1" in here.refused("bad_data", "evaluate", model, "--benchmarks", f"amc23={file}", *QUICK)
     for name in ("dapo_math_17k", "arithmetic", "math", "sums", "../additions"):
-        refused = here("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
-        assert (refused.returncode, "--benchmarks NAME=FILE" in refused.stderr) == (2, True)
+        words = ("evaluate", model, "--benchmarks", f"{name}={file}", *QUICK)
+        assert "--benchmarks NAME=FILE" in here.refused("bad_input", *words)

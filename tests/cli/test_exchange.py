@@ -41,9 +41,7 @@ def test_each_file_is_a_tidy_table_of_all_runs(here: InProcess, plan: Plan, tmp_
     document = here.json("runs", "export", *SUITE, "--to", str(target))
     tables = read(target)
     assert document["rows"] == {name: len(frame) for name, frame in tables.items()}
-    assert tables.keys() == {
-        *("settings", "steps", "scores", "groups", "eval", "rerolls", "mini_batches", "gradients"),
-    }
+    assert tables.keys() == {*("settings", "steps", "scores", "groups", "eval", "rerolls", "mini_batches", "gradients")}
     ids = {cell.spec.run_id for cell in plan.cells}
     for frame in tables.values():
         assert list(frame.columns[: len(RUN)]) == list(RUN)
@@ -81,9 +79,7 @@ def test_without_words_all_done_runs_are_exported_and_nothing_is_overwritten(
     target = tmp_path / "data"
     assert here.json("runs", "export", "--to", str(target))["runs"] == len(plan.cells)
     before = {path: path.read_bytes() for path in target.iterdir()}
-    again = here("runs", "export", "--to", str(target))
-    assert again.returncode == 2
-    assert "already exists and is not overwritten" in again.stderr
+    assert str(target) in here.refused("bad_input", "runs", "export", "--to", str(target))
     assert {path: path.read_bytes() for path in target.iterdir()} == before
     assert here("runs", "export", "table2", "scale=smoke", "--to", str(tmp_path / "other")).returncode == 3
     assert [path.name for path in tmp_path.iterdir() if path.name != "home"] == ["data"]
@@ -110,25 +106,9 @@ def test_a_colleague_gets_a_byte_identical_table(
     assert {path.name for path in theirs.iterdir()} == {"runs", "reports"}
 
 
-def test_a_run_that_is_there_with_other_records_stays_and_nothing_is_restored(
-    here: InProcess, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, other = tmp_path / "all.mcpo", tmp_path / "theirs"
-    here.json("runs", "bundle", *SUITE, str(file))
-    monkeypatch.setenv("MCPO_HOME", str(other))
-    made_up(Plan("table1", "", plan.cells[:1]), dirty=True)
-    own = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
-    result = here("runs", "unbundle", str(file))
-    assert result.returncode == 2
-    assert f"has other records of {plan.cells[0].spec.run_id}" in result.stderr
-    assert "nothing is restored" in result.stderr
-    assert {path: path.read_bytes() for path in other.rglob("*") if path.is_file()} == own
-
-
 def test_an_unfinished_suite_is_not_bundled(here: InProcess, plan: Plan, tmp_path: Path) -> None:
     (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "metrics.jsonl").unlink()
     (run_dir(plan.cells[0].spec.run_id) / "attempt_1" / "sums.json").unlink()
-    result = here("runs", "bundle", *SUITE, str(tmp_path / "file"))
-    assert result.returncode == 3
-    assert f"1 of {len(plan.cells)} runs are not done" in result.stderr
+    said = here.refused("missing_runs", "runs", "bundle", *SUITE, str(tmp_path / "file"))
+    assert f"1 of {len(plan.cells)}" in said
     assert not (tmp_path / "file").exists()

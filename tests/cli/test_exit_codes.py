@@ -6,12 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -23,6 +18,7 @@ from mcpo_cli.home import run_dir
 from mcpo_cli.runs.journal import write_json
 from tests.cli.conftest import MCPO, Cli, InProcess
 from tests.fakes import write_run
+from tests.web import Answers, serving
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 ROW = re.compile(r"^\| (`\w+`|anything else) +\| (\d+) ", re.MULTILINE)
@@ -82,28 +78,11 @@ def test_missing_cells(here: InProcess) -> None:
     ends(here("report", "scale=smoke", "seed=0", OFFLINE), "MissingCells", "mcpo reproduce all")
 
 
-@contextmanager
-def dying_store() -> Iterator[str]:
+class Dying(Answers):
     """An MLflow server that is there when it is looked for, and fails when it is asked for anything else."""
 
-    class Store(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(500)
-            self.end_headers()
-
-        def do_POST(self) -> None:
-            is_first = self.path.endswith("/experiments/search")
-            self.send_response(200 if is_first else 500)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, *_details: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Store) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    def do_POST(self) -> None:
+        self.answer(200 if self.path.endswith("/experiments/search") else 500, b"{}")
 
 
 @pytest.mark.slow
@@ -111,7 +90,7 @@ def test_store_error(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     (spec,) = load(["scale=smoke"])
     write_run(spec)
     write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-    with dying_store() as uri:
+    with serving(Dying) as uri:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
         ends(here("runs", "sync"), "StoreError", f"the MLflow store {uri} failed")
 

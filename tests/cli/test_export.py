@@ -3,9 +3,7 @@
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,12 +13,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from mcpo_cli.evaluation.metrics import over_problems
 from mcpo_cli.runs.journal import Journal
 from tests.cli.conftest import Cli
+from tests.web import Answers, serving
 
 pytestmark = pytest.mark.slow
 FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "tokenizer.json"}
 
 
-class Hub(BaseHTTPRequestHandler):
+class Hub(Answers):
     """The calls by which the client makes a model and commits files to it (https://huggingface.co/docs/hub/api)."""
 
     created: ClassVar[dict[str, Any]] = {}
@@ -29,48 +28,35 @@ class Hub(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.headers["Authorization"] != "Bearer right":
-            self._answer(401, {"error": "a token without rights"})
+            self.answer(401, {"error": "a token without rights"})
         elif self.path == "/api/repos/create":
             self.created |= json.loads(body)
-            self._answer(200, {"url": "https://huggingface.co/somebody/model", "name": "somebody/model"})
+            self.answer(200, {"url": "https://huggingface.co/somebody/model", "name": "somebody/model"})
         elif self.path == "/api/validate-yaml":
-            self._answer(200, {"errors": [], "warnings": []})
+            self.answer(200, {"errors": [], "warnings": []})
         elif self.path.startswith("/api/models/somebody/model/preupload/"):
             asked = json.loads(body)["files"]
             files = [{"path": file["path"], "uploadMode": "regular", "shouldIgnore": False} for file in asked]
-            self._answer(200, {"files": files})
+            self.answer(200, {"files": files})
         elif self.path.startswith("/api/models/somebody/model/commit/"):
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
                     self.committed[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             done = {"commitUrl": "https://huggingface.co/somebody/model/commit/1", "commitOid": "1", "success": True}
-            self._answer(200, done)
+            self.answer(200, done)
         else:
-            self._answer(404, {"error": self.path})
+            self.answer(404, {"error": self.path})
 
     def do_GET(self) -> None:
-        self._answer(200, {"id": "somebody/model", "sha": "0" * 40, "siblings": []})
-
-    def _answer(self, status: int, document: Any) -> None:
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        self.answer(200, {"id": "somebody/model", "sha": "0" * 40, "siblings": []})
 
 
 @pytest.fixture
 def hub() -> Iterator[str]:
     Hub.created.clear()
     Hub.committed.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(Hub) as address:
+        yield address
 
 
 def test_a_policy_is_exported_evaluated_and_pushed(cli: Cli, warm_home: Path, tmp_path: Path, hub: str) -> None:

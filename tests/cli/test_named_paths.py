@@ -38,7 +38,7 @@ def test_a_home_is_replaced_and_nothing_has_to_be_there(tmp_path: Path, monkeypa
 VERBS = {
     "plan": ["plan", "{}.yaml"],
     "a preset": ["plan", "scale={}.yaml"],
-    "train a model": ["plan", "scale=pilot", "model.path={}"],
+    "train a model": ["plan", "scale=laptop", "model.path={}"],
     "branch": ["branch", "{}.yaml"],
     "compare": ["compare", "{}.yaml"],
     "report": ["report", "--against", "{}"],

@@ -51,20 +51,12 @@ def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
 
 def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
     run_id = finished(OFFLINE, mastered=3)
-    for arguments, message, fix in (
-        (("masterey",), "did you mean 'mastery'", "mcpo probe mastery"),
-        (("mastery", "no-such-run"), "no run 'no-such-run'", "mcpo runs list"),
-        (("mastery", run_id, "seed=1"), "its settings cannot be changed", "mcpo probe PROBE seed=1"),
-        (("mastery", run_id, "--prompts", "8"), "has no complete checkpoint", f"mcpo runs show {run_id}"),
-        (("mastery", "method=dapo", "--prompts", "8"), "--prompts applies to an existing run or checkpoint", "RUN_ID"),
-        (("mastery", run_id, "--dry-run"), "--dry-run shows runs that a probe would start", "omit --dry-run"),
-        (("mastery", "probe.lags=[1]"), "must begin with 0", "probe.lags=[0,1]"),
+    for arguments, fix in (
+        ("seed=1", "mcpo probe PROBE seed=1"),
+        ("--prompts=8", f"mcpo runs show {run_id}"),
+        ("--dry-run", "omit --dry-run"),
     ):
-        result = here("probe", *arguments)
-        assert result.returncode == 2, arguments
-        assert message in result.stderr
-        assert fix in result.stderr
-        assert "Traceback" not in result.stderr
+        assert fix in here.refused("bad_input", "probe", "mastery", run_id, arguments)
 
 
 def test_a_run_of_its_own_gets_the_settings_of_the_probe(here: InProcess) -> None:

@@ -43,14 +43,6 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
     assert done == set(artifacts.names("all"))
 
 
-@pytest.mark.parametrize(("overrides", "message"), [(["train.lr=1,2"], "can be swept"), (["lr=1"], "lr")])
-def test_bad_input_writes_nothing(here: InProcess, overrides: list[str], message: str) -> None:
-    result = here("report", *SMALL, *overrides)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert not (here.home / "reports").exists()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("warm_home")
 def test_reproduce_all_trains_builds_and_reports_and_does_so_once(cli: Cli, here: InProcess) -> None:

@@ -23,6 +23,7 @@ from mcpo_cli.scheduling import scheduler, slurm
 from mcpo_cli.scheduling.slurm import SlurmWorker, Task
 from tests.cli.conftest import Cli
 from tests.cli.test_scheduler import WORKER, Recorder
+from tests.errors import refused
 
 JOBS = ("scale=smoke", "compute.tracking_uri=offline", "cluster.launcher=slurm")
 SETTINGS = ("cluster.partition=gpu", "cluster.account=a b", "cluster.nodes=2", "cluster.gpus=4", "cluster.hours=12")
@@ -135,7 +136,7 @@ def test_the_reason_of_a_failure_is_the_workers(home: Path, monkeypatch: pytest.
 
 def test_what_is_submitted(cluster: Path, home: Path) -> None:
     plan = make("seed=5", *SETTINGS)
-    with pytest.raises(RunFailed, match="SLURM job 17 ended as NODE_FAIL"):
+    with refused("run_failed", "17", "NODE_FAIL"):
         scheduler.run(plan, Recorder(), WORKER)
     lines = (cluster / "calls.sbatch").read_text().splitlines()
     flags = {line.removeprefix("#SBATCH --") for line in lines if line.startswith("#SBATCH")}
@@ -216,8 +217,5 @@ def test_nodes_form_a_ray_cluster(rank: int, cluster: Path, tmp_path: Path, monk
 
 
 def test_without_slurm_nothing_starts(cli: Cli) -> None:
-    result = cli("train", *JOBS)
-    assert result.returncode == 2
-    assert "there is no 'sbatch' here" in result.stderr
-    assert "fix: cluster.launcher=local" in result.stderr
+    assert cli.refused("bad_input", "train", *JOBS).endswith("fix: cluster.launcher=local")
     assert not (cli.home / "runs").exists()

@@ -9,7 +9,7 @@ import pytest
 
 from mcpo_cli.config import plan, workload
 from mcpo_cli.config.load import load
-from tests.cli.conftest import MCPO, Cli, InProcess
+from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 from tests.golden.test_verl_settings import golden
 
@@ -30,22 +30,8 @@ def test_a_dry_run_of_several_runs_shows_each_setting_once_and_only_if_asked(her
     shown = here(*suite, "--verbose").stdout
     assert shown.count("data.max_response_length=20480") == 1
     assert shown.count("actor_rollout_ref.model.path=Qwen/Qwen3-8B-Base") == 2
-    refused = here("train", "scale=paper", "--verbose")
-    assert refused.returncode == 2
-    assert "fix: --dry-run --verbose" in refused.stderr
+    assert here.refused("bad_input", "train", "scale=paper", "--verbose").endswith("fix: --dry-run --verbose")
     assert here.untouched()
-
-
-def test_a_dry_run_imports_nothing_of_verl(cli: Cli) -> None:
-    code = (
-        "import sys, mcpo_cli.main as m\n"
-        f"sys.argv = ['mcpo', *{ARGUMENTS!r}]\n"
-        "try: m.main()\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "print('loaded:', *sorted({'verl', 'ray', 'torch', 'transformers', 'vllm'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], env=cli.env, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded:"
 
 
 def test_the_command_survives_the_shell(here: InProcess) -> None:
@@ -83,10 +69,6 @@ def test_a_plan_is_made_for_another_mean_length_of_responses(here: InProcess) ->
     assert "responses of 2,560 tokens on average (--mean-length)" in given["cost"]["basis"]
     (small,), (large,) = (here.json("plan", "scale=toy", "--mean-length", n)["runs"] for n in ("2", "20"))
     assert small["seconds_left"] < large["seconds_left"]
-    for wrong in ("0", "20481"):
-        refused = here(*plan, "--mean-length", wrong)
-        assert refused.returncode == 2
-        assert f"--mean-length {wrong}: responses have 1 to train.max_response=20480 tokens" in refused.stderr
     assert here.untouched()
 
 
@@ -111,12 +93,4 @@ def test_the_papers_table_is_made_of_runs_from_elsewhere(here: InProcess) -> Non
     rows = list(csv.DictReader(table.open()))
     measured = {row["tier"]: row["problems"] for row in rows if row["block"] == "measured"}
     assert measured == {"aime24": "30", "aime25": "30", "amc23": "40", "average": "100"}
-    missing = here("train", "scale=paper", "method=grpo")
-    assert missing.returncode == 2
-    assert "backend=verl needs verl ==0.9.1, which is not installed" in missing.stderr
-
-
-def test_the_plugin_of_the_tests_is_a_setting(here: InProcess) -> None:
-    (run,) = here.json("train", "scale=verl-cpu", "--dry-run")["runs"]
-    assert run["preview"]["environment"]["VERL_USE_EXTERNAL_MODULES"].endswith(",tests.verl.cpu")
-    assert subprocess.run([*MCPO, "plan", "scale=verl-cpu"], env=here.env, check=True, capture_output=True).stdout
+    assert "verl ==0.9.1" in here.refused("bad_input", "train", "scale=paper", "method=grpo")

@@ -1,6 +1,6 @@
 """Branch points of real runs: an arm without changes is the trunk's own step; estimates agree with many rollouts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,9 @@ ARMS = {"trunk": (), "hinge": ("method=mcpo", "method.reweight=false"), "no step
 
 
 @pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(folder))
-        yield folder
+def home(module_home: Path) -> Path:
+    """One home, so that base policies are made once."""
+    return module_home
 
 
 @pytest.fixture(scope="module")

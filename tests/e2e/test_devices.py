@@ -70,12 +70,7 @@ def test_the_simulation_refuses_what_cuda_refuses() -> None:
     with SimulatedCuda() as mode:
         here, there = torch.ones(2), torch.ones(2, device=torch.device("cuda"))
         assert str(there.device) == str(there.new_zeros(1).device) == "cuda:0"
-        for mixed in (
-            lambda: here + there,
-            lambda: torch.cat([here, there]),
-            lambda: here[there.long()],
-            there.numpy,
-        ):
+        for mixed in (lambda: here + there, lambda: torch.cat([here, there]), lambda: here[there.long()], there.numpy):
             with pytest.raises(RuntimeError, match="cuda"):
                 mixed()
         assert (there[here.long()] + torch.tensor(1.0)).is_cuda

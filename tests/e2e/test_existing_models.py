@@ -84,11 +84,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(home))
-        yield home
+def home(module_home: Path) -> Path:
+    """One home, so that base policies are made once."""
+    return module_home
 
 
 def trained(home: Path, *words: str) -> tuple[RunSpec, list[dict[str, float]]]:

@@ -1,7 +1,6 @@
 """Every registered method trains on the local engine: five global steps of two gradient steps each."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +14,7 @@ from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal
 
 pytestmark = pytest.mark.slow
-QUICK = (
-    "scale=smoke",
-    "train.steps=5",
-    "train.lr=1e-3",
-    "eval.every=5",
-    "compute.checkpoint_every=5",
-)
+QUICK = ("scale=smoke", "train.steps=5", "train.lr=1e-3", "eval.every=5", "compute.checkpoint_every=5")
 SHAPE = ("train.prompts=16", "train.mini_batch=8", "train.overlong_cache=0")
 PROBES = ("probe.every=0", "probe.panel_every=0", "probe.gradients_every=2", "probe.gradient_prompts=2")
 OPTIONS = {
@@ -35,13 +28,10 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """One home, so that the base policy is made once."""
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(home))
-        yield home
+@pytest.fixture(scope="module", autouse=True)
+def home(module_home: Path) -> Path:
+    """One home, so that base policies are made once."""
+    return module_home
 
 
 @pytest.mark.parametrize("name", sorted(registry()))

@@ -65,12 +65,7 @@ FAMILIES: dict[str, tuple[type, type, dict[str, Any]]] = {
     "llama tied, one key": (
         LlamaConfig,
         LlamaForCausalLM,
-        {
-            "num_attention_heads": 3,
-            "num_key_value_heads": 1,
-            "tie_word_embeddings": True,
-            "rope_parameters": LINEAR,
-        },
+        {"num_attention_heads": 3, "num_key_value_heads": 1, "tie_word_embeddings": True, "rope_parameters": LINEAR},
     ),
     "mistral": (
         MistralConfig,

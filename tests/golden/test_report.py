@@ -8,7 +8,6 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -72,18 +71,14 @@ def gathered(home: Path, found: dict[str, Plan], names: list[str] = NAMES, folde
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(module_home: Path) -> Path:
     """A home with the runs of table1, the first from a dirty tree, the second of another commit; none of mastery."""
-    with pytest.MonkeyPatch.context() as patch:
-        path = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(path))
-        plan = plans()["table1"]
-        write_runs(plan)
-        for cell, provenance in zip(
-            plan.cells, [{"commit": "0" * 40, "dirty": True}, {"commit": "1" * 40, "dirty": False}], strict=False
-        ):
-            (run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json").write_text(json.dumps(provenance))
-        yield path
+    plan = plans()["table1"]
+    write_runs(plan)
+    for cell, number in zip(plan.cells, "01", strict=False):
+        provenance = {"commit": number * 40, "dirty": number == "0"}
+        (run_dir(cell.spec.run_id) / "attempt_1" / "provenance.json").write_text(json.dumps(provenance))
+    return module_home
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +194,7 @@ def test_two_builds_from_nothing_differ_in_the_date_line_alone(folder: Path, hom
     assert report.html(again, "now") == report.html(gathered(home, plans(), folder="again"), "now")
 
 
+@pytest.mark.slow
 def test_what_is_drawn_beside_is_what_is_drawn_here(content: Content, folder: Path, home: Path) -> None:
     workshop = Workshop(plans(), home / "one by one", "smoke", OVERRIDES)
     for name in ("table1", "fig1", "fig5a"):

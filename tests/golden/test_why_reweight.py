@@ -11,10 +11,9 @@ from scipy import stats
 from mcpo_cli.config import plan as plans
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.errors import MissingCells
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import write_atomic
 from tests.fakes import build
+from tests.rows import evaluation, journal
 
 SPEED = {"reweight only": 0.6, "p > .5 halved": 1.3}
 """c of an arm: it is at step t where the baseline is at c t."""
@@ -27,21 +26,20 @@ def plan(mcpo_home: Path) -> Plan:
 
 def write(cell: PlannedRun, right: int = 4) -> None:
     spec = cell.spec
-    attempt = Attempt(run_dir(spec.run_id), spec, 0)
-    write_atomic(attempt.folder / "provenance.json", json.dumps({"commit": "c0ffee", "dirty": False}))
-    speed = SPEED.get(cell.arm, 1.0) * (1 + 0.02 * (spec.seed - 1))
-    for step in range(1, spec.train.steps + 1):
-        metrics = {"train/accuracy": float(1 - np.exp(-speed * (step - 1) / 12)), "weight/share_minority": 0.4}
-        metrics |= {"weight/effective_sample": 900.0} | ({"gradient/signal_to_noise": 0.5} if step == 1 else {})
-        attempt.journal.step({"step": step, "time": float(step), "metrics": metrics})
-    for step in (0, spec.train.steps):
-        rows = [
-            {"step": step, "tier": tier, "problem": f"{tier} {i}", "n": spec.eval.samples, "c": right if step else 0}
-            for tier in ("a", "b", "c")
-            for i in range(spec.eval.problems)
-        ]
-        attempt.journal.rows("eval", step, rows)
-    attempt.end("done")
+    speed, problems = SPEED.get(cell.arm, 1.0) * (1 + 0.02 * (spec.seed - 1)), spec.eval.problems
+    metrics = [
+        {"train/accuracy": float(1 - np.exp(-speed * i / 12)), "weight/share_minority": 0.4}
+        | {"weight/effective_sample": 900.0}
+        | ({} if i else {"gradient/signal_to_noise": 0.5})
+        for i in range(spec.train.steps)
+    ]
+    scores = [
+        row
+        for step, c in ((0, 0), (spec.train.steps, right))
+        for row in evaluation(step, dict.fromkeys("abc", [c] * problems), spec.eval.samples)
+    ]
+    folder = journal(spec, {"eval": scores}, metrics).attempts()[0]
+    write_atomic(folder / "provenance.json", json.dumps({"commit": "c0ffee", "dirty": False}))
 
 
 def test_planted_speeds_and_scores_come_out(plan: Plan, mcpo_home: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcpo_cli.config.load import load
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.methods import get, query_weight, registry
 from mcpo_cli.testing import step as random_step
+from tests.errors import refused
 from tests.golden.zoo import signals, step
 
 REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
@@ -139,9 +139,9 @@ LIVING = ["copo", "dcpo", "gdpo", "grpo_lambda", "psr_nsr", "reinforce_pp", "rl_
 def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
     assert sorted(name for name, kind in registry().items() if kind().uses_dead_groups) == LIVING
     for name in LIVING:
-        with pytest.raises(ConfigError, match=f"method={name} learns from them") as refused:
+        with refused("contradiction", f"method={name}") as caught:
             load([f"method={name}", "method.dynamic_sampling=true", "train.overlong_cache=0"])
-        assert refused.value.fix == "method.dynamic_sampling=false"
+        assert caught.value.fix == "method.dynamic_sampling=false"
     # NGRPO's filter keeps what it learns from.
     (spec,) = load(["method=ngrpo", "method.dynamic_sampling=true"])
     share_P = torch.tensor([0, 0.25, 1])
@@ -150,41 +150,3 @@ def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:
     # Without what lives on them there is nothing to refuse.
     load(["method=unlikeliness", "method.mastered=zero", "method.dynamic_sampling=true"])
     load(["method=copo", "method.blend=none", "method.dynamic_sampling=true"])
-
-
-@pytest.mark.parametrize("name", ["passk", "psr_nsr", "rl_zvp"])
-def test_binary_methods_refuse_shaped_rewards(name: str) -> None:
-    with pytest.raises(ConfigError, match="defined for rewards 0 and 1") as refused:
-        load([f"method={name}"])
-    assert refused.value.fix == "train.overlong_cache=0"
-    load([f"method={name}", "train.overlong_cache=0"])
-    load([f"method={name}", "train.overlong_penalty=0"])
-
-
-@pytest.mark.parametrize(
-    ("overrides", "fix"),
-    [
-        (["method=mc_grpo"], "train.rollouts=17"),
-        (["method=passk", "method.k=32", "train.overlong_cache=0"], "method.k=16"),
-        (["method=gfpo", "train.rollouts=4"], "method.keep=4"),
-    ],
-)
-def test_group_sizes_that_do_not_fit(overrides: list[str], fix: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        load(overrides)
-    assert refused.value.fix == fix
-    key, _, _ = fix.partition("=")
-    load([*(text for text in overrides if not text.startswith(key)), fix])
-
-
-@pytest.mark.parametrize(
-    "override",
-    [
-        "method=gmpo method.aggregation=token-mean",
-        "method=drpo method.score=lratio",
-        "method=ngrpo method.degenerate=zero",
-    ],
-)
-def test_what_a_method_fixes_is_no_option(override: str) -> None:
-    with pytest.raises(ConfigError):
-        load(override.split())

@@ -42,22 +42,6 @@ def test_golds_are_right_and_prompts_have_one_length(regime: str) -> None:
         assert problem.gold == by_hand(problem)
 
 
-@pytest.mark.parametrize("regime", REGIMES)
-def test_the_training_stream_does_not_depend_on_how_it_is_read(regime: str) -> None:
-    task = benchmark(regime)
-    whole = task.training(7, 1000, 100)
-    assert [*task.training(7, 1000, 37), *task.training(7, 1037, 63)] == whole
-    assert task.training(8, 1000, 100) != whole
-
-
-def test_a_pool_comes_back_once_an_epoch_in_another_order() -> None:
-    task = benchmark("skills-drift")
-    first, second = task.training(0, 0, 1024), task.training(0, 1024, 1024)
-    assert len({problem.text for problem in first}) == 1024
-    assert {problem.text for problem in first} == {problem.text for problem in second}
-    assert first != second
-
-
 def test_tiers_are_the_same_for_everyone_and_named_by_difficulty() -> None:
     assert list(benchmark("drift").tiers(3)) == ["k2-3", "k5-6", "k7-8"]
     assert list(benchmark("skills-drift").tiers(3)) == ["skill-A", "skill-B", "skill-C"]

@@ -13,6 +13,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.tables.comparison import against_before, frame
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.statistics import effects
+from tests import fakes
 from tests.fakes import build, write_runs
 
 SEEDS = 3
@@ -23,16 +24,11 @@ TIERS = ("k2-3", "k7-8")
 @pytest.fixture
 def runs(mcpo_home: object) -> Runs:
     """Three seeds of table1 on one model; each seed has a base policy of its own."""
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s"], "mcpo reproduce table1")
-    write_runs(plan)
-    return Runs(plan)
+    return Runs(fakes.table1())
 
 
 def compared(
-    runs: Runs,
-    patch: pytest.MonkeyPatch,
-    before: Mapping[str, Sequence[float]],
-    end: Mapping[str, Sequence[float]],
+    runs: Runs, patch: pytest.MonkeyPatch, before: Mapping[str, Sequence[float]], end: Mapping[str, Sequence[float]]
 ) -> Comparison:
     """The comparison of runs with these scores before and after training, by arm and seed; k7-8 is .1 below k2-3."""
     rows = [
@@ -112,7 +108,7 @@ def test_a_run_that_ends_below_half_of_its_base_policy_collapsed_and_counts_like
 
 def test_the_printed_table_has_the_row_the_marks_and_the_counts(mcpo_home: object) -> None:
     """Runs whose numbers fakes make up gain: the row is there, and no arm has a mark."""
-    plan = from_suite("table2", ["scale=smoke"], "mcpo reproduce table2")
+    plan = from_suite("table2", ["scale=smoke", "model=toy-s"], "mcpo reproduce table2")
     write_runs(plan)
     built = build("table2", plan, mcpo_home)
     scores = next(grid for grid in built.grids if "after 3 global steps" in grid.title)

@@ -21,10 +21,9 @@ from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics import power, stats
 from mcpo_cli.study import EXPERIMENTS
-from tests import fakes
+from tests import fakes, rows
 from tests.fakes import TIERS, write_runs
 
 GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
@@ -244,10 +243,6 @@ def test_an_effect_planted_in_journals_is_found(
         assert [effect.mean for effect in found[0].parts.values()] == pytest.approx([lift] * len(TIERS), abs=0.06)
 
 
-def _reroll(step: int, origin: int, prompt: str, c: int) -> dict[str, object]:
-    return {"step": step, "source": "mastered", "origin": origin, "prompt": prompt, "gold": "", "n": 8, "c": c}
-
-
 BY_HAND = list(STATISTICS)[: list(STATISTICS).index("zero-variance share")]
 """Statistics of scores, probes and cohorts; those of steps have tests in `test_league.py`."""
 
@@ -258,27 +253,25 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
     cell = plan.cells[0]
     p = {1: [1, 1, 0, 0.5], 2: [1, 0.625, 0.75, 0], 3: [0.875, 1, 1, 0.25]}
     entropy = {1: 0.2, 2: 0.4, 3: 0.7}
-    attempt = Attempt(run_dir(cell.spec.run_id), cell.spec, start_step=0)
-    for step, row in p.items():
-        groups = [
-            {"step": step, "prompt": f"{step}{i}", "p": value, "mean_length": 1.0, "kept": True, "truncated": 0.0}
-            | {"duplicates": 0.0, "entropy": entropy[step]}
-            for i, value in enumerate(row)
-        ]
-        attempt.journal.rows("groups", step, groups)
-        shares = {"mastery/mastered": row.count(1) / 4, "mastery/all_wrong": row.count(0) / 4}
-        attempt.journal.step({"step": step, "time": 0.0, "metrics": shares})
-    attempt.journal.rows("rerolls", 1, [_reroll(1, 1, "10", 8), _reroll(1, 1, "11", 7)])
-    attempt.journal.rows("rerolls", 2, [_reroll(2, 1, "10", 7), _reroll(2, 1, "11", 5), _reroll(2, 2, "20", 8)])
-    attempt.journal.rows("rerolls", 3, [_reroll(3, 2, "20", 7)])
+    rolled = [(1, "10", 8, 1), (1, "11", 7, 1), (2, "10", 7, 1), (2, "11", 5, 1), (2, "20", 8, 2), (3, "20", 7, 2)]
     gradients = [(0.5, 0.5), (0.625, 0.48), (0.75, 0.43), (0.875, 0.33), (0.875, 0.31)]
-    rows = [{"step": 1, "prompt": f"{i}", "p": p, "weight": w, "norm": 1.0} for i, (p, w) in enumerate(gradients)]
-    attempt.journal.rows("gradients", 1, rows)
-    for step in eval_steps(cell.spec):
-        right = {"k2-3": 8, "k5-6": 2, "k7-8": 1 if step == 3 else 5}
-        counts = [{"step": step, "tier": tier, "problem": "a", "n": 8, "c": c} for tier, c in right.items()]
-        attempt.journal.rows("eval", step, counts)
-    attempt.end("done")
+    written = {
+        "groups": [
+            rows.group(step, value, f"{step}{i}", entropy=entropy[step])
+            for step, row in p.items()
+            for i, value in enumerate(row)
+        ],
+        "rerolls": [rows.reroll(*roll) for roll in rolled],
+        "gradients": [
+            {"step": 1, "prompt": f"{i}", "p": p, "weight": w, "norm": 1.0} for i, (p, w) in enumerate(gradients)
+        ],
+        "eval": [
+            row
+            for step in eval_steps(cell.spec)
+            for row in rows.evaluation(step, {"k2-3": [8], "k5-6": [2], "k7-8": [1 if step == 3 else 5]})
+        ],
+    }
+    rows.journal(cell.spec, written, [{}] * 3)
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.
@@ -326,21 +319,21 @@ def test_the_artifact_says_what_it_tested_on_what(mcpo_home: Path) -> None:
     for plan in plans.values():
         write_runs(Plan("", "", tuple(cell for cell in plan.cells if not run_dir(cell.spec.run_id).exists())))
     built = Workshop(plans, mcpo_home / "reports", "smoke").build("claims")
-    rows = {(row["claim"], row["model"]): row for row in built.to_json()["rows"]}
-    assert rows["policy-shift", "toy-s"]["why"] == "no such records"
-    assert rows["pass@1", "toy-m"]["seeds"] == 3
-    parts = dict(part.rsplit(" ", 1) for part in rows["pass@1", "toy-m"]["parts"].split("; "))
-    assert rows["pass@1", "toy-m"]["part"] in parts
+    found = {(row["claim"], row["model"]): row for row in built.to_json()["rows"]}
+    assert found["policy-shift", "toy-s"]["why"] == "no such records"
+    assert found["pass@1", "toy-m"]["seeds"] == 3
+    parts = dict(part.rsplit(" ", 1) for part in found["pass@1", "toy-m"]["parts"].split("; "))
+    assert found["pass@1", "toy-m"]["part"] in parts
     assert list(parts) == list(TIERS)
-    assert rows["quarter-mastered", "toy-s"]["p"] is None
-    assert rows["quarter-mastered", "toy-s"]["verdict"] == "not testable here"
+    assert found["quarter-mastered", "toy-s"]["p"] is None
+    assert found["quarter-mastered", "toy-s"]["verdict"] == "not testable here"
     sentence = built.record["sentence"]
-    identities = [row for row in rows.values() if row["verdict"] == "by construction"]
+    identities = [row for row in found.values() if row["verdict"] == "by construction"]
     assert {row["claim"] for row in identities} == {"weight-shrinks", "weight-kept"}
-    count = {name: sum(row["verdict"] == name for row in rows.values()) for name in get_args(verdicts.Verdict)}
+    count = {name: sum(row["verdict"] == name for row in found.values()) for name in get_args(verdicts.Verdict)}
     tested = sum(count[name] for name in verdicts.TESTED)
     assert sentence.startswith(f"Of {tested} tests of {len(claims.read(EXPERIMENTS / 'claims.yaml'))} claims on ")
-    assert tested + sum(count[name] for name in verdicts.APART) + len(identities) == len(rows)
+    assert tested + sum(count[name] for name in verdicts.APART) + len(identities) == len(found)
     assert sentence.endswith(f"{len(identities)} by construction.")
     assert "toy-s (for Qwen3-8B-Base)" in sentence
     assert all(f"{number} {name}" in sentence for name, number in count.items() if number or name in verdicts.TESTED)

@@ -9,6 +9,7 @@ from mcpo_cli.analysis import claims
 from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.study import EXPERIMENTS
+from tests.errors import refused
 
 ENTRY = {
     **dict.fromkeys(("id", "claim", "where", "quote"), "x"),
@@ -54,7 +55,7 @@ def test_a_bad_claim_is_an_error_with_the_nearest_name(tmp_path: Path, change: d
 def test_an_id_cannot_be_taken_twice(tmp_path: Path) -> None:
     path = tmp_path / "claims.yaml"
     path.write_text(yaml.safe_dump({"claims": [ENTRY, ENTRY]}))
-    with pytest.raises(ConfigError, match=r"claim 2 .* used twice"):
+    with refused("bad_input", "claim 2"):
         claims.read(path)
 
 

@@ -12,13 +12,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcpo_cli import grading, tasks
+from mcpo_cli import tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import Language, decoded, encode
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.verl import reward
 from mcpo_cli.config.load import load
-from mcpo_cli.data.base import Problem, held_out
+from mcpo_cli.data.base import Problem
 from mcpo_cli.grading.simple import COUNTDOWN, FINAL, PALINDROME
 from mcpo_cli.tasks.drawn import RandomTask
 from tests.errors import refused
@@ -42,25 +42,6 @@ def rollouts(words: list[list[list[str]]], one: RandomTask) -> Rollouts:
     token_PGT = torch.tensor([[row + [eos] * (T - len(row)) for row in group] for group in rows])
     nothing = torch.zeros(token_PGT.shape)
     return Rollouts(torch.zeros(len(rows), 1), token_PGT, length_PG, length_PG < T, nothing, nothing)
-
-
-def test_there_are_these() -> None:
-    assert NAMES == ["arithmetic", "countdown", "palindrome", "scratchpad"]
-
-
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("arithmetic", {"skills": 3})])
-def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, int]) -> None:
-    for one in (task(name, **options), task(name, pool=512, **options)):
-        tiers = one.tiers(200)
-        assert tuple(tiers) == one.tier_names
-        assert one.tier_sizes(200) == dict.fromkeys(tiers, 200)
-        evaluated = {problem.text for problems in tiers.values() for problem in problems}
-        assert len(evaluated) == 200 * len(tiers)
-        trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 2000)}
-        trained |= {problem.text for step in range(20) for problem in one.demonstrations(0, step, 128)}
-        assert not evaluated & trained
-        assert all(held_out(Problem(text, "")) for text in evaluated)
-        assert not any(held_out(Problem(text, "")) for text in trained)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,19 +90,6 @@ def test_golds_of_training_and_of_tiers_are_those_of_the_rule(name: str) -> None
     one = task(name)
     for problems in (one.training(3, 0, 200), *one.tiers(60).values()):
         assert problems == graded_problems(one, problems)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_streams_do_not_depend_on_how_they_are_read(name: str) -> None:
-    for one in (task(name), task(name, pool=64)):
-        whole = one.training(7, 100, 100)
-        assert [*one.training(7, 100, 37), *one.training(7, 137, 63)] == whole
-        assert one.training(8, 100, 100) != whole
-    epochs = task(name, pool=64)
-    first, second = epochs.training(0, 0, 64), epochs.training(0, 64, 64)
-    assert len({problem.text for problem in first}) == 64
-    assert {problem.text for problem in first} == {problem.text for problem in second}
-    assert first != second
 
 
 @pytest.mark.parametrize(
@@ -251,46 +219,6 @@ def test_the_checker_computes_what_python_does(expression: str, target: int) -> 
         assert COUNTDOWN.grade(fewer, expression, False).status == "wrong"
 
 
-@pytest.mark.parametrize(
-    ("response", "status"),
-    [
-        ("8 * 3", "correct"),
-        ("3 * 8", "correct"),
-        ("3*8", "correct"),
-        ("( 3 ) * ( 8 )", "correct"),
-        ("3 * 8 = 24", "correct"),
-        ("3 * 8 = 25", "wrong"),
-        ("3 * 8 * 5 / 5", "wrong"),
-        ("( 8 - 5 ) * 8", "wrong"),
-        ("5 * ( 3 + 8 )", "wrong"),
-        ("24", "wrong"),
-        ("3 / ( 8 - 8 )", "wrong"),
-        ("3 / ( 5 - 5 )", "wrong"),
-        ("", "unparsable"),
-        ("3 8 *", "unparsable"),
-        ("3 *", "unparsable"),
-        ("- 3 * 8", "unparsable"),
-        ("( 3 * 8", "unparsable"),
-        ("3 * 8 )", "unparsable"),
-        ("3 ( 8 )", "unparsable"),
-        ("( )", "unparsable"),
-        ("3 ** 8", "unparsable"),
-        ("__import__('os')", "unparsable"),
-        ("3 * 8 _", "unparsable"),
-        ("(" * 100_000 + "3 * 8" + ")" * 100_000, "correct"),
-        ("9" * 100_000, "wrong"),
-    ],
-)
-def test_the_checker_on_single_cases(response: str, status: str) -> None:
-    assert COUNTDOWN.grade("3 5 8 : 24", response, False).status == status
-
-
-def test_division_is_exact() -> None:
-    assert COUNTDOWN.grade("1 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "wrong"
-    assert COUNTDOWN.grade("3 3 8 8 : 24", "8 / ( 3 - 8 / 3 )", False).status == "correct"
-    assert COUNTDOWN.grade("1 3 49 : 16", "49 / 3", False).status == "wrong"
-
-
 def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None:
     """By brute force: all values of two or three of the numbers, joined in either order."""
     several = 0
@@ -317,22 +245,6 @@ def test_problems_of_countdown_have_several_answers_of_several_lengths() -> None
 # palindrome
 
 
-@pytest.mark.parametrize(
-    ("response", "status"),
-    [
-        ("a c b c a", "correct"),
-        ("c a b a c", "correct"),
-        ("cabac", "correct"),
-        ("c a b c a", "wrong"),
-        ("a c c c a", "wrong"),
-        ("a c a", "wrong"),
-        ("", "wrong"),
-    ],
-)
-def test_any_palindrome_of_all_letters_is_right(response: str, status: str) -> None:
-    assert PALINDROME.grade("a a b c c", response, False).status == status
-
-
 @given(st.lists(st.sampled_from("ab"), min_size=2, max_size=7))
 def test_a_palindrome_by_brute_force(letters: list[str]) -> None:
     gold = " ".join(sorted(letters))
@@ -343,15 +255,3 @@ def test_a_palindrome_by_brute_force(letters: list[str]) -> None:
         if PALINDROME.grade(gold, " ".join(order), False).status == "correct"
     ]
     assert sorted(right) == sorted(judged)
-
-
-def test_graders_of_closed_tasks_need_no_library() -> None:
-    for kind in tasks.closed_registry().values():
-        assert grading.loaded(kind.grader).version().split()[0] == kind.grader
-
-
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("arithmetic", {"skills": 3})])
-def test_a_held_out_problem_is_like_those_of_its_tier(name: str, options: dict[str, object]) -> None:
-    one = task(name, **options)
-    for tier, problems in one.tiers(20).items():
-        assert {one.tier_of(problem.text) for problem in problems} == {tier}

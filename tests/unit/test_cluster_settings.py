@@ -2,14 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.runs.attempts import Attempt, check_own
+from tests.errors import refused
 
 
 def paper(*more: str) -> RunSpec:
@@ -18,37 +16,6 @@ def paper(*more: str) -> RunSpec:
 
 def table(spec: RunSpec) -> overrides.Table:
     return overrides.table(spec, overrides.planned(spec, Path("/home")))
-
-
-@pytest.mark.parametrize(
-    ("words", "said", "fix"),
-    [
-        ("cluster.sequence_parallel=3", "does not divide cluster.gpus=8", "cluster.sequence_parallel=1"),
-        ("cluster.sequence_parallel=6 cluster.gpus=6", "does not divide model.heads=32", "cluster.sequence_parallel=2"),
-        # 48 heads of queries in 6 of keys and values: 4 GPUs cannot have equally many.
-        (
-            "cluster.sequence_parallel=4 model.heads=48 model.kv_heads=6",
-            "the 6 heads of keys and values",
-            "cluster.sequence_parallel=2",
-        ),
-        ("cluster.sequence_parallel=2 cluster.attention=sdpa", "flash_attention_2", "cluster.sequence_parallel=1"),
-        (
-            "cluster.sequence_parallel=2 cluster.max_tokens_per_gpu=11263",
-            "on the 2 GPUs that share it",
-            "cluster.max_tokens_per_gpu=11264",
-        ),
-        ("cluster.sequence_parallel=2 cluster.gpus=12", "6 groups of 2 GPUs", "cluster.nodes=1 cluster.gpus=8"),
-        ("backend=local task=arithmetic model=toy-s cluster.fused_kernels=true", "no effect", "backend=verl"),
-        ("backend=local task=arithmetic model=toy-s cluster.loggers=[wandb]", "no effect", "backend=verl"),
-        ("cluster.loggers=[wandb,tensorbord]", "did you mean 'tensorboard'", "cluster.loggers=[wandb,tensorboard]"),
-        ("cluster.loggers=[mlflow]", "'mlflow': one of: clearml, swanlab, tensorboard", "cluster.loggers=[]"),
-        ("backend=local task=arithmetic model=toy-s cluster.rollout_correction=2", "no effect", "backend=verl"),
-    ],
-)
-def test_contradictions(words: str, said: str, fix: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
-        paper(*words.split())
-    assert caught.value.fix == fix
 
 
 def test_gpus_that_share_a_sequence_hold_a_part_of_it_each() -> None:
@@ -88,5 +55,5 @@ def test_an_attempt_with_other_numerics_is_no_attempt_at_this_run(tmp_path: Path
     folder.mkdir()
     Attempt(folder, fused, 0)
     check_own(folder, fused)
-    with pytest.raises(RunFailed, match=r"cluster\.fused_kernels=True, and this run has cluster\.fused_kernels=False"):
+    with refused("run_failed", "cluster.fused_kernels=True", "cluster.fused_kernels=False"):
         check_own(folder, plain)

@@ -10,18 +10,17 @@ from scipy import stats as scipy_stats
 from mcpo_cli.analysis import comparison
 from mcpo_cli.analysis.comparison import Choice, Row, adjusted, compare, records
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.statistics import stats
-from tests.fakes import write_runs
+from tests import fakes
+from tests.errors import refused
 
 
 @pytest.fixture
 def runs(mcpo_home: object) -> Runs:
     """Three seeds of table1 on one model."""
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s"], "mcpo reproduce table1")
-    write_runs(plan)
-    return Runs(plan)
+    return Runs(fakes.table1())
 
 
 def set_scores(runs: Runs, monkeypatch: pytest.MonkeyPatch, arms: dict[str, list[tuple[int, float, float]]]) -> None:
@@ -39,10 +38,7 @@ def set_scores(runs: Runs, monkeypatch: pytest.MonkeyPatch, arms: dict[str, list
 
 def test_equal_steps_and_equal_rollouts_by_hand(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     """DAPO samples twice as much a step: MCPO's end is as many rollouts as DAPO's middle, half way from .2 to .4."""
-    points = {
-        "DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)],
-        "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)],
-    }
+    points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 400.0, 0.25)]}
     set_scores(runs, monkeypatch, points)
     found = compare(runs, Choice())
     assert found.axes == ["steps", "rollouts"]
@@ -88,21 +84,19 @@ def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_defa
     scores = runs.scores(8)
     monkeypatch.setattr(Runs, "scores", lambda self, k: scores.assign(**{"cost/rollouts": float("nan")}))
     assert compare(runs, Choice()).axes == ["steps"]
-    with pytest.raises(McpoError, match="not all runs of table1 recorded their rollouts"):
+    with refused("run_failed", "table1", "rollouts"):
         compare(runs, Choice(at=("rollouts",)))
 
 
 def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s"], "mcpo reproduce table1")
-    write_runs(plan)
+    plan = fakes.table1()
     lacking = Plan("table1", "fix", tuple(cell for cell in plan.cells if (cell.arm, cell.spec.seed) != ("MCPO", 2)))
-    with pytest.raises(McpoError, match="not all runs were evaluated with the same seeds and problems"):
+    with refused("run_failed"):
         compare(Runs(lacking), Choice())
 
 
 def test_base_policies_and_seeds_are_pairs_and_their_variances_are_told_apart(mcpo_home: object) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "base_seed=0,1"], "mcpo reproduce table1")
-    write_runs(plan)
+    plan = fakes.table1("base_seed=0,1")
     found = compare(Runs(plan), Choice())
     assert set(found.headline["seeds"]) == {6}
     assert set(found.components["toy-s", "MCPO"].parts) == {"seed", "problem", "rest", "base"}
@@ -173,8 +167,7 @@ def test_runs_of_one_method_are_called_different_in_one_comparison_of_twenty(
     """A/A: 200 comparisons of two arms whose scores come from one distribution, around what a seed gives to both."""
     trials = 200
     numbers = ",".join(map(str, range(seeds)))
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", f"seed={numbers}"], "mcpo reproduce table1")
-    write_runs(plan)
+    plan = fakes.table1(f"seed={numbers}")
     runs, rng = Runs(plan), np.random.default_rng(seeds)
     called = 0
     for _ in range(trials):

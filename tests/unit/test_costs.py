@@ -12,14 +12,13 @@ from mcpo_cli.backends.local import train
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
-from mcpo_cli.config.plan import from_suite
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics.interpolate import at_cost
-from tests.fakes import write_runs
+from tests import fakes
 
 QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")
 
@@ -110,8 +109,7 @@ def test_steps_that_pass_several_multiples_are_evaluated_once() -> None:
 
 
 def test_scores_stand_beside_what_they_cost(mcpo_home: Path) -> None:
-    plan = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=0,1"], "mcpo reproduce table1")
-    write_runs(plan)
+    plan = fakes.table1("seed=0,1")
     runs = Runs(plan)
     scores = runs.scores()
     assert len(scores) == len(plan.cells) * 3 * 3  # tiers, evaluations

@@ -20,7 +20,6 @@ from mcpo_cli.data.base import Problem, integer
 from mcpo_cli.errors import ConfigError
 from tests.errors import refused
 
-PUBLISHED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 ROWS = [{"problem": "1+1?", "answer": "2"}, {"problem": "2+2?", "answer": "4"}, {"problem": "3+3?", "answer": "6"}]
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
 
@@ -274,20 +273,3 @@ def test_a_problem_is_known_by_its_text() -> None:
     # printf '1+1?' | sha256sum
     assert Problem("1+1?", "2").id == Problem("1+1?", "3").id == "cfe29f43bcc2"
     assert Problem("1+1", "2").id != Problem("1+1?", "2").id
-
-
-@pytest.mark.parametrize(("name", "size"), [("aime24", 30), ("aime25", 30), ("amc23", 40)])
-def test_published_benchmarks(name: str, size: int) -> None:
-    """Real files, where they are at hand; their formats are covered above."""
-    if (PUBLISHED / "benchmarks").is_dir():
-        loaded = data.load(name, PUBLISHED / "benchmarks")
-        assert len(loaded.problems) == loaded.rows == size
-        assert loaded.notes == ()
-
-
-def test_the_published_960_rows_are_30_problems() -> None:
-    path = PUBLISHED / "verl_schema" / "dapo_aime-2024.original.parquet"
-    if path.is_file():
-        loaded = data.load("aime24", path)
-        assert (len(loaded.problems), loaded.rows) == (30, 960)
-        assert not any("Remember to put your answer" in problem.text for problem in loaded.problems)

@@ -83,6 +83,7 @@ def test_without_a_budget_all_that_moved_is_beyond_every_edge() -> None:
 def test_bins_are_symmetric_and_without_a_gap() -> None:
     bins = drift_bins()
     assert (bins[0], bins[7], bins[-1]) == ((-math.inf, -32), (-0.5, 0.5), (32, math.inf))
+    assert [high for _, high in bins[7:-1]] == [0.5, 1, 2, 4, 8, 16, 32]
     assert all(before[1] == after[0] for before, after in pairwise(bins))
     assert [(-high, -low) for low, high in reversed(bins)] == bins
     assert len(drift_names()) == len(set(drift_names())) == len(bins)

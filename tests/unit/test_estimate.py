@@ -9,11 +9,11 @@ from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import START_SECONDS, training_seconds
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs.attempts import Attempt, owned
 from mcpo_cli.runs.journal import write_json
 from mcpo_cli.scheduling.estimate import Estimator, forecast, within
+from tests.errors import refused
 
 WARM = ("scale=smoke", "warmup.target_accuracy=0", "train.steps=10")
 
@@ -84,7 +84,7 @@ def test_a_budget_counts_only_the_steps_that_are_left(home: Path) -> None:
     needed = 120 + 2 * START_SECONDS
     assert within(plan, needed + 0.1, home).cells == plan.cells[:2]
     assert within(plan, needed - 0.1, home).cells == plan.cells[:1]
-    with pytest.raises(ConfigError, match=r"the first 1 runs take about 25 s"):
+    with refused("bad_input", "25 s"):
         within(plan, 24, home)
 
 

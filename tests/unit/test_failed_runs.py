@@ -7,10 +7,11 @@ import pytest
 from mcpo_cli.analysis.comparison import Choice, compare, records
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
-from mcpo_cli.errors import McpoError, MissingCells
+from mcpo_cli.errors import MissingCells
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import attempts
 from mcpo_cli.runs.attempts import Attempt
+from tests.errors import refused
 from tests.fakes import build, write_run
 
 SEEDS = range(4)
@@ -30,7 +31,7 @@ def planned(*failing: tuple[str, int]) -> Plan:
 
 def test_only_who_asks_for_failed_runs_gets_past_them(mcpo_home: object) -> None:
     plan = planned(("MCPO", 1))
-    with pytest.raises(MissingCells, match="1 of 8 runs are not done"):
+    with refused("missing_runs", "1 of 8"):
         Runs(plan)
     runs = Runs(plan, failed_too=True)
     assert len(runs.cells) == 7
@@ -47,7 +48,7 @@ def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
     with pytest.raises(MissingCells):
         Runs(plan, failed_too=True)
     more = from_suite("table1", ["scale=smoke", "model=toy-s", "seed=9"], "mcpo reproduce table1")
-    with pytest.raises(MissingCells, match="planned"):
+    with refused("missing_runs", "planned"):
         Runs(more, failed_too=True)
 
 
@@ -78,6 +79,6 @@ def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Pat
 @pytest.mark.parametrize("arm", ["DAPO", "MCPO"])
 def test_an_arm_without_a_pair_is_refused(arm: str, mcpo_home: object) -> None:
     plan = planned(*((arm, seed) for seed in SEEDS))
-    with pytest.raises(McpoError, match="no seed has a completed run of both") as caught:
+    with refused("run_failed") as caught:
         compare(Runs(plan, failed_too=True), Choice(baseline="DAPO"))
     assert STARVED in caught.value.message

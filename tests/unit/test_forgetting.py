@@ -1,7 +1,6 @@
 """The suite `forgetting` in its table, figure and verdicts, and selection's share of the drop, from planted losses."""
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -37,15 +36,12 @@ def _reroll(spec: RunSpec, step: int, origin: int, prompt: str, rng: np.random.G
 
 
 @pytest.fixture(scope="module", autouse=True)
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def _home(module_home: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        home = tmp_path_factory.mktemp("home")
-        patch.setenv("MCPO_HOME", str(home))
         patch.setattr(fakes, "_reroll", _reroll)
         for suite in SUITES:
             cells = tuple(cell for cell in _plan(suite).cells if not run_dir(cell.spec.run_id).exists())
             write_runs(Plan("", "", cells), probed=True)
-        yield home
 
 
 @functools.cache

@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 
-from mcpo_cli.backends.verl.overrides import overrides, planned
-from mcpo_cli.config.load import load
 from mcpo_cli.machine import GIB, Gpu
 from tests.gpu import conftest, process
 from tests.gpu.conftest import Check
-from tests.gpu.notes import Notes, read
-from tests.gpu.parts import PARTS, Part, training
+from tests.gpu.parts import PARTS, Part
 from tests.gpu.report import Report, Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,17 +74,6 @@ def test_a_part_that_is_killed_or_fails_loses_nobodys_figures(check: Check, monk
     assert "| gradient | 0.2 | relative difference |" in page
 
 
-def test_a_line_that_was_cut_short_is_left_out_and_nan_fails_its_part(tmp_path: Path) -> None:
-    file, result = tmp_path / "notes", Result("A", "a part")
-    Notes(file).figure("loss", float("nan"), "", "")
-    with file.open("a", encoding="utf-8") as notes:
-        notes.write('{"figure": {"name": "cut')
-    read(file, result)
-    assert [figure.name for figure in result.figures] == ["loss"]
-    result.judge()
-    assert result.state == "failed"
-
-
 def test_packages_that_are_missing_are_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conftest.machine, "gpus", lambda: [Gpu("H100", 80 * GIB, 80 * GIB)])
     check = Check("cuda", Report(tmp_path, rehearsal=False), tmp_path)
@@ -98,6 +84,7 @@ def test_packages_that_are_missing_are_reasons(tmp_path: Path, monkeypatch: pyte
     assert not check.report.path.exists()
 
 
+@pytest.mark.slow
 def test_without_a_gpu_each_part_says_that_it_is_skipped(tmp_path: Path) -> None:
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "MCPO_HOME": str(tmp_path)}
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/gpu"]
@@ -107,12 +94,3 @@ def test_without_a_gpu_each_part_says_that_it_is_skipped(tmp_path: Path) -> None
         (line,) = (line for line in done.stdout.splitlines() if line.startswith(f"{part.letter}  "))
         assert line.startswith(f"{part.letter}  {part.title}: skipped: this machine has no NVIDIA GPU")
     assert not (tmp_path / "reports").exists()
-
-
-@pytest.mark.parametrize("rollout", ["vllm", "transformers"])
-def test_part_e_starts_a_run_of_verl_on_a_gpu(rollout: str) -> None:
-    (spec,) = load([*training.settings("cuda", rollout), *training.LEARNS])
-    (given,) = [word for word in overrides(spec, planned(spec, ROOT)) if word.startswith("trainer.device=")]
-    assert given == "trainer.device=cuda"
-    assert (spec.backend, spec.cluster.rollout, spec.train.steps) == ("verl", rollout, 2)
-    assert bool(spec.cluster.plugin) == (rollout == "transformers")

@@ -11,8 +11,8 @@ from mcpo_cli import methods, probes, tasks
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.methods.mcpo import drift_names
 from mcpo_cli.probes import Finding
-from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal, Kind
+from tests.rows import Row, group
+from tests.rows import journal as write
 
 G = 4
 EDGE = math.sqrt(3) / 4
@@ -21,27 +21,17 @@ EDGE = math.sqrt(3) / 4
 def finding(
     probe: str,
     folder: Path,
-    rows: Mapping[Kind, Sequence[Mapping[str, Any]]],
+    rows: Mapping[str, Sequence[Row]],
     metrics: Sequence[Mapping[str, float]] = (),
     method: str = "dapo",
 ) -> Finding:
     """What `probe` finds in a journal of these rows; `metrics` of steps 1, 2, ..."""
     spec = RunSpec(methods.get(method), tasks.get("arithmetic"), train=Train(prompts=8, mini_batch=4, rollouts=G))
-    attempt = Attempt(folder, spec, 0)
-    for kind, found in rows.items():
-        for step in {row["step"] for row in found}:
-            attempt.journal.rows(kind, step, [row for row in found if row["step"] == step])
-    for step, values in enumerate(metrics, 1):
-        attempt.journal.step({"step": step, "time": 0.0, "metrics": dict(values)})
-    asked, journal = probes.get(probe), Journal(folder)
+    asked, journal = probes.get(probe), write(spec, rows, metrics, folder)
     assert not asked.lacks(journal)
     result = asked.measure(spec, journal)
     assert set(result.values) >= set(asked.shows) or not result.values
     return result
-
-
-def group(step: int, p: float, kept: bool = True) -> dict[str, Any]:
-    return {"step": step, "prompt": "", "p": p, "mean_length": 1.0, "kept": kept}
 
 
 def gradient(step: int, p: float, norm: float, **products: float) -> dict[str, Any]:
@@ -94,10 +84,7 @@ def test_prompts_count_once_each_however_many_a_mini_batch_holds(tmp_path: Path)
     alone, nobody = (mini_batch(step, 1, 1.0, 0, 0.0, mastered=mastered) for step, mastered in ((2, 1), (3, 0)))
     rows = [mini_batch(1, 1, 1.0, 2, 0.3), alone, nobody]
     spec = RunSpec(methods.get("mcpo"), tasks.get("arithmetic"))
-    attempt = Attempt(tmp_path, spec, 0)
-    for row in rows:
-        attempt.journal.rows("mini_batches", row["step"], [row])
-    found = probes.get("hinge").measure(spec, Journal(tmp_path))
+    found = probes.get("hinge").measure(spec, write(spec, {"mini_batches": rows}, folder=tmp_path))
     assert found.values["prompts_felt"] == pytest.approx(0.4)
     assert found.values["tokens_active"] == pytest.approx(20 / 125)
     assert found.values["penalty"] == pytest.approx(0.1)

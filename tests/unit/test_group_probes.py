@@ -10,31 +10,21 @@ from hypothesis import strategies as st
 
 from mcpo_cli import methods, probes, tasks
 from mcpo_cli.config.schema import RunSpec, Train
-from mcpo_cli.records import GroupRow
-from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal
+from tests import rows
 
 G = 8
 SPEC = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=G))
 
 
-def group(step: int, right: int, **more: float) -> dict[str, Any]:
-    row = GroupRow(
-        step=step, prompt=f"{step} {right}", p=right / G, mean_length=4.0, kept=True, truncated=0.0, duplicates=0.0
-    )
-    return {**row, **more}
+def group(step: int, right: int, **more: float) -> rows.Row:
+    return rows.group(step, right / G, f"{step} {right}", **more)
 
 
 def find(
-    name: str, folder: Path, groups: Sequence[Mapping[str, Any]] = (), metrics: Sequence[dict[str, float]] = ()
+    name: str, folder: Path, groups: Sequence[rows.Row] = (), metrics: Sequence[dict[str, float]] = ()
 ) -> probes.Finding:
     """What the probe finds in a journal of these rows; metrics: one a step, from 1 on."""
-    attempt = Attempt(folder, SPEC, 0)
-    for step in sorted({row["step"] for row in groups}):
-        attempt.journal.rows("groups", step, [row for row in groups if row["step"] == step])
-    for step, values in enumerate(metrics, start=1):
-        attempt.journal.step({"step": step, "time": 0.0, "metrics": values})
-    return probes.get(name).measure(SPEC, Journal(folder))
+    return probes.get(name).measure(SPEC, rows.journal(SPEC, {"groups": groups}, metrics, folder))
 
 
 def numbers(table: Sequence[Mapping[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
@@ -56,11 +46,9 @@ def test_histogram(tmp_path: Path) -> None:
 
 
 def test_the_middle_third_includes_its_ends(tmp_path: Path) -> None:
-    attempt = Attempt(tmp_path, SPEC, 0)
-    rows = [{**group(1, 0), "p": k / 9} for k in (2, 3, 6, 7)]
-    attempt.journal.rows("groups", 1, rows)
     spec = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), train=Train(rollouts=9))
-    assert probes.get("histogram").measure(spec, Journal(tmp_path)).values["middle"] == 0.5
+    journal = rows.journal(spec, {"groups": [rows.group(1, k / 9) for k in (2, 3, 6, 7)]}, folder=tmp_path)
+    assert probes.get("histogram").measure(spec, journal).values["middle"] == 0.5
 
 
 def test_composition(tmp_path: Path) -> None:
@@ -76,15 +64,15 @@ def test_composition(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, G)), min_size=1, max_size=12))
-def test_shares_sum_to_one(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, int]]) -> None:
-    groups = [group(step, right) for step, right in rows]
+def test_shares_sum_to_one(tmp_path_factory: pytest.TempPathFactory, drawn: list[tuple[int, int]]) -> None:
+    groups = [group(step, right) for step, right in drawn]
     classes = ("mastered", "majority_correct", "minority", "all_wrong")
     found = find("composition", tmp_path_factory.mktemp("run"), groups)
     assert sum(found.values[name] for name in classes) == pytest.approx(1)
     assert all(sum(row[name] for name in classes) == pytest.approx(1) for row in found.tables["steps"])
     found = find("histogram", tmp_path_factory.mktemp("run"), groups)
     assert sum(row["share"] for row in found.tables["bins"]) == pytest.approx(1)
-    for step in {step for step, _ in rows}:
+    for step in {step for step, _ in drawn}:
         assert sum(row["share"] for row in found.tables["steps"] if row["step"] == step) == pytest.approx(1)
 
 

@@ -37,12 +37,10 @@ print([(problem.text, problem.gold) for problem in gym.drawn("reasoning_gym:isom
 
 
 @pytest.fixture(scope="module", autouse=True)
-def draws(tmp_path_factory: pytest.TempPathFactory) -> None:
+def draws(module_home: Path) -> None:
     """The draws that tests of this file share, so that the package is loaded for each set once."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MCPO_HOME", str(tmp_path_factory.mktemp("home")))
-        gym.drawn(WORDS, SHORT, COUNT)
-        gym.drawn(WORDS)
+    gym.drawn(WORDS, SHORT, COUNT)
+    gym.drawn(WORDS)
 
 
 def gold(name: str, answer: str | None, **metadata: object) -> str:

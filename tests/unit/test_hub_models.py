@@ -5,16 +5,15 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 import pytest
 
 from tests.models import untrained
+from tests.web import Answers, serving
 
 COMMIT = "c0ffee" + "0" * 34
 REFUSALS = {"a/gated": (403, "GatedRepo"), "a/gone": (404, "RepoNotFound"), "a/broken": (400, "")}
@@ -31,66 +30,45 @@ for model, revision in json.loads(sys.argv[1]):
 """
 
 
-class Hub(ThreadingHTTPServer):
-    """One model, a/toy, with the files of `folder`; `fetched` are the files that were asked for."""
+class Hub(Answers):
+    """One model, a/toy, with `files`; `fetched` are those that were asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        self.fetched: set[str] = set()
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Hub
+    files: ClassVar[dict[str, bytes]] = {}
+    fetched: ClassVar[set[str]] = set()
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         for repo, (status, code) in REFUSALS.items():
             if repo in path:
-                return self.answer(status, b"", {"X-Error-Code": code})
+                return self.answer(status, X_Error_Code=code)
         if "/tree/" in path:
-            listed = [self.entry(name, content) for name, content in self.server.files.items()]
-            return self.answer(200, json.dumps(listed).encode())
+            listed = [
+                {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
+                for name, content in self.files.items()
+            ]
+            return self.answer(200, listed)
         if path.startswith("/api/models/a/toy"):
             if not path.endswith(("/a/toy", "/main", COMMIT)):
-                return self.answer(404, b"", {"X-Error-Code": "RevisionNotFound"})
-            siblings = [{"rfilename": name} for name in self.server.files]
-            return self.answer(200, json.dumps({"id": "a/toy", "sha": COMMIT, "siblings": siblings}).encode())
+                return self.answer(404, X_Error_Code="RevisionNotFound")
+            siblings = [{"rfilename": name} for name in self.files]
+            return self.answer(200, {"id": "a/toy", "sha": COMMIT, "siblings": siblings})
         name = path.removeprefix(f"/a/toy/resolve/{COMMIT}/")
-        if name not in self.server.files:
-            return self.answer(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
-        self.server.fetched.add(name)
-        content = self.server.files[name]
-        tag = hashlib.sha1(content).hexdigest()
-        return self.answer(200, content, {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"'})
-
-    do_HEAD = do_GET
-
-    def entry(self, name: str, content: bytes) -> dict[str, Any]:
-        return {"type": "file", "path": name, "size": len(content), "oid": hashlib.sha1(content).hexdigest()}
-
-    def answer(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(status)
-        for key, value in {**(headers or {}), "Content-Length": str(len(content))}.items():
-            self.send_header(key, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Silence."""
+        if name not in self.files:
+            return self.answer(404, X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
+        self.fetched.add(name)
+        tag = hashlib.sha1(self.files[name]).hexdigest()
+        return self.answer(200, self.files[name], X_Repo_Commit=COMMIT, ETag=f'"{tag}"')
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     folder = untrained(tmp_path / "toy")
     for name in ("pytorch_model.bin", "modeling_toy.py", "consolidated.safetensors", "README.md"):
         (folder / name).write_bytes(b"not for us")
-    server = Hub(folder)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    monkeypatch.setattr(Hub, "files", {path.name: path.read_bytes() for path in folder.iterdir()})
+    Hub.fetched.clear()
+    with serving(Hub) as address:
+        yield address
 
 
 def resolve(endpoint: str, cache: Path, *models: tuple[str, str | None], **env: str) -> list[dict[str, str]]:
@@ -103,15 +81,14 @@ def resolve(endpoint: str, cache: Path, *models: tuple[str, str | None], **env: 
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
+def test_a_model_of_the_hub(hub: str, tmp_path: Path) -> None:
     wanted = [("a/toy", None), ("a/toy", COMMIT), ("a/toy", "v9"), *((repo, None) for repo in REFUSALS)]
-    main, pinned, no_revision, gated, gone, broken = resolve(endpoint, tmp_path / "cache", *wanted)
+    main, pinned, no_revision, gated, gone, broken = resolve(hub, tmp_path / "cache", *wanted)
 
     assert main == {"name": "a/toy", "revision": COMMIT, "digest": pinned["digest"]}
     assert pinned["revision"] == COMMIT
     # Weights, configuration, tokenizer: no pickle, no code.
-    assert hub.fetched == {
+    assert Hub.fetched == {
         "config.json",
         "generation_config.json",
         "model.safetensors",
@@ -133,9 +110,9 @@ def test_a_model_of_the_hub(hub: Hub, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_looking_at_a_model_fetches_its_configuration_alone(hub: Hub, tmp_path: Path) -> None:
+def test_looking_at_a_model_fetches_its_configuration_alone(hub: str, tmp_path: Path) -> None:
     script = "from mcpo_cli.model_facts import configuration; print(configuration('a/toy')['num_hidden_layers'])"
-    env = {**os.environ, "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}", "HF_HOME": str(tmp_path / "cache")}
+    env = {**os.environ, "HF_ENDPOINT": hub, "HF_HOME": str(tmp_path / "cache")}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"
-    assert hub.fetched == {"config.json"}
+    assert Hub.fetched == {"config.json"}

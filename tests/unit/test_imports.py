@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("torch", "hydra", "mlflow", "pandas", "transformers", "matplotlib", "scipy")
 LONGEST = 400
 
 
@@ -29,27 +28,44 @@ def test_the_contracts_see_the_study_and_imports_inside_functions(tmp_path: Path
     assert "6 kept, 1 broken" in done.stdout
 
 
-def test_methods_leave_torch_to_whoever_calls_them() -> None:
-    """Their annotations name tensors, which the contracts cannot tell from an import at run time."""
-    code = "import sys; from mcpo_cli.methods import registry; registry(); print('loaded:', 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "loaded: False"
-
-
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_stay_short(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
 
 
-@pytest.mark.parametrize("argv", [[], ["train", "--help"]], ids=" ".join)
-def test_light_verbs_load_nothing_heavy(argv: list[str], tmp_path: Path) -> None:
-    """Others are in `tests/cli/test_main.py`."""
-    code = (
-        "import sys, mcpo_cli.main as m\n"
-        f"sys.argv = ['mcpo', *{argv!r}]\n"
-        "try: m.main()\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        f"print('loaded:', *sorted(set({HEAVY!r}) & set(sys.modules)))"
+ENGINES = {"verl", "ray", "vllm", "torch", "transformers"}
+HEAVY = {"torch", "transformers", "mlflow", "pandas"}
+HEAVIER = HEAVY | {"hydra", "matplotlib", "scipy"}
+CHECK = """
+from contextlib import suppress
+from mcpo_cli import backends, errors
+from mcpo_cli.config.load import load
+with suppress(errors.ConfigError): backends.check(load(["scale=paper"])[0])
+"""
+VERL = "train backend=verl scale=paper method=mcpo model=qwen3-8b --dry-run"
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        *((f"mcpo {words}", HEAVIER | {"yaml"}) for words in ("", "--help", "runs --help")),
+        ("mcpo train --help", HEAVIER),
+        *((f"mcpo {words}", HEAVY) for words in ("plan table1", "runs list")),
+        (f"mcpo {VERL}", ENGINES),
+        (CHECK, ENGINES),
+        ("from mcpo_cli.methods import registry\nregistry()", {"torch"}),
+        ("import mcpo_cli.grading", {"sympy", "math_verify", "psutil"}),
+    ],
+)
+def test_what_loads_nothing_heavy(code: str, heavy: set[str], tmp_path: Path) -> None:
+    """In a process of its own; verbs that only look write nothing, either."""
+    if code.startswith("mcpo "):
+        end = "except SystemExit as end: assert not end.code, end.code"
+        code = f"import sys, mcpo_cli.main as m\nsys.argv = {code.split()}\ntry: m.main()\n{end}"
+    env = {**os.environ, "MCPO_HOME": str(tmp_path / "home")}
+    program = f"import sys\n{code}\nprint('loaded:', *sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "loaded:"
+    assert done.stdout.splitlines()[-1:] == ["loaded:"], done.stderr
+    assert not (tmp_path / "home").exists()

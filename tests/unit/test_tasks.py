@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,47 @@ def test_nothing_else_branches_on_which_task_it_is() -> None:
         seen += 1
     assert seen > 150
     assert found == []
+
+
+DRAWN = [
+    *((name, {}) for name in tasks.registry() if name not in ("math", "gym")),
+    *(("arithmetic", {"skills": 3}), ("sums", {"sorts": ("2-1", "1*1")})),
+]
+"""Tasks that draw their problems here, with options; `gym` does so by a package, and has a test of the same."""
+
+
+@pytest.mark.parametrize(("name", "options"), DRAWN)
+def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, Any]) -> None:
+    for one in (tasks.get(name, **options), tasks.get(name, **options, pool=64)):
+        tiers = one.tiers(200)
+        assert {tier: len(problems) for tier, problems in tiers.items()} == one.tier_sizes(200)
+        evaluated = {problem.text for problems in tiers.values() for problem in problems}
+        assert len(evaluated) == sum(one.tier_sizes(200).values())
+        trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 1000)}
+        if isinstance(one, tasks.ClosedTask):
+            trained |= {problem.text for step in range(20) for problem in one.demonstrations(0, step, 128)}
+        assert not (evaluated | trained) & {question for question, _ in getattr(one, "worked", ())}
+        assert not evaluated & trained
+        assert {one.holds_out(Problem(text, "")) for text in evaluated} == {True}
+        assert {one.holds_out(Problem(text, "")) for text in trained} == {False}
+        for tier, problems in tiers.items():
+            assert {one.tier_of(problem.text) for problem in problems} == {tier}
+
+
+@pytest.mark.parametrize(("name", "options"), DRAWN)
+def test_streams_do_not_depend_on_how_they_are_read_and_a_pool_comes_back_in_another_order(
+    name: str, options: dict[str, Any]
+) -> None:
+    plain, pooled = tasks.get(name, **options), tasks.get(name, **options, pool=64)
+    for one in (plain, pooled):
+        whole = one.training(7, 100, 100)
+        assert [*one.training(7, 100, 37), *one.training(7, 137, 63)] == whole
+        assert one.training(8, 100, 100) != whole
+        assert one.tiers(20) == one.tiers(20)
+    first, second = pooled.training(0, 0, 64), pooled.training(0, 64, 64)
+    assert len({problem.text for problem in first}) == 64
+    assert {problem.text for problem in first} == {problem.text for problem in second}
+    assert first != second
 
 
 def test_options_that_are_wrong() -> None:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from mcpo_cli import grading, tasks
 from mcpo_cli.config.load import load
 from mcpo_cli.data.base import Problem
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading.simple import ANSWER, INTEGER
 from mcpo_cli.tasks.sums import WORKED, Sums
 from mcpo_cli.tasks.text import DrawnTextTask, unescaped
@@ -30,10 +28,6 @@ def task(name: str, **options: object) -> DrawnTextTask:
 
 
 # prompts
-
-
-def test_there_are_these() -> None:
-    assert NAMES == ["sums", "word_problems"]
 
 
 def test_prompts_of_sums() -> None:
@@ -94,31 +88,6 @@ def test_worked_examples_are_correct_answers_that_end_at_the_stop(name: str, sty
 
 
 # problems
-
-
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in NAMES), ("sums", {"sorts": ("2-1", "1*1")})])
-def test_nothing_trained_on_is_ever_evaluated(name: str, options: dict[str, object]) -> None:
-    for one in (task(name, **options), task(name, pool=64, **options)):
-        tiers = one.tiers(200)
-        assert {tier: len(problems) for tier, problems in tiers.items()} == one.tier_sizes(200)
-        evaluated = {problem.text for problems in tiers.values() for problem in problems}
-        assert len(evaluated) == sum(one.tier_sizes(200).values())
-        trained = {problem.text for seed in range(2) for problem in one.training(seed, 0, 1000)}
-        assert all(one.holds_out(Problem(text, "")) for text in evaluated)
-        assert not any(one.holds_out(Problem(text, "")) for text in trained)
-        assert not (evaluated | trained) & {question for question, _ in one.worked}
-        for tier, problems in tiers.items():
-            assert {one.tier_of(problem.text) for problem in problems} == {tier}
-        assert one.tier_of("another question") == ""
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_streams_do_not_depend_on_how_they_are_read(name: str) -> None:
-    for one in (task(name), task(name, pool=64)):
-        whole = one.training(7, 100, 100)
-        assert [*one.training(7, 100, 37), *one.training(7, 137, 63)] == whole
-        assert one.training(8, 100, 100) != whole
-        assert one.tiers(20) == one.tiers(20)
 
 
 def test_first_problems_stay_what_they_are() -> None:
@@ -225,92 +194,6 @@ def test_word_problems_are_many_and_of_every_template() -> None:
 # graders
 
 
-@pytest.mark.parametrize(
-    ("response", "status"),
-    [
-        ("7", "correct"),
-        (" 7", "correct"),
-        ("7.", "correct"),
-        (" 3 + 4 = 7\n", "correct"),
-        ("3 + 4 = 7.", "correct"),
-        ("= 6 = 7", "correct"),
-        ("= 7 = 6", "wrong"),
-        ("-7", "wrong"),
-        ("8", "wrong"),
-        ("999999999999999999", "wrong"),
-        ("", "unparsable"),
-        ("=", "unparsable"),
-        ("7 =", "unparsable"),
-        ("7..", "unparsable"),
-        ("7.0", "unparsable"),
-        ("07", "unparsable"),
-        ("+7", "unparsable"),
-        ("$7$", "unparsable"),
-        ("7 apples", "unparsable"),
-        ("7\n8", "unparsable"),
-        ("3 + 4", "unparsable"),
-        ("7e0", "unparsable"),
-        ("7_0", "unparsable"),
-        ("\u0667", "unparsable"),
-        ("\uff17", "unparsable"),
-        ("\u22127", "unparsable"),
-        ("9" * 19, "unparsable"),
-        ("9" * 1_000_000, "unparsable"),
-        ("(" * 1_000_000 + "7", "unparsable"),
-        ("=" * 1_000_000 + "7", "correct"),
-        ("__import__('os')", "unparsable"),
-        ("\ud800", "unparsable"),
-    ],
-)
-def test_the_grader_of_sums(response: str, status: str) -> None:
-    begun = time.perf_counter()
-    assert INTEGER.grade("7", response, False).status == status
-    assert time.perf_counter() - begun < 1
-    assert INTEGER.grade("-4", " -4", False).status == "correct"
-
-
-@pytest.mark.parametrize(
-    ("response", "status"),
-    [
-        ("3 + 4 = 7. The answer is 7.", "correct"),
-        ("The answer is 7", "correct"),
-        ("the ANSWER IS: 7.\n", "correct"),
-        ("The answer is $7.", "correct"),
-        ("#### 7", "correct"),
-        ("The answer is 6. No, the answer is 7.", "correct"),
-        ("The answer is 7. No, the answer is 6.", "wrong"),
-        ("#### 7 The answer is 6.", "wrong"),
-        ("The answer is 6. #### 7", "correct"),
-        ("The answer is 1,007.", "wrong"),
-        ("The answer is -7.", "wrong"),
-        ("7", "unparsable"),
-        ("", "unparsable"),
-        ("The answer is", "unparsable"),
-        ("The answer is 7 apples.", "unparsable"),
-        ("The answer is 7 or 8.", "unparsable"),
-        ("The answer is 7. Wait, 8.", "unparsable"),
-        ("The answer is 3 + 4.", "unparsable"),
-        ("The answer is 7.5.", "unparsable"),
-        ("The answer is 7.0", "unparsable"),
-        ("The answer is **7**.", "unparsable"),
-        ("The answer is seven.", "unparsable"),
-        ("The answer is \u0667.", "unparsable"),
-        ("The answer is 1,07.", "unparsable"),
-        ("The answer is " + "9" * 1_000_000, "unparsable"),
-        ("answer is " * 100_000 + "7", "correct"),
-        ("#" * 1_000_000, "unparsable"),
-        ("The answer is " + " " * 1_000_000 + "7", "correct"),
-        ("The answer is 1" + ",000" * 300_000, "unparsable"),
-    ],
-)
-def test_the_grader_of_word_problems(response: str, status: str) -> None:
-    begun = time.perf_counter()
-    assert ANSWER.grade("7", response, False).status == status
-    assert time.perf_counter() - begun < 1
-    assert ANSWER.grade("1200", "The answer is: $1,200.", False).status == "correct"
-    assert ANSWER.grade("7", "7", True).status == "correct"
-
-
 @given(st.text(), st.integers(-(10**17), 10**17))
 def test_graders_take_any_text_and_any_gold(text: str, value: int) -> None:
     for grader, written in ((INTEGER, f"{text} = {value}."), (ANSWER, f"{text} The answer is {value:,}.")):
@@ -320,28 +203,6 @@ def test_graders_take_any_text_and_any_gold(text: str, value: int) -> None:
 
 
 # options
-
-
-@pytest.mark.parametrize(
-    ("options", "message", "fix"),
-    [
-        (["task.system=x"], "task.system has no effect with task.style=plain", "task.style=chat, or task.system=''"),
-        (["task.template=Sum"], r"task.template='Sum' has no \{question\}", "task.template='Sum {question}'"),
-        (["task.stop=['',x]"], "task.stop contains an empty string", "task.stop=['x']"),
-        (["task.examples=9"], "task.examples=9: task=sums has 4 worked examples", "task.examples=4"),
-        (["task.shares=[1,2]"], r"task.shares=\[1.0, 2.0\] has 2 values for 4 tiers", "task.shares=[1,1,1,1]"),
-        (["task.shares=[1,1,1,-1]"], "no share may be negative", "task.shares=[1,1,1,1]"),
-        (["task.shares=[0,0,0,0]"], "one must be positive", "task.shares=[1,1,1,1]"),
-        (["task.sorts=[1+1,0+1]"], "'0\\+1' is not digits of operands", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
-        (["task.sorts=[1+1,1+1]"], "repeats a sort", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
-        (["task.sorts=[]"], "is empty", "task.sorts=[1+1,2+1,2+2,1+1+1]"),
-        (["task.pool=16"], "holds fewer prompts than one batch", "task.pool=128  (or 0: fresh prompts)"),
-    ],
-)
-def test_contradictions(options: list[str], message: str, fix: str) -> None:
-    with pytest.raises(ConfigError, match=message) as raised:
-        load(["task=sums", *options])
-    assert raised.value.fix == fix
 
 
 def test_prompts_must_fit() -> None:

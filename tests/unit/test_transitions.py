@@ -1,9 +1,9 @@
 """The panel's trajectories, on journals whose transitions can be counted by hand."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,26 +13,19 @@ from mcpo_cli import methods, tasks
 from mcpo_cli.config.schema import Probe, RunSpec
 from mcpo_cli.probes import mastery
 from mcpo_cli.probes.base import CLASSES, Finding
-from mcpo_cli.records import RerollRow
-from mcpo_cli.runs.attempts import Attempt
-from mcpo_cli.runs.journal import Journal
+from tests import rows
 
 SPEC = RunSpec(methods.get("dapo"), tasks.get("arithmetic"), probe=Probe(panel_every=5))
 N = 4
 
 
-def row(step: int, prompt: str, c: int, origin: int = 0, n: int = N) -> RerollRow:
-    source: Any = "mastered" if origin else "panel"
-    return RerollRow(step=step, source=source, origin=origin, prompt=prompt, gold="", n=n, c=c)
+row = partial(rows.reroll, n=N)
 
 
-def find(folder: Path, panel: Mapping[str, Sequence[int]], others: Sequence[RerollRow] = ()) -> Finding:
+def find(folder: Path, panel: Mapping[str, Sequence[int]], others: Sequence[rows.Row] = ()) -> Finding:
     """panel: by prompt the right ones of N rollouts at steps 1, 6, 11, ..."""
-    attempt = Attempt(folder, SPEC, 0)
-    rows = [row(1 + 5 * i, prompt, c) for prompt, counts in panel.items() for i, c in enumerate(counts)] + [*others]
-    for step in sorted({one["step"] for one in rows}):
-        attempt.journal.rows("rerolls", step, [one for one in rows if one["step"] == step])
-    return mastery.TRANSITIONS.measure(SPEC, Journal(folder))
+    rolled = [row(1 + 5 * i, prompt, c) for prompt, counts in panel.items() for i, c in enumerate(counts)]
+    return mastery.TRANSITIONS.measure(SPEC, rows.journal(SPEC, {"rerolls": [*rolled, *others]}, folder=folder))
 
 
 PANEL = {

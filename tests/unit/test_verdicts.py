@@ -20,10 +20,9 @@ from mcpo_cli.analysis.verdicts import Outcome, judged, outcome
 from mcpo_cli.config import plan
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.config.workload import eval_steps
-from mcpo_cli.home import run_dir
-from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.statistics.power import ALPHA
 from mcpo_cli.study import EXPERIMENTS
+from tests import rows
 from tests.fakes import TIERS
 
 GREATER = Claim("id", "", "table1", "pass@1", "MCPO", "greater", baseline="DAPO")
@@ -110,18 +109,10 @@ def entropies(first: float, last: float, arm: str, cells: Plan) -> None:
     for cell in cells.cells:
         if cell.arm != arm:
             continue
-        attempt = Attempt(run_dir(cell.spec.run_id), cell.spec, start_step=0)
-        steps = cell.spec.train.steps
-        for step in range(1, steps + 1):
-            entropy = first + (last - first) * (step - 1) / (steps - 1) * (1 + 0.1 * cell.spec.seed)
-            row = {"step": step, "prompt": f"{step}", "p": 0.5, "mean_length": 1.0, "kept": True, "truncated": 0.0}
-            attempt.journal.rows("groups", step, [row | {"duplicates": 0.0, "entropy": entropy}])
-            attempt.journal.step({"step": step, "time": 0.0, "metrics": {}})
-        for step in eval_steps(cell.spec):
-            attempt.journal.rows(
-                "eval", step, [{"step": step, "tier": tier, "problem": "a", "n": 8, "c": 4} for tier in TIERS]
-            )
-        attempt.end("done")
+        steps, rise = cell.spec.train.steps, (last - first) * (1 + 0.1 * cell.spec.seed)
+        groups = [rows.group(i + 1, 0.5, f"{i}", entropy=first + rise * i / (steps - 1)) for i in range(steps)]
+        counts = [row for step in eval_steps(cell.spec) for row in rows.evaluation(step, {tier: [4] for tier in TIERS})]
+        rows.journal(cell.spec, {"groups": groups, "eval": counts}, [{}] * steps)
 
 
 @pytest.mark.parametrize(
@@ -197,8 +188,10 @@ def test_committed_verdicts_follow_the_registered_rule(name: str) -> None:
 def test_the_committed_rows_of_the_map_give_clustered_intervals(
     arm: str, metric: str, mean: float, half: float
 ) -> None:
-    rows = pd.read_csv(RESULTS / "map.csv")
-    (found,) = [one for one in response.responses(rows, plan.read("map")) if (one.arm, one.metric) == (arm, metric)]
+    committed = pd.read_csv(RESULTS / "map.csv")
+    (found,) = [
+        one for one in response.responses(committed, plan.read("map")) if (one.arm, one.metric) == (arm, metric)
+    ]
     assert (found.mean.n, found.mean.mean, found.mean.half_width) == (
         24,
         pytest.approx(mean, abs=5e-5),

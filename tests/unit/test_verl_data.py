@@ -14,8 +14,8 @@ from mcpo_cli.backends.verl.data import fits, stops, stream_length, write
 from mcpo_cli.backends.verl.overrides import planned
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.journal import read_json
+from tests.errors import refused
 from tests.models import existing, untrained
 
 TINY = (
@@ -146,14 +146,14 @@ def test_rows_have_the_tasks_stop_strings_if_there_are_any(style: str, found: tu
 
 def test_too_few_problems_that_fit(folder: Path, tmp_path: Path) -> None:
     run = math(folder)
-    with pytest.raises(ConfigError, match=r"0 of 9 problems fit into train.max_prompt=2048 tokens; a batch has 4"):
+    with refused("no_room", "0 of 9", "train.max_prompt=2048"):
         write(run, lambda _: False, planned(run, tmp_path))
 
 
 def test_a_benchmark_that_is_not_whole(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "aime24.jsonl").read_text().splitlines(keepends=True)
     (folder / "aime24.jsonl").write_text("".join(islice(lines, 29)))
-    with pytest.raises(ConfigError, match="aime24: 29 problems instead of the published 30"):
+    with refused("bad_data", "aime24"):
         written(math(folder), tmp_path)
 
 

@@ -26,6 +26,7 @@ from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import ConfigError, Interrupted
 from mcpo_cli.grading import Verdict
 from mcpo_cli.grading.base import Status
+from tests.errors import refused
 from tests.methods import Centred
 from tests.models import words
 
@@ -154,8 +155,7 @@ def score(response: str, grader: str = "trace") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("response", "right", "answer"),
-    [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("", 0.0, "")],
+    ("response", "right", "answer"), [("3 = 5", 1.0, "5"), ("3 =  5 ", 1.0, "5"), ("3 = 6", 0.0, "6"), ("", 0.0, "")]
 )
 def test_the_reward_of_arithmetic_is_whether_the_trace_is_right(response: str, right: float, answer: str) -> None:
     status = "correct" if right else "wrong"
@@ -289,12 +289,12 @@ def test_a_pass_before_each_gradient_is_refused_where_a_step_has_several(monkeyp
     monkeypatch.setattr(checks, "installed", lambda _: None)
     (spec,) = load(["scale=verl-cpu"])
     several = dataclasses.replace(spec, method=Centred())
-    with pytest.raises(ConfigError, match=r"method=centred .* between the 2 mini-batches of a step") as error:
+    with refused("bad_input", "method=centred", "2 mini-batches") as error:
         checks.check(several)
     assert error.value.fix == f"train.mini_batch={spec.train.prompts}, or backend=local"
     one = dataclasses.replace(several, train=dataclasses.replace(spec.train, mini_batch=spec.train.prompts))
     # The next thing that is checked.
-    with pytest.raises(ConfigError, match="needs verl"):
+    with refused("bad_input", "verl"):
         checks.check(one)
 
 

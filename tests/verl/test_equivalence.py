@@ -152,9 +152,7 @@ def rollouts() -> Rollouts:
 
 
 @pytest.fixture(
-    scope="module",
-    params=[(1, 1), (2, 1), (2, 2)],
-    ids=["one rank", "two ranks", "two ranks that share each sequence"],
+    scope="module", params=[(1, 1), (2, 1), (2, 2)], ids=["one rank", "two ranks", "two ranks that share each sequence"]
 )
 def found(request: pytest.FixtureRequest, rollouts: Rollouts, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What verl's engine computes, by method and split."""

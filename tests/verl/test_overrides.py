@@ -104,11 +104,7 @@ def test_the_versions_are_those_of_verls_metadata() -> None:
     core = {found.name: found.specifier for found in stated if found.marker is None}
     for package in ("transformers", "tensordict", "ray", "numpy"):
         assert str(core[package]) == str(Requirement(package + checks.CORE[package]).specifier)
-    for package, extra in {
-        "torch": "vllm",
-        "vllm": "vllm",
-        "TransferQueue": "verl-core",
-    }.items():
+    for package, extra in {"torch": "vllm", "vllm": "vllm", "TransferQueue": "verl-core"}.items():
         wanted = {**checks.CORE, **checks.GPU}[package]
         found = [entry for entry in stated if entry.name == package and entry.marker]
         assert [

@@ -64,13 +64,7 @@ LOSSES: list[tuple[str, dict[str, Any], str, str, dict[str, Any]]] = [
     ("grpo", {}, "vanilla", "seq-mean-token-mean", PLAIN),
     ("grpo", {"aggregation": "seq-mean-token-sum"}, "vanilla", "seq-mean-token-sum", PLAIN),
     ("dapo", {"aggregation": "token-mean"}, "vanilla", "token-mean", {**PLAIN, "clip_ratio_high": 0.28}),
-    (
-        "dr_grpo",
-        {},
-        "vanilla",
-        "seq-mean-token-sum-norm",
-        {**PLAIN, "global_batch_info": {"loss_scale_factor": LIMIT}},
-    ),
+    ("dr_grpo", {}, "vanilla", "seq-mean-token-sum-norm", {**PLAIN, "global_batch_info": {"loss_scale_factor": LIMIT}}),
     ("gpg", {}, "gpg", "token-mean", PLAIN),
     ("gspo", {}, "gspo", "seq-mean-token-mean", {"clip_ratio_low": 3e-4, "clip_ratio_high": 4e-4}),
     (

@@ -10,7 +10,7 @@ import pandas as pd
 
 from mcpo_cli.errors import bad_data, nearest
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, Row, digest, json_lines, said, score_name
+from mcpo_cli.results.readers.base import Options, Reader, Row, damaged, digest, json_lines, said, score_name
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
 METRICS = ("exact_match", "acc", "pass@1", "acc_norm")

@@ -151,11 +151,7 @@ class Adapter(BaseRollout):
         """Nothing is given back."""
 
     async def update_weights(
-        self,
-        weights: Any,
-        peft_config: dict[str, Any] | None = None,
-        global_steps: int | None = None,
-        **_options: Any,
+        self, weights: Any, peft_config: dict[str, Any] | None = None, global_steps: int | None = None, **_options: Any
     ) -> None:
         """Every rank takes part in gathering a tensor; one of each replica hands it on."""
         tensors = {name: tensor.detach().cpu().clone() for name, tensor in weights}

@@ -1,4 +1,4 @@
-"""Writes the gallery docs/methods.md with its two figures from the methods themselves: `python -m tests.gallery`."""
+"""Writes the gallery docs/methods.md with its two figures from the methods themselves: `python .ci/gallery.py`."""
 
 import functools
 import hashlib
@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.methods import Method, MiniBatch, TokenBatch, describe, reduce, registry
-from tests.references import PATH as REFERENCES
 
-PAGE = REFERENCES.with_name("methods.md")
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, REFERENCES = DOCS / "methods.md", DOCS / "method-references.json"
 ROLLOUTS = 16
 RATIOS = [0.3 + 0.01 * place for place in range(171)]
 """Of new to old probability, .3 to 2."""
@@ -22,7 +22,7 @@ Curves = Mapping[str, list[tuple[float, float]]]
 HEAD = """# Methods
 
 Every method that `mcpo train method=NAME` takes, with its default options; `mcpo method show NAME` prints the same with
-all options. `python -m tests.gallery` writes this page and its pictures from the methods themselves.
+all options. `python .ci/gallery.py` writes this page and its pictures from the methods themselves.
 
 ## How much a prompt weighs
 
@@ -43,7 +43,7 @@ line; methods that decide by the whole mini-batch are left out: {undrawn}.
 ## Equal to others' code and to worked numbers
 
 Largest deviation from the functions of verl and TRL, executed in float64 on 5 random mini-batches
-(`tests/references.py`). Where verl adds an epsilon to a standard deviation or a length, or TRL computes in float32, the
+(`.ci/references.py`). Where verl adds an epsilon to a standard deviation or a length, or TRL computes in float32, the
 deviation is that. Worked numbers are those that the tests of a method compare with: of the authors' released functions
 or of closed forms worked out by hand, to six digits, so up to 5e-7 is their rounding (`tests/golden`). There the value
 is an advantage, and the gradient a loss or its gradient.

@@ -1,6 +1,8 @@
-"""How far methods are from the functions of verl and TRL, and from worked numbers: `python -m tests.references`.
+"""How far methods are from the functions of verl and TRL, and from worked numbers.
 
-Updates docs/method-references.json, from which `python -m tests.gallery` makes a table: the part of verl or TRL where
+`PYTHONPATH=. python .ci/references.py` runs it.
+
+Updates docs/method-references.json, from which `python .ci/gallery.py` makes a table: the part of verl or TRL where
 it is installed, and that of the worked numbers of `tests/golden`.
 """
 
@@ -86,7 +88,7 @@ class Worked:
 
 def of_golden() -> Iterator[Row]:
     """Of the tests of advantages (`value`) and of those of losses and their gradients (`gradient`)."""
-    worked, folder = Worked(), Path(__file__).parent / "golden"
+    worked, folder = Worked(), Path(__file__).parents[1] / "tests" / "golden"
     files = [
         str(folder / f"test_{name}.py") for name in ("zoo_advantages", "zoo_losses", "mcpo_extended", "reweighted")
     ]

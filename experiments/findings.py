@@ -69,6 +69,8 @@ class Finding:
     """Give one number for each in the quote, in order."""
     reason: str = ""
     """Why no committed row gives these numbers; only of unverified texts."""
+    test: str = ""
+    """The file of the test that makes this text anew and compares it; only of tested ones."""
 
 
 @dataclass(frozen=True)
@@ -77,29 +79,41 @@ class Entries:
 
     findings: tuple[Finding, ...]
     unverified: tuple[Finding, ...] = ()
+    tested: tuple[Finding, ...] = ()
+    """Sessions on a page, whose output a test compares with the program's."""
+
+    @property
+    def all(self) -> tuple[Finding, ...]:
+        """Every entry."""
+        return (*self.findings, *self.unverified, *self.tested)
 
     @property
     def pages(self) -> list[str]:
         """All pages that an entry names."""
-        return sorted({page for one in (*self.findings, *self.unverified) for page in one.pages})
+        return sorted({page for one in self.all for page in one.pages})
 
 
 def read(root: Path = ROOT) -> Entries:
     """The entries of the checkout `root`.
 
     Raises:
-        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or it has both or neither of
-            values and a reason.
+        ConfigError: an entry has an unknown key or a wrong type, an id is used twice, or it does not say where its
+            numbers come from, or in several ways.
     """
     found = convert(Entries, read_yaml(root / "experiments" / "findings.yaml"), "")
-    ids = [one.id for one in (*found.findings, *found.unverified)]
+    ids = [one.id for one in found.all]
     if twice := {name for name in ids if ids.count(name) > 1}:
         raise ConfigError(f"ids are used twice: {', '.join(sorted(twice))}", fix="edit experiments/findings.yaml")
-    wrong = [one.id for one in found.findings if not one.values or one.reason]
-    wrong += [one.id for one in found.unverified if one.values or not one.reason]
+    kinds = {"values": found.findings, "reason": found.unverified, "test": found.tested}
+    wrong = [
+        one.id
+        for kind, entries in kinds.items()
+        for one in entries
+        if [name for name in kinds if getattr(one, name)] != [kind] or (one.test and not (root / one.test).is_file())
+    ]
     if wrong:
         raise ConfigError(
-            f"{', '.join(wrong)}: a finding needs values, an unverified text a reason",
+            f"{', '.join(wrong)}: a finding needs values, an unverified text a reason, a tested one its test",
             fix="edit experiments/findings.yaml",
         )
     return found
@@ -133,7 +147,7 @@ def check(found: Entries, computed: Mapping[str, list[float] | str], pages: Mapp
     lines = [line for one in found.findings for line in _differing(one, computed[one.id])]
     for page, text in pages.items():
         flat = _flat(text)
-        here = [one for one in (*found.findings, *found.unverified) if page in one.pages]
+        here = [one for one in found.all if page in one.pages]
         for one in here:
             count = flat.count(_flat(one.quote))
             if count != 1:

@@ -54,9 +54,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
         ("dataset", datasets.registry(), task.published),
         ("collection", datasets.collections(), datasets.collections_of(task.published)),
     ]
-    return {
-        f"{what} {name}": kinds.plugins[name] for what, kinds, names in uses for name in names if name in kinds.plugins
-    }
+    return {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:

@@ -1,6 +1,7 @@
 """`mcpo ui` and the servers of verl: who can reach them, and which requests of a web page the UI refuses."""
 
 import http.client
+import json
 import os
 import re
 import signal
@@ -23,10 +24,23 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.store import ui_server
 from mcpo_cli.store.mlflow import Store
 from tests.store_runs import complete, free_port, plan, spec
-from tests.unit.test_store_servers import answer
 
 READING = {"GET", "HEAD", "OPTIONS"}
 SEARCH = "/api/2.0/mlflow/experiments/search"
+
+
+def answer(url: str, body: dict[str, Any], seconds: float = 300) -> Any:
+    """What the server says. It may still be starting: making its store takes MLflow minutes on a busy machine."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return json.load(response)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
 
 
 @contextmanager

@@ -271,7 +271,8 @@ def test_statistics_by_hand(mcpo_home: Path) -> None:
             for row in rows.evaluation(step, {"k2-3": [8], "k5-6": [2], "k7-8": [1 if step == 3 else 5]})
         ],
     }
-    rows.journal(cell.spec, written, [{}] * 3)
+    shares = [{"mastery/mastered": row.count(1) / 4, "mastery/all_wrong": row.count(0) / 4} for row in p.values()]
+    rows.journal(cell.spec, written, shares)
     runs = Runs(Plan("table1", "", (cell,)))
     found = {name: dict(STATISTICS[name].measure(runs, cell)) for name in BY_HAND}
     # Two cohorts are too few for five parts, or for swings before and after; only one of them has two prompts.

@@ -135,7 +135,8 @@ def _tracking(spec: RunSpec, attempt_dir: Path) -> Any:
 def _eval_row(step: int, group: Group) -> EvalRow:
     problem, n = group.prompt.problem.text, group.answers
     if n == 0:
-        raise RunFailed(f"no answer to this problem could be graded ({group.verdicts[0].detail}): {problem[:200]}")
+        why = group.verdicts[0].detail
+        raise RunFailed(f"no answer to this problem could be graded ({why}): {problem[:200]}", code="ungraded")
     row = EvalRow(step=step, tier=group.prompt.tier, problem=problem, n=n, c=sum(group.correct))
     if group.ungraded:
         row["ungraded"] = group.ungraded

@@ -6,28 +6,30 @@ A point names a function that the engine calls at a moment worth dying at; the k
 import importlib
 import os
 import signal
+import sys
 from typing import Any
 
 POINTS = {
     "warm-up": ("mcpo_cli.backends.local.warmup", "cross_entropy"),
-    "sampling": ("mcpo_cli.backends.local.train", "sample"),
+    "sampling": ("mcpo_cli.backends.local.train", "sample", "sample_groups"),
     "gradient step": ("mcpo_cli.backends.local.update", "log_probs"),
     "gradient measurement": ("mcpo_cli.backends.local.gradients", "likelihood_direction"),
-    "evaluation": ("mcpo_cli.backends.local.train", "sample"),
+    "evaluation": ("mcpo_cli.backends.local.train", "sample", "evaluate"),
     "checkpoint write": ("mcpo_cli.backends.local.checkpoint", "save_file"),
     "checkpoint rename": ("mcpo_cli.runs.folders", "write_json"),
 }
+"""Module and function, and the function whose calls of it count, where others call it, too."""
 
 
 def die_at(point: str, call: int) -> None:
     """Replace the function of `point` by one that ends the process at its `call`-th call."""
-    module, name = POINTS[point]
+    module, name, *callers = POINTS[point]
     owner = importlib.import_module(module)
     original, calls = getattr(owner, name), 0
 
     def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
-        calls += 1
+        calls += not callers or sys._getframe(1).f_code.co_name in callers
         if calls == call:
             os.kill(os.getpid(), signal.SIGKILL)
         return original(*arguments, **options)

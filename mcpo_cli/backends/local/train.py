@@ -258,7 +258,7 @@ class Trainer:
         return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:
-        """ResampledPrompt again what is due at this step, under the policy that sampled `graded`; returns metrics."""
+        """Resample the prompts that are due at this step, under the policy that sampled `graded`; returns metrics."""
         due = self.resampler.due(self.step, graded)
         c_P: list[int] = []
         if due:

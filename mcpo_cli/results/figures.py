@@ -49,7 +49,9 @@ def forest(found: Comparison, margin: float | None = None) -> Figure:
         axes.grid(visible=False, axis="y")
         base.points(axes, "x")
         about = f"; grey: the margin of {100 * margin:g} points" if margin else ""
-        axes.set_xlabel(f"minus {_short(found.baseline)}, percentage points, with {100 * (1 - found.level):.3g}% interval{about}")
+        axes.set_xlabel(
+            f"minus {_short(found.baseline)}, percentage points, with {100 * (1 - found.level):.3g}% interval{about}"
+        )
     return figure
 
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from benchmarks import flops, workload
-from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import sample
-from mcpo_cli.backends.local.start import start_policy
+from mcpo_cli.backends.local.start import policy_of, start_policy
 from mcpo_cli.backends.local.train import Sampled, Trainer
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.config.schema import RunSpec
@@ -76,9 +75,7 @@ class LocalEngine(Timed):
         model, tokenizer = workload.fresh_model(spec)
         self.grade = grade
         self.scrap = tempfile.TemporaryDirectory()
-        # As `start_policy` makes it: of more rows than a micro-batch, activations are computed again.
-        policy = Policy(model, torch.device("cpu"), kept_rows=spec.compute.micro_batch_tokens)
-        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), policy, tokenizer)
+        super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), policy_of(model, spec), tokenizer)
 
     def sample_round(self, refill: int) -> Sampled:
         """As the trainer's own, but no token ends a response."""

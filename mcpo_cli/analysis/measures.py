@@ -55,11 +55,12 @@ def ends(values: Sequence[float] | Floats) -> tuple[float, float]:
 
 
 def _rise(values: Floats) -> float:
-    return ends(values)[1] - ends(values)[0]
+    return float(np.diff(ends(values)).item())
 
 
 def _kept(values: Floats) -> float:
-    return ends(values)[1] / ends(values)[0]
+    first, last = ends(values)
+    return last / first
 
 
 def _end(values: Floats) -> float:
@@ -124,8 +125,7 @@ def _at_equal(at: str) -> Measure:
 
     def measure(runs: Runs, cell: PlannedRun) -> Numbers:
         spec, scores = cell.spec, runs.once(("at equal", at), lambda: table(runs))
-        run = spec.model.name, cell.arm, spec.seed_of_base, spec.seed
-        return {} if scores is None else {WHOLE: float(scores[run])}
+        return {} if scores is None else {WHOLE: float(scores[spec.model.name, cell.arm, spec.seed_of_base, spec.seed])}
 
     return measure
 

@@ -83,3 +83,13 @@ def shipped_base(spec: RunSpec) -> Path | None:
 def has_base(home: Path, spec: RunSpec) -> bool:
     """Whether a run of `spec` below `home` needs no warm-up."""
     return (cached_base(home, spec) / MANIFEST).exists() or shipped_base(spec) is not None
+
+
+def makes_base(home: Path, spec: RunSpec, counted: set[str]) -> bool:
+    """Whether a run of `spec` has to make its base policy first, which only the first run of those asked about does.
+
+    counted: ids of the base policies that were asked about; that of `spec` is added.
+    """
+    first = spec.base_id not in counted
+    counted.add(spec.base_id)
+    return first and not has_base(home, spec)

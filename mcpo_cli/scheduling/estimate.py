@@ -72,9 +72,7 @@ class Estimator:
 
         A base policy that has to be made is counted once, for the first estimated run that needs it.
         """
-        factor = self.factor(spec) or 1.0
-        warmup = not (spec.base_id in self.paid or folders.has_base(self._home, spec))
-        self.paid.add(spec.base_id)
+        factor, warmup = self.factor(spec) or 1.0, folders.makes_base(self._home, spec, self.paid)
         return workload.seconds_left(spec, self.mean_response, done_steps=done_steps, factor=factor, warmup=warmup)
 
     def basis(self, specs: Iterable[RunSpec]) -> str:
@@ -182,10 +180,9 @@ def _planned(cell: PlannedRun, home: Path, estimator: Estimator) -> tuple[dict[s
     spec, folder, cost = cell.spec, home / "runs" / cell.spec.run_id, None
     done_steps, factor = Tracker(folder, spec).read().step, estimator.factor(spec)
     how, mean = f"middle of that range, {estimator.basis([spec])}", estimator.mean_response
-    warmup = not (spec.base_id in estimator.paid or folders.has_base(home, spec))
     state, left = attempts.state(folder, spec), 0.0
     if state != "done":
-        estimator.paid.add(spec.base_id)
+        warmup = folders.makes_base(home, spec, estimator.paid)
         left = workload.seconds_left(spec, mean, done_steps=done_steps, factor=factor or 1.0, warmup=warmup)
     about: dict[str, Any] = {"run_id": spec.run_id, "arm": cell.arm, **spec.about}
     about |= {"state": state, "seconds_left": round(left, 1)}

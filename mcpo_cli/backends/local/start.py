@@ -29,14 +29,19 @@ def start_policy(spec: RunSpec, attempt: Attempt, stop: Stop) -> tuple[Policy, P
         folder = pretrained.folder(spec.model)
     else:
         folder = base_folder(spec, attempt, stop)
-    model, place, lora = load(folder, spec.model.name, "float32"), device(spec.compute.device), None
+    policy = policy_of(load(folder, spec.model.name, "float32"), spec)
+    return policy, AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+
+def policy_of(model: Any, spec: RunSpec) -> Policy:
+    """The policy that a run of `spec` trains, with the weights of `model` (float32)."""
+    place, lora = device(spec.compute.device), None
     if spec.model.lora_rank:
         torch.nn.Module.to(model, place)
         lora = Lora.of(model, spec.model.lora_rank, spec.model.lora_alpha, stream(spec.seed, "init"))
     reduced = spec.compute.dtype == "bfloat16" or (spec.compute.dtype == "auto" and place.type == "cuda")
     dtype = torch.bfloat16 if reduced else None
-    policy = Policy(model, place, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
-    return policy, AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    return Policy(model, place, dtype=dtype, lora=lora, kept_rows=spec.compute.micro_batch_tokens)
 
 
 def load(folder: Path, name: str, dtype: str) -> Any:

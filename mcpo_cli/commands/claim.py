@@ -59,10 +59,10 @@ def _document(asked: "Claim", found: "Support") -> dict[str, Any]:
         "names": asked.names,
         "margin": asked.margin,
         "assumed": asdict(asked.assumed),
-        "rows": [{key: value for key, value in row.items() if _known(value)} for row in found.rows.to_dict("records")],
-        "cases": [
-            {key: value for key, value in row.items() if _known(value)} for row in found.cases.to_dict("records")
-        ],
+        **{
+            name: [{key: value for key, value in row.items() if _known(value)} for row in frame.to_dict("records")]
+            for name, frame in (("rows", found.rows), ("cases", found.cases))
+        },
         "notes": found.notes,
     }
 

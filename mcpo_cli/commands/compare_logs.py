@@ -104,12 +104,12 @@ def run(asked: Asked, out: Path | None, *, full: bool, mlflow: bool, as_json: bo
         sides = list(graded.sides)
     found = compare(sides, question)
     if not as_json:
-        show(found, full=full, remarks=graded.sentences(question) if graded else ())
+        show(found, full=full, remarks=graded.sentences(question, found) if graded else ())
     folder = out or home() / "reports" / "compare" / f"{_slug(page.title(found))}-{asked.key}"
     files = output.write(found, sides, folder, asked.command, question.margin)
     if as_json:
         document = {**output.document(found), "files": list(map(str, files))}
-        console.print_json(document | ({"regraded": graded.to_json(question)} if graded else {}))
+        console.print_json(document | ({"regraded": graded.to_json(question, found)} if graded else {}))
     else:
         _talk(found, sides, files, full=full)
     if mlflow:

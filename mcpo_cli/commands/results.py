@@ -207,8 +207,10 @@ def compare(
         from mcpo_cli.commands import compare_logs
 
         _refuse(of_runs, "arms of a suite and runs of mcpo")
-        named = columns, benchmark, reader
-        asked = compare_logs.Asked(words, arm or (), baseline, margin, k or (), *named, maj or (), look, regrade)
+        asked = compare_logs.Asked(
+            words, arm or (), baseline, margin, k or (), columns, benchmark, reader,
+            maj=maj or (), look=look, regrade=regrade,
+        )  # fmt: skip
         compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
         return
     _refuse(of_logs, "logs")

@@ -144,7 +144,8 @@ def _pairs(side: Side, baseline: Side, question: Question, warnings: list[str]) 
         warnings.append(f"{left} was left out: only one of {side.name} and {baseline.name} has it")
     for name in shared:
         one, other = (_scores(each, name, question) for each in (side, baseline))
-        common = [problem for problem in one.problems if problem in set(other.problems)]
+        theirs = set(other.problems)
+        common = [problem for problem in one.problems if problem in theirs]
         if len(common) < 2:
             raise ConfigError(
                 f"{side.name} and {baseline.name} share {len(common)} problems of {name}: nothing pairs "

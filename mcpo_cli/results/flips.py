@@ -12,6 +12,12 @@ OF_PROBLEM = ("prompt", "gold")
 """Texts of a problem; the others are of a response, one for each side."""
 
 
+def largest(flips: pd.DataFrame, most: int) -> pd.DataFrame:
+    """The first `most` flips by the size of the change, of all benchmarks and sides together."""
+    size = (flips["score"] - flips["baseline_score"]).abs()
+    return flips.loc[size.sort_values(ascending=False, kind="stable").index[:most]]
+
+
 def with_texts(flips: pd.DataFrame, side: Side, baseline: Side) -> pd.DataFrame:
     """Add what the logs hold of `results.log.TEXTS` to the first SHOWN flips: of one benchmark, largest first.
 

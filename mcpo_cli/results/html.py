@@ -14,6 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mcpo_cli import analysis
 from mcpo_cli.results import figures, page
 from mcpo_cli.results.comparison import Comparison
+from mcpo_cli.results.flips import largest
 from mcpo_cli.results.log import TEXTS, Side
 
 MOST = 300
@@ -24,7 +25,7 @@ KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "g
 
 def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by what they show; command: makes the page again."""
-    templates = [Path(__file__).parent, Path(next(iter(analysis.__path__)))]
+    templates = [Path(__file__).parent, Path(analysis.__file__).parent]
     environment = Environment(
         loader=FileSystemLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -50,14 +51,13 @@ def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes]
 
 def flips(found: Comparison) -> list[dict[str, Any]]:
     """The problems that changed and have texts, largest change first."""
-    rows = found.flips.assign(size=(found.flips["score"] - found.flips["baseline_score"]).abs())
+    rows = found.flips
     texts = [name for name in (*TEXTS, *(f"baseline_{name}" for name in TEXTS)) if name in rows]
     known = rows[rows[texts].notna().any(axis=1)] if texts else rows.head(0)
-    largest = known.sort_values("size", ascending=False, kind="stable").head(MOST)
     blank = dict.fromkeys((*TEXTS, *(f"baseline_{name}" for name in TEXTS)))
     return [
         {**blank, **{str(name): None if pd.isna(value) else value for name, value in row.items()}}
-        for row in largest.to_dict("records")
+        for row in largest(known, MOST).to_dict("records")
     ]
 
 

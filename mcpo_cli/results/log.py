@@ -9,10 +9,11 @@
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -156,6 +157,11 @@ class Side:
             for name, value in log.facts.get(benchmark, {}).items():
                 found.setdefault(name, {})[value] = None
         return {name: ", ".join(values) for name, values in found.items()}
+
+
+def plain_rows(frame: pd.DataFrame) -> list[dict[Hashable, Any]]:
+    """The rows of a frame as plain data, with None for what is missing."""
+    return frame.astype(object).where(frame.notna(), None).to_dict("records")
 
 
 def _labels(logs: Sequence[Log]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from mcpo_cli.analysis.figures import base
 from mcpo_cli.results import figures, page
 from mcpo_cli.results.comparison import Comparison
 from mcpo_cli.results.html import html
-from mcpo_cli.results.log import TEXTS, Side
+from mcpo_cli.results.log import TEXTS, Side, plain_rows
 from mcpo_cli.runs.journal import finite, write_atomic
 
 DIGITS = "%.10g"
@@ -63,10 +63,9 @@ def frames(found: Comparison) -> dict[str, pd.DataFrame]:
 
 def document(found: Comparison) -> dict[str, Any]:
     """All of it as plain data."""
-    rows = {name: frame.astype(object).where(frame.notna(), None) for name, frame in frames(found).items()}
     return {
         "sentences": page.sentences(found),
         "baseline": found.baseline,
         "warnings": list(found.warnings),
-        **{name: frame.to_dict("records") for name, frame in rows.items()},
+        **{name: plain_rows(frame) for name, frame in frames(found).items()},
     }

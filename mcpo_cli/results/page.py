@@ -10,6 +10,7 @@ from mcpo_cli.analysis import words
 from mcpo_cli.analysis.render import Columns, Grid, Page
 from mcpo_cli.results import verdicts
 from mcpo_cli.results.comparison import ALL, Comparison
+from mcpo_cli.results.flips import largest
 from mcpo_cli.results.verdicts import MOST_NAMED, signed
 from mcpo_cli.statistics.power import ALPHA
 
@@ -163,6 +164,5 @@ def flips_grid(found: Comparison, most: int = MOST_FLIPS) -> Grid:
         found.baseline: lambda row: share(row["baseline_score"]),
         "arm's": lambda row: share(row["score"]),
     }
-    flips = found.flips.assign(size=(found.flips["score"] - found.flips["baseline_score"]).abs())
-    largest = flips.sort_values("size", ascending=False, kind="stable").head(most)
-    return Grid.of(f"Problems that changed most ({len(flips)} changed)", largest.to_dict("records"), columns, 3)
+    rows = largest(found.flips, most).to_dict("records")
+    return Grid.of(f"Problems that changed most ({len(found.flips)} changed)", rows, columns, 3)

@@ -14,8 +14,8 @@ import pandas as pd
 
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.grading import Pool, Verdict, tally
-from mcpo_cli.results.comparison import Question, compare
-from mcpo_cli.results.log import Log, Side
+from mcpo_cli.results.comparison import Comparison, Question, compare
+from mcpo_cli.results.log import Log, Side, plain_rows
 from mcpo_cli.results.verdicts import signed
 
 NO_RESPONSE, NO_GOLD, FAILED = "no response", "no gold", "infra_error"
@@ -39,32 +39,33 @@ class Regraded:
     counts: pd.DataFrame
     """One row per side and benchmark: samples, regraded, up, down, and the samples left out by why (LEFT_OUT)."""
 
-    def shares(self, question: Question) -> pd.DataFrame:
-        """Of each difference: before, after, what the grader made of it (before - after), and its share of before."""
+    def shares(self, question: Question, after: Comparison) -> pd.DataFrame:
+        """Of each difference: before, after, what the grader made of it (before - after), and its share of before.
+
+        after: the comparison of `sides` that answers `question`.
+        """
         one, other = (
-            compare(sides, question).differences[[*KEYS, "difference", "verdict"]]
-            for sides in (self.before, self.sides)
+            found.differences[[*KEYS, "difference", "verdict"]] for found in (compare(self.before, question), after)
         )
         found = one.merge(other, on=KEYS, suffixes=("_before", "_after"))
         found = found.rename(columns={"difference_before": "before", "difference_after": "after"})
         by_grader = found["before"] - found["after"]
         return found.assign(by_grader=by_grader, share=(by_grader / found["before"]).where(found["before"] != 0))
 
-    def to_json(self, question: Question) -> dict[str, Any]:
-        """What `mcpo compare --regrade --json` prints of it: one object per row of the frames."""
-        frames = {"counts": self.counts, "differences": self.shares(question), "changes": self.changes}
-        rows = {name: frame.astype(object).where(frame.notna(), None) for name, frame in frames.items()}
-        return {"grader": self.grader, **{name: frame.to_dict("records") for name, frame in rows.items()}}
+    def to_json(self, question: Question, after: Comparison) -> dict[str, Any]:
+        """What `mcpo compare --regrade --json` prints of it: one object per row of the frames; after: see `shares`."""
+        frames = {"counts": self.counts, "differences": self.shares(question, after), "changes": self.changes}
+        return {"grader": self.grader, **{name: plain_rows(frame) for name, frame in frames.items()}}
 
-    def sentences(self, question: Question) -> Iterator[str]:
-        """What the grader changed, a sentence for each side and each difference."""
+    def sentences(self, question: Question, after: Comparison) -> Iterator[str]:
+        """What the grader changed, a sentence for each side and each difference; after: see `shares`."""
         for row in self.counts.to_dict("records"):
             left = [f"{row[why]} {why}" for why in LEFT_OUT if row[why]]
             again = f"{self.grader} graded {row['regraded']} of {row['samples']} samples again"
             out = f"; left out: {', '.join(left)}" if left else ""
             moved = f"{row['up']} became correct, {row['down']} incorrect"
             yield f"{row['side']}, {row['benchmark']}: {again}; {moved}{out}"
-        for row in self.shares(question).to_dict("records"):
+        for row in self.shares(question, after).to_dict("records"):
             share = "" if pd.isna(row["share"]) else f" ({row['share']:.0%} of it)"
             both = f"{signed(row['before'])} as logged, {signed(row['after'])} graded again"
             was = f"{signed(row['by_grader'])} was the grader's{share}"

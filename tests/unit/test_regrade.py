@@ -7,7 +7,7 @@ import pytest
 
 from mcpo_cli.grading import Verdict
 from mcpo_cli.results import regrade
-from mcpo_cli.results.comparison import Question
+from mcpo_cli.results.comparison import Question, compare
 from mcpo_cli.results.log import Side, checked
 from tests.errors import refused
 
@@ -33,7 +33,7 @@ def test_a_difference_of_graders_goes_away() -> None:
     assert found.sides[0].scores("b").sum_SP.tolist() == found.sides[1].scores("b").sum_SP.tolist() == [[1, 1, 0, 1]]
     changes = found.changes[["side", "problem", "before", "after"]].to_numpy().tolist()
     assert changes == [["base", "p2", 0, 1], ["arm", "p3", 1, 0]]
-    (row,) = found.shares(Question()).to_dict("records")
+    (row,) = found.shares(Question(), compare(found.sides, Question())).to_dict("records")
     assert (row["before"], row["after"], row["by_grader"], row["share"]) == pytest.approx((0.5, 0.0, 0.5, 1.0))
     facts = found.sides[0].facts("b")
     assert facts["temperature"] == "1"
@@ -56,7 +56,7 @@ def test_what_cannot_be_graded_is_left_out_on_both_counts_and_counted() -> None:
     ]
     assert counts.loc["arm", ["samples", "regraded", "up", "down", *regrade.LEFT_OUT]].tolist() == [5, 5, 0, 1, 0, 0, 0]
     assert found.before[0].scores("b").problems == ("p1", "p2", "p3", "p4")
-    said = "\n".join(found.sentences(Question()))
+    said = "\n".join(found.sentences(Question(), compare(found.sides, Question())))
     assert "4 of 6 samples" in said
     assert "+.500 as logged, +.000 graded again; +.500 was the grader's (100% of it)" in said
 

@@ -9,12 +9,16 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 UNLIMITED = 1000
 """Terminal width in columns, wider than any table."""
@@ -86,6 +90,19 @@ def _lines(grid: Grid) -> str:
     file = io.StringIO()
     Console(file=file, width=UNLIMITED, color_system=None, force_terminal=False).print(table)
     return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
+
+
+def templates(*folders: Path, html: bool) -> "Environment":
+    """The templates in `folders` and beside this file. html: texts in them are escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def markdown(page: Page, level: int = 1) -> str:

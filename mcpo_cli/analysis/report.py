@@ -17,8 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from mcpo_cli import __version__
 from mcpo_cli.analysis import artifacts, frames, render, report_settings
 from mcpo_cli.analysis.artifacts import Built, Workshop
@@ -350,13 +348,7 @@ def markdown(content: Content, date: str) -> str:
 
 
 def _rendered(template: str, content: Content, date: str) -> str:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=".html." in template,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = render.templates(html=".html." in template)
     environment.filters |= {"base64": _base64, "pixels": _pixels, "kind": _kind, "numbers": _numbers, "slug": _slug}
     environment.filters |= {"escaped": render.escaped, "pipes": render.pipes, "code": render.code}
     found = environment.get_template(template)

@@ -97,9 +97,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False, width=width()).print(table)
+    _print_rows(table, rows)
 
 
 def print_grid(grid: "Grid") -> None:
@@ -112,7 +110,12 @@ def print_grid(grid: "Grid") -> None:
         justify: JustifyMethod = "right" if number else "left"
         least = longest if number else None
         table.add_column(Text(visible(name)), overflow="fold", justify=justify, vertical="bottom", min_width=least)
-    for row in grid.rows:
+    _print_rows(table, grid.rows)
+
+
+def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
+    """Print a table of `rows` whose columns are there."""
+    for row in rows:
         table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
     Console(highlight=False, width=width()).print(table)
 

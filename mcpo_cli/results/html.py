@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mcpo_cli import analysis
+from mcpo_cli.analysis import render
 from mcpo_cli.results import figures, page
 from mcpo_cli.results.comparison import Comparison
 from mcpo_cli.results.flips import largest
@@ -25,11 +24,7 @@ KINDS = {"better": "good", "worse": "bad", "equivalent": "good", "not worse": "g
 
 def html(found: Comparison, sides: Sequence[Side], pictures: Mapping[str, bytes], command: str) -> str:
     """The page. pictures: PNG files by what they show; command: makes the page again."""
-    templates = [Path(__file__).parent, Path(analysis.__file__).parent]
-    environment = Environment(
-        loader=FileSystemLoader(templates), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
+    environment = render.templates(Path(__file__).parent, html=True)
     environment.filters |= {"share": page.share, "kind": lambda word: KINDS.get(word, "")}
     return environment.get_template("comparison.html.jinja").render(
         title=page.title(found),

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +57,28 @@ def damaged(path: Path, why: object) -> ConfigError:
 def digest(text: Any) -> str:
     """A short name for a problem that a log does not name: a hash of its text."""
     return hashlib.sha256(str(text).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def files_named(path: Path, pattern: str, name: re.Pattern[str]) -> list[Path]:
+    """The file `path`, or those below it that match the glob `pattern`, as far as their whole name is a `name`."""
+    found = [path] if path.is_file() else sorted(path.rglob(pattern))
+    return [file for file in found if name.fullmatch(file.name)]
+
+
+def last_of_folders(path: Path, files: Iterable[Path], step: Callable[[Path], int]) -> list[tuple[Path, Path]]:
+    """The file of the last step of each folder, and where it is, for people and to name the seed by.
+
+    That is the folder, or the file if `path` names it.
+    """
+    folders: dict[Path, Path] = {}
+    for file in files:
+        folders[file.parent] = max(folders.get(file.parent, file), file, key=step)
+    return [(file, folder if path.is_dir() else file) for folder, file in folders.items()]
+
+
+def no_task(path: Path, options: Options, tasks: Iterable[str]) -> ConfigError:
+    """The error of a log that has other tasks than the one that was asked for."""
+    return bad_data(f"{path}: it has no task {options.benchmark!r}: {nearest(options.benchmark, tasks)}")
 
 
 def json_lines(path: Path, needed: Iterable[str]) -> list[Row]:

@@ -10,9 +10,19 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, bad_data, first_line, nearest
+from mcpo_cli.errors import ConfigError, bad_data, first_line
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, damaged, digest, prompts, said, score_name, text
+from mcpo_cli.results.readers.base import (
+    Options,
+    Reader,
+    damaged,
+    digest,
+    no_task,
+    prompts,
+    said,
+    score_name,
+    text,
+)
 
 HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":\s*"')
 """How a .json log begins."""
@@ -94,8 +104,7 @@ def _log(path: Path, model: str, tasks: Sequence[tuple[str, Path]], options: Opt
             **said({"metric": score, "samples without a score": unscored or None, **_settings(log)}),
         }
     if not frames:
-        known = [name for name, _ in tasks]
-        raise bad_data(f"{path}: it has no task {options.benchmark!r}: {nearest(options.benchmark, known)}")
+        raise no_task(path, options, [name for name, _ in tasks])
     return checked(path / model, pd.concat(frames, ignore_index=True), facts, model=model)
 
 

@@ -8,10 +8,21 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.errors import bad_data, nearest
+from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
 from mcpo_cli.results.readers import tabular
-from mcpo_cli.results.readers.base import Options, Reader, Row, digest, prompts, said, score_name, text
+from mcpo_cli.results.readers.base import (
+    Options,
+    Reader,
+    Row,
+    digest,
+    files_named,
+    no_task,
+    prompts,
+    said,
+    score_name,
+    text,
+)
 
 FILE = re.compile(r"details_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.parquet")
 NEEDED = ("doc", "metric", "model_response")
@@ -37,8 +48,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.rglob("details_*.parquet"))
-    return [file for file in found if FILE.fullmatch(file.name)]
+    return files_named(path, "details_*.parquet", FILE)
 
 
 def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
@@ -57,7 +67,7 @@ def _log(model: Path, tasks: Mapping[str, Path], options: Options) -> Log:
         asked = {"max tokens": first.get("generation_size"), "samples averaged": first.get("num_samples")}
         facts[task] = said({"metric": metric, "prompts": prompts(frames[-1]), **asked, **_settings(model, file, task)})
     if not frames:
-        raise bad_data(f"{model}: it has no task {options.benchmark!r}: {nearest(options.benchmark, tasks)}")
+        raise no_task(model, options, tasks)
     return checked(model, pd.concat(frames, ignore_index=True), facts, model=model.name)
 
 

@@ -8,9 +8,20 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.errors import bad_data, nearest
+from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, Row, damaged, digest, json_lines, said, score_name
+from mcpo_cli.results.readers.base import (
+    Options,
+    Reader,
+    Row,
+    damaged,
+    digest,
+    files_named,
+    json_lines,
+    no_task,
+    said,
+    score_name,
+)
 
 SAMPLES = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl")
 METRICS = ("exact_match", "acc", "pass@1", "acc_norm")
@@ -36,8 +47,7 @@ def read(path: Path, options: Options) -> list[Log]:
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.rglob("samples_*.jsonl"))
-    return [file for file in found if SAMPLES.fullmatch(file.name)]
+    return files_named(path, "samples_*.jsonl", SAMPLES)
 
 
 def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
@@ -60,7 +70,7 @@ def _log(folder: Path, tasks: Mapping[str, Path], options: Options) -> Log:
             prompts = digest(sorted(str(row.get("prompt_hash")) for row in own))[:8]
             facts[benchmark] = {"metric": metric, "prompts": prompts, **settings}
     if not frames:
-        raise bad_data(f"{folder}: it has no task {options.benchmark!r}: {nearest(options.benchmark, tasks)}")
+        raise no_task(folder, options, tasks)
     return checked(folder, pd.concat(frames, ignore_index=True), facts, model=folder.name)
 
 

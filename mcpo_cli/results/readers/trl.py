@@ -9,7 +9,16 @@ import pyarrow as pa
 from mcpo_cli.errors import bad_data
 from mcpo_cli.results.log import Log, checked
 from mcpo_cli.results.readers import tabular
-from mcpo_cli.results.readers.base import Options, Reader, digest, said, score_name, text
+from mcpo_cli.results.readers.base import (
+    Options,
+    Reader,
+    digest,
+    files_named,
+    last_of_folders,
+    said,
+    score_name,
+    text,
+)
 
 FILE = re.compile(r"completions_(?P<step>\d+)\.(parquet|jsonl)")
 NEEDED = ("step", "prompt", "completion")
@@ -26,15 +35,11 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, or it is not clear which reward is the score.
     """
-    folders: dict[Path, Path] = {}
-    for file in _files(path):
-        folders[file.parent] = max(folders.get(file.parent, file), file, key=_step)
-    return [_log(file, folder if path.is_dir() else file, options) for folder, file in folders.items()]
+    return [_log(file, named, options) for file, named in last_of_folders(path, _files(path), _step)]
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.rglob("completions_*"))
-    return [file for file in found if FILE.fullmatch(file.name)]
+    return files_named(path, "completions_*", FILE)
 
 
 def _step(file: Path) -> int:

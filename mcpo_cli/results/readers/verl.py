@@ -6,7 +6,18 @@ from pathlib import Path
 import pandas as pd
 
 from mcpo_cli.results.log import Log, checked
-from mcpo_cli.results.readers.base import Options, Reader, Row, digest, first_row, json_lines, said, score_name
+from mcpo_cli.results.readers.base import (
+    Options,
+    Reader,
+    Row,
+    digest,
+    files_named,
+    first_row,
+    json_lines,
+    last_of_folders,
+    said,
+    score_name,
+)
 
 FILE = re.compile(r"\d+\.jsonl")
 NEEDED = ("input", "output", "score", "step")
@@ -24,15 +35,12 @@ def read(path: Path, options: Options) -> list[Log]:
     Raises:
         ConfigError: a file is damaged, or lacks the score.
     """
-    folders: dict[Path, Path] = {}
-    for file in _files(path):
-        folders[file.parent] = max(folders.get(file.parent, file), file, key=lambda one: int(one.stem))
-    return [_log(file, folder if path.is_dir() else file, options) for folder, file in folders.items()]
+    found = last_of_folders(path, _files(path), lambda file: int(file.stem))
+    return [_log(file, named, options) for file, named in found]
 
 
 def _files(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.rglob("*.jsonl"))
-    return [file for file in found if FILE.fullmatch(file.name) and set(NEEDED) <= set(first_row(file))]
+    return [file for file in files_named(path, "*.jsonl", FILE) if set(NEEDED) <= set(first_row(file))]
 
 
 def _log(file: Path, named: Path, options: Options) -> Log:

@@ -48,6 +48,8 @@ class Cohort:
     problems: Sequence[Problem]
     rollouts: Rollouts
     correct_PG: Tensor
+    logp_PGT: Tensor
+    """Log-probability of each token of `rollouts` before the step; no arm changes it."""
     number: int
     """Its place among the cohorts, which decides its random streams."""
 
@@ -101,7 +103,8 @@ def _cohort(
     rollouts, correct_PG = _sample(
         trainer, tier, problems, n, stream(trainer.spec.seed, "branch", trainer.step, number)
     )
-    return Cohort(name, tier, problems, rollouts, correct_PG, number)
+    logp_PGT = _log_probs(trainer.policy, rollouts, trainer.spec.compute.micro_batch_tokens)
+    return Cohort(name, tier, problems, rollouts, correct_PG, logp_PGT, number)
 
 
 def _sample(trainer: Trainer, tier: str, problems: Sequence[Problem], n: int, seed: int) -> tuple[Rollouts, Tensor]:
@@ -117,10 +120,9 @@ def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Tru
     at = trunk.spec.seed, trainer.step, cohort.number
     n, tokens = cohort.correct_PG.shape[1], trunk.spec.compute.micro_batch_tokens
     after, correct_after_PG = _sample(trainer, cohort.tier, cohort.problems, n, stream(at[0], "branch_after", *at[1:]))
-    moved_PGT = _moved(before, trainer.policy, cohort.rollouts, tokens)
-    tilt_PN = (
-        torch.cat([moved_PGT.sum(-1), _moved(before, trainer.policy, after, tokens).sum(-1)], -1).div(2).tanh() * 2
-    )
+    moved_PGT = (_log_probs(trainer.policy, cohort.rollouts, tokens) - cohort.logp_PGT).double()
+    moved_after_PGT = (_log_probs(trainer.policy, after, tokens) - _log_probs(before, after, tokens)).double()
+    tilt_PN = torch.cat([moved_PGT.sum(-1), moved_after_PGT.sum(-1)], -1).div(2).tanh() * 2
     correct_PN = torch.cat([cohort.correct_PG, correct_after_PG], -1)
     drift_P = moved_PGT.abs().sum((-1, -2)) / cohort.rollouts.length_PG.sum(-1)
     resampled_PN = None
@@ -148,15 +150,15 @@ def _rows(arm: str, trainer: Trainer, before: Policy, cohort: Cohort, trunk: Tru
 
 
 @torch.no_grad()
-def _moved(before: Policy, after: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
-    """Log-probability after the step minus that before it, of each token, double; a few prompts at a time."""
+def _log_probs(policy: Policy, rollouts: Rollouts, most_tokens: int) -> Tensor:
+    """Log-probability of each token, 0 after a response's end; a few prompts at a time."""
     token_P = rollouts.length_PG.sum(-1) + lengths(rollouts.prompt_PS)
     at_once = max(1, most_tokens // int(token_P.max()))
     parts = [
-        torch.where(part.mask_PGT, log_probs(after, part) - log_probs(before, part), 0.0)
+        torch.where(part.mask_PGT, log_probs(policy, part), 0.0)
         for part in map(rollouts.select, torch.arange(len(token_P)).split(at_once))
     ]
-    return torch.cat(parts).double()
+    return torch.cat(parts)
 
 
 def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:

@@ -14,13 +14,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from mcpo_cli.analysis import words
+from mcpo_cli.analysis import verdicts, words
+from mcpo_cli.analysis.claims import Claim
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.analysis.tables import claims as claims_table
+from mcpo_cli.config.branching import Hypothesis, Study
 from mcpo_cli.statistics import stats
-from mcpo_cli.statistics.equal_gain import cost_at_equal_gain
 from mcpo_cli.statistics.stats import Effect, Floats
+from mcpo_cli.statistics.step_size import difference_from_curve
 
 NOTES = (
     "lost: accuracy of the batch's mastered prompts before the step minus after it. Both are taken from rollouts that "
@@ -29,8 +32,9 @@ NOTES = (
     "Both are estimated from rollouts before and after the step together (multiple importance sampling); those before "
     "the step are the same for all arms.",
     "± is a 95 % t-interval over trunk runs, each the mean of its points; p is the paired t-test, not adjusted.",
-    "at equal gain: lost by the arm, minus what a step of another size loses that gains as much (interpolated; "
-    "jackknife over trunk runs); - where no step of the curve gains as much.",
+    "lost at equal gain: lost by the arm, minus what a step of another size loses that gains as much; gained at equal "
+    "loss: likewise, the other way round (interpolated; jackknife over trunk runs). - where no step of the curve "
+    "gains, or loses, as much, or a larger step does not gain, or lose, more.",
 )
 
 
@@ -45,13 +49,13 @@ class Outcome:
     """Mean |difference of log p| per token of mastered prompts' responses, nats."""
 
 
-def artifact(name: str, title: str, curve: Sequence[str], rows: Path) -> Artifact:
+def artifact(name: str, study: Study, rows: Path) -> Artifact:
     """The artifact of a study, built from the CSV file of its rows."""
 
     def build(_: object) -> Product:
-        return product(title, curve, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
+        return product(study, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
 
-    return Artifact(name, title, "diagnostic", (), build, source=rows)
+    return Artifact(name, study.title or name, "diagnostic", (), build, source=rows)
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
@@ -69,65 +73,106 @@ def outcomes(rows: pd.DataFrame) -> list[Outcome]:
     return found
 
 
-def selection(rows: pd.DataFrame, arm: str) -> Effect | None:
-    """The share of the raw drop that selection explains, over trunk runs.
+def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
+    """What selection and the arm's step take from the batch's mastered prompts, one value each per trunk run.
 
-    The raw drop is what a figure like the paper's Fig. 2b shows: mastered prompts were correct in all rollouts of the
-    batch, and are correct in fewer when sampled after the step. Selection is the part that also appears before it.
-    None if no run has mastered prompts, or fewer drop than not.
+    Their sum is the raw drop that a figure like the paper's Fig. 2b shows: mastered prompts were correct in all
+    rollouts of the batch, and are correct in fewer when sampled after the step. Selection is the part that also appears
+    before it.
     """
     own = rows[(rows["arm"] == arm) & (rows["cohort"] == "mastered")]
     sums = own.assign(right=own["before"] * own["prompts"], moved=own["change"] * own["prompts"])
     sums = sums.groupby("run_id", sort=False)[["right", "moved", "prompts"]].sum()
     selected = 1 - sums["right"] / sums["prompts"]
-    drop = selected - sums["moved"] / sums["prompts"]
-    if not len(sums) or (drop <= 0).any():
-        return None
-    return stats.paired_t((selected / drop).to_numpy())
+    return selected.to_numpy(), (-sums["moved"] / sums["prompts"]).to_numpy()
 
 
-def product(title: str, curve: Sequence[str], rows: pd.DataFrame) -> Product:
-    """The study's table, figure and tidy data: one row per arm."""
+def product(study: Study, rows: pd.DataFrame) -> Product:
+    """The study's tables, figure and tidy data: one row per arm, and one verdict per hypothesis."""
     found = outcomes(rows)
     first = found[0]
-    data = pd.DataFrame([_numbers(one, first, curve, found) for one in found])
+    steps = _curve(study.curve, found)
+    data = pd.DataFrame([_numbers(one, first, steps) for one in found])
     columns: Columns = {
         "arm": "arm",
         "lost": _shown("lost"),
         "gained": _shown("gained"),
         f"lost minus {first.arm}": _shown("against_first"),
         "p": lambda row: words.p_value(row["against_first_p"]),
-        "lost at equal gain": _shown("equal"),
-        "p (equal gain)": lambda row: words.p_value(row["equal_p"]),
+        "lost at equal gain": _shown("equal_gain"),
+        "gained at equal loss": _shown("equal_loss"),
         "drift": lambda row: f"{row['drift']:.4f}",
     }
-    grid = Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)
+    grids = [Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)]
+    if study.hypotheses:
+        grids.append(claims_table.verdict_grid(judged(study.hypotheses, rows, study.curve)))
+        grids.append(Grid.of("What is tested", study.hypotheses, {"id": "id", "claim": "claim"}, labels=2))
     points = rows[["run_id", "step"]].drop_duplicates()
     sizes = f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
-    share = selection(rows, first.arm)
     notes = [*NOTES, f"{sizes}; {_mastered(rows)}.", *_resampled(rows)]
-    return Product(f"{title} ({sizes})", _sentence(first, share), data, [grid], notes, _figure(data, curve))
+    title = f"{study.title} ({sizes})"
+    return Product(title, _sentence(first, *selection(rows, first.arm)), data, grids, notes, _figure(data, study.curve))
 
 
-def _numbers(one: Outcome, first: Outcome, curve: Sequence[str], found: Sequence[Outcome]) -> dict[str, object]:
-    against = None if one is first else _paired(one.lost_S - first.lost_S)
-    steps = [other for other in found if other.arm in curve]
-    equal = None
-    if steps and one.arm not in curve and len(one.lost_S) > 1:
-        in_order = sorted(steps, key=lambda other: curve.index(other.arm))
-        gain_SC, cost_SC = (np.stack(part, 1) for part in zip(*((o.gained_S, o.lost_S) for o in in_order), strict=True))
-        kept = ~np.isnan(np.column_stack([one.gained_S, one.lost_S, gain_SC, cost_SC])).any(1)
-        if kept.sum() > 1:
-            equal = cost_at_equal_gain(one.gained_S[kept], one.lost_S[kept], gain_SC[kept], cost_SC[kept])
+def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
+    """The hypotheses' tests as one family; the unit is the trunk run."""
+    by_arm = {one.arm: one for one in outcomes(rows)}
+    steps = _curve(curve, list(by_arm.values()))
+    model = str(rows["model"].iloc[0])
+
+    def number(statistic: str, arm: str) -> Floats:
+        if statistic == "selection minus step":
+            selected_S, step_S = selection(rows, arm)
+            return selected_S - step_S
+        one = by_arm[arm]
+        values = {
+            "lost": one.lost_S,
+            "gained": one.gained_S,
+            "lost at equal gain": _from_curve(one, steps, "gained_S", "lost_S"),
+            "gained at equal loss": _from_curve(one, steps, "lost_S", "gained_S"),
+        }[statistic]
+        return np.full(1, np.nan) if values is None else values
+
+    def test(one: Hypothesis) -> verdicts.Outcome:
+        value_S = number(one.statistic, one.arm) - (number(one.statistic, one.baseline) if one.baseline else 0)
+        return verdicts.outcome(Claim(suite="", **vars(one)), model, "-", {"": value_S.tolist()})
+
+    return verdicts.judged([test(one) for one in hypotheses])
+
+
+def _curve(names: Sequence[str], found: Sequence[Outcome]) -> list[Outcome]:
+    """The arms of the curve that were measured, from the smallest step."""
+    return [one for name in names for one in found if one.arm == name]
+
+
+def _numbers(one: Outcome, first: Outcome, steps: Sequence[Outcome]) -> dict[str, object]:
     row: dict[str, object] = {"arm": one.arm}
-    effects = {"lost": _paired(one.lost_S), "gained": _paired(one.gained_S), "against_first": against, "equal": equal}
+    effects = {
+        "lost": _paired(one.lost_S),
+        "gained": _paired(one.gained_S),
+        "against_first": None if one is first else _paired(one.lost_S - first.lost_S),
+        "equal_gain": _paired(_from_curve(one, steps, "gained_S", "lost_S")),
+        "equal_loss": _paired(_from_curve(one, steps, "lost_S", "gained_S")),
+    }
     for name, effect in effects.items():
         numbers = [np.nan] * 3 + [0] if effect is None else [effect.mean, effect.half_width, effect.p, effect.n]
         row |= dict(zip((name, f"{name}_half_width", f"{name}_p", f"{name}_runs"), numbers, strict=True))
     return row | {"drift": one.drift}
 
 
-def _paired(value_S: Floats) -> Effect | None:
+def _from_curve(one: Outcome, steps: Sequence[Outcome], equal: str, other: str) -> Floats | None:
+    """The arm's difference from the curve in `other` where it equals the curve in `equal`; None where there is none."""
+    if not steps or one in steps:
+        return None
+    x_SC, y_SC = (np.stack([getattr(step, name) for step in steps], 1) for name in (equal, other))
+    x_S, y_S = getattr(one, equal), getattr(one, other)
+    kept = ~np.isnan(np.column_stack([x_S, y_S, x_SC, y_SC])).any(1)
+    return difference_from_curve(x_S[kept], y_S[kept], x_SC[kept], y_SC[kept]) if kept.sum() > 1 else None
+
+
+def _paired(value_S: Floats | None) -> Effect | None:
+    if value_S is None:
+        return None
     known = value_S[~np.isnan(value_S)]
     return stats.paired_t(known) if len(known) else None
 
@@ -157,7 +202,7 @@ def _resampled(rows: pd.DataFrame) -> list[str]:
     return [f"Check by other rollouts after the step: the estimate minus their accuracy is {bias:+.4f} on average."]
 
 
-def _sentence(first: Outcome, share: Effect | None) -> str:
+def _sentence(first: Outcome, selected_S: Floats, step_S: Floats) -> str:
     lost, gained = _paired(first.lost_S), _paired(first.gained_S)
     parts = ["No prompt was mastered"]
     if lost:
@@ -165,8 +210,9 @@ def _sentence(first: Outcome, share: Effect | None) -> str:
         parts = [f"A global step of {first.arm} takes {change} of accuracy from mastered prompts"]
     if gained:
         parts.append(f"gives {_change(gained.mean, gained.half_width)} to held-out problems")
-    if share:
-        parts.append(f"selection explains {share.mean:.0%} of the raw drop of mastered prompts")
+    if len(selected_S):
+        selected, raw = selected_S.mean(), (selected_S + step_S).mean()
+        parts.append(f"of a raw drop of mastered prompts of {raw:.3f}, selection explains {selected:.3f}")
     return "; ".join(parts) + "."
 
 

@@ -130,7 +130,7 @@ def build_branches(
     workshop.folder.mkdir(parents=True, exist_ok=True)
     path = workshop.folder / f"{name}-rows.csv"
     write_atomic(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
-    return workshop.make(branch_tables.artifact(name, content.title or name, content.curve, path), command)
+    return workshop.make(branch_tables.artifact(name, content, path), command)
 
 
 def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mcpo_cli import paths
 from mcpo_cli.config import load
@@ -34,6 +34,31 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Hypothesis:
+    """What a study expects, and what would decide it: one number per trunk run is compared with a reference."""
+
+    id: str
+    """Its name in tables."""
+    claim: str
+    """What is expected, in a sentence."""
+    statistic: Literal["lost", "gained", "lost at equal gain", "gained at equal loss", "selection minus step"]
+    """The number. `selection minus step`: how much of the raw drop of mastered prompts is selection, less how much the
+    step took. The others are columns of the table."""
+    arm: str
+    """The arm tested."""
+    relation: Literal["greater", "less", "within"]
+    """The expected relation of the number to `reference`: greater, less, or within `margin` of it."""
+    baseline: str = ""
+    """The arm whose number in the same trunk run is subtracted."""
+    reference: float = 0.0
+    """The number that it is compared with."""
+    margin: float = 0.0
+    """The distance from `reference` that does not matter."""
+    decide: Literal["nominal", "holm"] = "holm"
+    """The rule of the verdict: p, or p after Holm's method over all hypotheses of the study."""
+
+
+@dataclass(frozen=True)
 class Study:
     """The content of a study's file."""
 
@@ -44,7 +69,10 @@ class Study:
     arms: Mapping[str, tuple[str, ...]]
     """Overrides of the trunk by each arm's name: its method and settings of the step."""
     curve: tuple[str, ...] = ()
-    """Arms that differ in nothing but the step size: the others are compared with them at equal gain."""
+    """Arms that differ in nothing but the step size, from the smallest: others are compared with them at equal gain,
+    and at equal loss."""
+    hypotheses: tuple[Hypothesis, ...] = ()
+    """What is tested, as one family."""
     title: str = ""
     """Title: the comparison in a few words."""
     question: str = ""
@@ -109,6 +137,13 @@ def _check(study: Study) -> None:
     for arm in study.curve:
         if arm not in study.arms:
             raise ConfigError(f"curve: unknown arm '{arm}': {nearest(arm, study.arms)}", fix="curve: [ARM, ARM]")
+    for one in study.hypotheses:
+        for arm in filter(None, (one.arm, one.baseline)):
+            if arm not in study.arms:
+                raise ConfigError(
+                    f"hypotheses, {one.id}: unknown arm '{arm}': {nearest(arm, study.arms)}",
+                    fix=f"arm: {closest(arm, study.arms)}",
+                )
 
 
 def trunks(study: Study, overrides: Sequence[str]) -> list[Trunk]:

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import yaml
 
 from mcpo_cli.analysis import branching as tables
 from mcpo_cli.config import branching
 from mcpo_cli.config.branching import Study
 from mcpo_cli.errors import ConfigError
-from mcpo_cli.statistics.equal_gain import cost_at_equal_gain
+from mcpo_cli.statistics import stats
+from mcpo_cli.statistics.step_size import difference_from_curve
 from tests.errors import refused
 
 TRUNK = ["method=dapo", "method.dynamic_sampling=false", "train.steps=6", "train.lr=8e-4"]
@@ -121,21 +123,23 @@ def test_outcomes_are_means_of_a_trunks_points() -> None:
 
 
 def test_the_raw_drop_is_shared_between_selection_and_the_step() -> None:
-    share = tables.selection(rows(), "full")
-    assert share is not None
+    selected_S, step_S = tables.selection(rows(), "full")
     # Prompts were right in all rollouts; 10 points go before the step, 5.5 and 5 by the step.
-    assert share.mean == pytest.approx((0.1 / 0.155 + 0.1 / 0.15) / 2)
+    assert selected_S == pytest.approx([0.1, 0.1])
+    assert step_S == pytest.approx([0.055, 0.05])
 
 
 def test_the_table_names_what_was_lost_gained_and_lost_at_equal_gain() -> None:
-    product = tables.product("A study", ("half", "full"), rows())
+    product = tables.product(study(title="A study", curve=("half", "full")), rows())
     row = product.data.set_index("arm").loc["hinge"]
     assert row["lost"] == pytest.approx(0.02)
     assert row["against_first"] == pytest.approx(0.02 - 0.0525)
     # At a gain of .07, two fifths of the way from half (.05) to full (.10), the curve loses .0225 + .4 (.0525 - .0225).
     # Both pseudo-values average to the difference, as every run gains the same.
-    assert row["equal"] == pytest.approx(0.02 - 0.0345)
-    assert np.isnan(row["equal_p"]), "two runs give no test"
+    assert row["equal_gain"] == pytest.approx(0.02 - 0.0345)
+    assert np.isnan(row["equal_gain_p"]), "two runs give no test"
+    # At a loss of .02, 8 ninths of the way from no step to half (.0225), the curve gains 8 ninths of .05.
+    assert row["equal_loss"] == pytest.approx(0.07 - 0.05 * 8 / 9, abs=1e-3)
     assert product.figure is not None
     assert "selection explains" in product.sentence
     assert "31% of their prompts were mastered" not in product.sentence
@@ -145,10 +149,10 @@ def test_the_table_names_what_was_lost_gained_and_lost_at_equal_gain() -> None:
 def test_nothing_is_extrapolated() -> None:
     gain_SC, cost_SC = np.array([[0.1, 0.2], [0.1, 0.2]]), np.array([[0.01, 0.03], [0.01, 0.03]])
     beyond = np.array([0.3, 0.3])
-    assert cost_at_equal_gain(beyond, np.array([0.02, 0.02]), gain_SC, cost_SC) is None
-    assert cost_at_equal_gain(np.array([0.1, 0.1]), np.array([0.0, 0.0]), gain_SC[:, ::-1], cost_SC) is None
+    assert difference_from_curve(beyond, np.array([0.02, 0.02]), gain_SC, cost_SC) is None
+    assert difference_from_curve(np.array([0.1, 0.1]), np.array([0.0, 0.0]), gain_SC[:, ::-1], cost_SC) is None
     with pytest.raises(ValueError, match="two runs"):
-        cost_at_equal_gain(beyond[:1], beyond[:1], gain_SC[:1], cost_SC[:1])
+        difference_from_curve(beyond[:1], beyond[:1], gain_SC[:1], cost_SC[:1])
 
 
 def test_a_linear_curve_gives_the_paired_difference_from_the_line() -> None:
@@ -156,8 +160,9 @@ def test_a_linear_curve_gives_the_paired_difference_from_the_line() -> None:
     gain_S = rng.uniform(0.05, 0.15, 6)
     curve_SC = np.linspace(0.05, 0.3, 4) + np.zeros((6, 1))
     cost_S = 0.4 * gain_S + rng.normal(0, 0.01, 6)
-    found = cost_at_equal_gain(gain_S, cost_S, curve_SC, 0.4 * curve_SC)
-    assert found is not None
+    values = difference_from_curve(gain_S, cost_S, curve_SC, 0.4 * curve_SC)
+    assert values is not None
+    found = stats.paired_t(values)
     difference = cost_S - 0.4 * gain_S
     assert found.mean == pytest.approx(difference.mean())
     assert found.sd == pytest.approx(difference.std(ddof=1))
@@ -175,9 +180,44 @@ def test_its_interval_covers_the_truth_and_its_test_keeps_its_level() -> None:
         # On the joined curve at a gain of .08, between steps .7 (.07, .0098) and .88 (.088, .015488).
         truth = 0.0098 + (0.015488 - 0.0098) * (0.08 - 0.07) / (0.088 - 0.07)
         cost_S = (truth * run_S)[:, 0] + rng.normal(0, 0.002, 8)
-        found = cost_at_equal_gain(gain_S, cost_S, gain_SC, cost_SC)
-        assert found is not None
+        values = difference_from_curve(gain_S, cost_S, gain_SC, cost_SC)
+        assert values is not None
+        found = stats.paired_t(values)
         covered += found.low <= 0 <= found.high
         rejected += found.p <= 0.05
     assert 0.935 <= covered / trials <= 0.965
     assert rejected / trials <= 0.065
+
+
+def test_hypotheses_are_judged_as_one_family() -> None:
+    """Four runs whose values are given: p is Student's, and Holm's method multiplies the smaller by two."""
+    lost = {"full": [0.05, 0.06, 0.05, 0.06], "hinge": [0.03, 0.03, 0.02, 0.04]}
+    gained = {"full": [0.08, 0.09, 0.10, 0.09], "hinge": [0.08, 0.09, 0.11, 0.08]}
+    names = {"model": "m", "base_seed": 0, "step": 1, "batch": 8, "prompts": 2, "before": 0.9, "resampled": np.nan}
+    given = pd.DataFrame(
+        names
+        | {"run_id": f"run{run}", "seed": run, "arm": arm, "cohort": cohort, "tier": "", "change": change}
+        | {"drift": 0}
+        for arm in lost
+        for run in range(4)
+        for cohort, change in (("mastered", -lost[arm][run]), ("held_out", gained[arm][run]))
+    )
+    tests = (
+        branching.Hypothesis("H1", "less is lost", "lost", "hinge", "less", baseline="full"),
+        branching.Hypothesis("H2", "as much is gained", "gained", "hinge", "within", baseline="full", margin=0.03),
+        branching.Hypothesis("H3", "selection is less than the step", "selection minus step", "full", "less"),
+    )
+    less, within, selected = tables.judged(tests, given, ())
+    p_less = scipy.stats.ttest_rel(lost["hinge"], lost["full"]).pvalue
+    assert (less.verdict, less.effect.mean) == ("supported", pytest.approx(-0.025))
+    assert less.p == pytest.approx(p_less)
+    assert within.effect.mean == pytest.approx(0)
+    assert (selected.verdict, selected.effect.mean) == ("contradicted", pytest.approx(0.1 - 0.055))
+    p_ordered = sorted([less.p, within.p, selected.p])
+    assert selected.p_holm == pytest.approx(3 * p_ordered[0])
+
+
+def test_a_hypothesis_about_an_unknown_arm_is_refused(tmp_path: Path) -> None:
+    entry = {"id": "H1", "claim": "-", "statistic": "lost", "arm": "hingee", "relation": "less"}
+    with pytest.raises(ConfigError, match="unknown arm 'hingee'"):
+        branching.read(written(tmp_path, hypotheses=[entry]))

@@ -90,7 +90,8 @@ def of_golden() -> Iterator[Row]:
     """Of the tests of advantages (`value`) and of those of losses and their gradients (`gradient`)."""
     worked, folder = Worked(), Path(__file__).parents[1] / "tests" / "golden"
     files = [
-        str(folder / f"test_{name}.py") for name in ("zoo_advantages", "zoo_losses", "mcpo_extended", "reweighted")
+        str(folder / f"test_{name}.py")
+        for name in ("zoo_advantages", "zoo_losses", "zoo_losses_rewritten", "mcpo_extended", "reweighted")
     ]
     if pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *files], plugins=[worked]):
         raise SystemExit("a worked number differs")

@@ -1,4 +1,4 @@
-"""Methods whose advantage is a function of the outcome, correct or not, also in groups of one outcome."""
+"""Methods whose advantage is a function of the outcome, correct or not, and of how many others had it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from mcpo_cli.methods.base import Floats, Signals, State, Step, Training
-from mcpo_cli.methods.group_relative import Aggregation, Clipped, Standardized
+from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Standardized
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,33 @@ class PsrNsr(Clipped):
         right_PG = step.correct_PG.double()
         advantage_PG = self.positive * right_PG - self.negative * (1 - right_PG)
         return Signals.of(advantage_PG), state
+
+
+@dataclass(frozen=True)
+class MaxRl(Clipped, GroupRelative):
+    """MaxRL (arXiv 2602.02710): rewards divided by their mean, as the likelihood of a correct answer would have it.
+
+    Maximum Likelihood Reinforcement Learning. A = (r - mean r) / mean r, A_PG; the gradient of log p to the order of
+    G, the number of rollouts. The loss is PPO's clipped surrogate.
+
+    Defaults: clip .2/.2 and the suite's aggregation; the loss is left open by the released code. Edge cases: p = 0
+    gives A = 0. Rewards must not be negative: shaped ones are refused. W(p) = 1 - p: the hardest prompts that are
+    solved at all weigh most, and mastered ones nothing, where MCPO's weight is constant above 1/2.
+
+    Disagreement: SkyRL adds 1e-6 to the mean, prime-rl sets A = 0 where it is 0, and so do we. Checked: equal to
+    prime-rl's lines, rewritten in the test. Neither verl 0.9.1 nor TRL has it.
+    """
+
+    name: ClassVar[str] = "max_rl"
+    binary_rewards: ClassVar[bool] = True
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        """1 - p, and 0 at p = 0."""
+        return (1 - p) * (p > 0)
+
+    def divisor(self, reward_PG: Tensor, p_P1: Tensor) -> Tensor:
+        """The mean of the group's rewards, which are not negative: positive wherever they differ."""
+        return reward_PG.mean(-1, keepdim=True)
 
 
 def none_of(p: Floats, k: int, rollouts: float, given: int = 0) -> Floats:

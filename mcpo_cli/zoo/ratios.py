@@ -7,8 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from mcpo_cli.methods.base import Method, Report, TokenBatch
-from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Normalized
+from mcpo_cli.methods.base import Floats, Method, Report, Signals, State, Step, TokenBatch
+from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Normalized, PolicyGradient
 from mcpo_cli.methods.grpo import Gspo
 
 if TYPE_CHECKING:
@@ -198,3 +198,46 @@ class Gpg(GroupRelative):
 
     def policy_loss(self, batch: TokenBatch) -> Tensor:
         return -batch.logp_BT * batch.A_BT
+
+
+@dataclass(frozen=True)
+class Topr(PolicyGradient):
+    """TOPR (arXiv 2503.14286): correct answers without a ratio, incorrect ones weighted by theirs, at most 1.
+
+    Tapered Off-Policy REINFORCE. A = 1 - c for correct rollouts, -1 - c for incorrect ones, c = `baseline`; A_PG. Loss
+    -A log pi where A > 0, -sg(min(s, 1)) A log pi else, with s the ratio of the whole response, the product of its
+    tokens' ratios; summed over tokens, mean over sequences.
+
+    Defaults: c = 0, and the ratio of the response (paper). Edge cases: no group is dead, p = 0 and p = 1 have a
+    gradient in full. Binary rewards only; shaped ones are refused. Off-policy the baseline decides how much correct
+    and incorrect answers weigh, not only the variance. W(p) = 2 p(1 - p), as a constant of the group drops out of it.
+
+    Disagreement: ROLL (`pg_variant=topr`) has a ratio for each token and takes any advantage; `ratio=token` is its
+    ratio. Checked: loss and gradient equal ROLL's lines, rewritten in the test. Neither verl nor TRL has it.
+    """
+
+    name: ClassVar[str] = "topr"
+    stop_gradients: ClassVar[bool] = True
+    binary_rewards: ClassVar[bool] = True
+    uses_dead_groups: ClassVar[bool] = True
+
+    aggregation: Aggregation = "seq-mean-token-sum"
+    """How token losses become one number; log pi of a response is a sum over tokens in the paper."""
+    baseline: float = dataclasses.field(default=0.0, metadata={"gt": -1.0, "lt": 1.0})
+    """c: what is subtracted from the rewards 1 and -1."""
+    ratio: Literal["sequence-sum", "token"] = "sequence-sum"
+    """The weight of incorrect answers: the ratio of the response (paper), or of each token (ROLL)."""
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        """2 p(1 - p)."""
+        return 2 * p * (1 - p)
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        return Signals.of(2 * step.correct_PG.double() - 1 - self.baseline), state
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        log_ratio_BT = batch.log_ratio_BT
+        if self.ratio == "sequence-sum":
+            log_ratio_BT = (log_ratio_BT * batch.mask_BT).sum(-1, keepdim=True).expand_as(log_ratio_BT)
+        weight_BT = (log_ratio_BT * (batch.A_BT < 0)).clamp(max=0).exp()
+        return -weight_BT.detach() * batch.A_BT * batch.logp_BT

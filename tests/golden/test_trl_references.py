@@ -27,6 +27,7 @@ LOSSES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("vespo", {}, "vespo", {}),
     ("top_entropy", {}, "dapo", {"epsilon_high": 0.28, "top_entropy_quantile": 0.2}),
     ("gmpo", {}, "gmpo", {"epsilon_low": 0.4, "epsilon_high": 0.4}),
+    ("dual_clip", {"cap": 1.3, "clip_high": 0.1}, "grpo", {"delta": 1.3, "epsilon_high": 0.1}),
     ("rloo", {"ratio": "sequence-sum"}, "rloo", {}),
 ]
 """Method, its options, TRL's `loss_type` (or another trainer's name), and TRL's settings."""
@@ -96,6 +97,7 @@ def trl_loss(batch: TokenBatch, of: Step, advantage_B: Tensor, loss_type: str, s
         "_get_per_token_logps_and_entropies": lambda *_, **__: (batch.logp_BT, entropy_BT, None),
     }
     self = SimpleNamespace(**own | settings)
+    self.args.delta = settings.get("delta")
     self.get_high_entropy_mask = lambda *given: GRPOTrainer.get_high_entropy_mask(self, *given)
     nothing = torch.zeros(len(mask_BT), 0)
     inputs = {

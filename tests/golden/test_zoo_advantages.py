@@ -45,6 +45,11 @@ PAIRS: list[tuple[str, dict[str, Any], list[tuple[float, float]]]] = [
     ("passk", {"k": 2}, [(1, -0.333333), (0, 0), (0, 0), (0, 0)]),
     ("psr_nsr", {}, [(0.1, -1)] * 4),
     ("psr_nsr", {"positive": 1, "negative": 0}, [(1, 0)] * 4),
+    ("max_rl", {}, [(3, -1), (0.333333, -1), (0, 0), (0, 0)]),
+    ("topr", {}, [(1, -1)] * 4),
+    ("topr", {"baseline": -0.5}, [(1.5, -0.5)] * 4),
+    ("real", {}, [(4, -2), (2, -4), (0, 0), (0, 0)]),
+    ("dro", {}, [(0.75, -0.25), (0.25, -0.75), (0, 0), (0, 0)]),
     ("opo", {}, [(0.8, -0.2), (0.4, -0.6), (0, 0), (0, 0)]),
     ("vespo", {}, [(1.732051, -0.577350), (0.577350, -1.732051), (0, 0), (0, 0)]),
 ]
@@ -328,6 +333,7 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
     lives: dict[str, tuple[bool, bool]] = {
         "ngrpo": (False, True),
         "psr_nsr": (True, True),
+        "topr": (True, True),
         "reinforce_pp": (True, True),
         "unlikeliness": (True, False),
         "copo": (True, True),

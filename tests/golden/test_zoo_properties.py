@@ -28,6 +28,8 @@ REDUCTIONS: list[tuple[str, dict[str, Any], str]] = [
     ("drpo", {"brevity": 1e9}, "disco"),
     ("grpo_lambda", {"alpha": 0}, "grpo"),
     ("mcpo_extended", {}, "mcpo"),
+    *((name, {}, "grpo") for name in ("dual_clip", "dppo", "m2po", "fipo")),
+    ("dro", {}, "dr_grpo"),
 ]
 
 
@@ -108,7 +110,7 @@ def test_curves_take_floats_arrays_and_tensors(name: str) -> None:
         assert expected[0] == expected[-1] == 0
 
 
-CENTRED = ("grpo", "dr_grpo", "rloo", "lite_ppo", "gpg", "bnpo", "passk", "gfpo", "unlikeliness")
+CENTRED = ("grpo", "dr_grpo", "rloo", "lite_ppo", "gpg", "bnpo", "passk", "gfpo", "unlikeliness", "max_rl")
 rights = st.lists(st.integers(0, 5), min_size=1, max_size=6)
 
 
@@ -133,7 +135,7 @@ def test_advantages_that_are_not_centred(right: list[int], seed: int) -> None:
     assert signals(get("spo"), of).advantage.sum().abs() < 1e-9
 
 
-LIVING = ["copo", "dcpo", "gdpo", "grpo_lambda", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "unlikeliness"]
+LIVING = ["copo", "dcpo", "gdpo", "grpo_lambda", "psr_nsr", "reinforce_pp", "rl_zvp", "spo", "topr", "unlikeliness"]
 
 
 def test_methods_that_learn_from_dead_groups_refuse_to_drop_them() -> None:

@@ -118,9 +118,10 @@ def test_digest_is_stable() -> None:
 
 PAPER = ["dapo", "grpo", "mcpo"]
 """Methods that are paired with every other preset; all of them with each would be half of all tests."""
+BINARY = ("max_rl", "passk", "psr_nsr", "real", "rl_zvp", "topr")
 REQUIRED = {
     "method=mc_grpo": ["train.rollouts=17"],
-    **{f"method={name}": ["train.overlong_cache=0"] for name in ("passk", "psr_nsr", "rl_zvp")},
+    **{f"method={name}": ["train.overlong_cache=0"] for name in BINARY},
 }
 """Settings without which a method is refused."""
 

@@ -1,0 +1,191 @@
+"""Methods that bound in another way than PPO's clipping how far one update moves a token."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from mcpo_cli.methods.base import AdvancedMethod, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
+from mcpo_cli.methods.group_relative import Aggregation, Clipped, GroupRelative, Normalized
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DualClip(Clipped, Normalized):
+    """Dual clip (arXiv 1912.09729): GRPO whose ratio is bounded above where A < 0, too.
+
+    PPO's min(r A, clip(r) A) has no floor where A < 0 and r is large. Here the loss of such a token is at most -cap A:
+    beyond r = cap it has no gradient. A as in `grpo`.
+
+    Defaults: cap 3 (verl's `clip_ratio_c`). Edge cases: where A > 0 nothing changes. Reduction: a large cap is `grpo`.
+    TRL's two-sided clip (`delta`, arXiv 2505.07291) is the same loss. No disagreement about the form; ROLL's cap is 1
+    + 2 clip. Checked: loss and gradient equal TRL 1.16's lines (`delta`, executed) and verl 0.9.1's function
+    (`vanilla`, executed where verl is installed).
+    """
+
+    name: ClassVar[str] = "dual_clip"
+
+    cap: float = dataclasses.field(default=3.0, metadata={"gt": 1.0})
+    """The ratio above which a token with A < 0 has no gradient."""
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        loss_BT = super().policy_loss(batch)
+        return loss_BT.minimum(-self.cap * batch.A_BT).where(batch.A_BT < 0, loss_BT)
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/clip_cap`: the share of the tokens with an advantage that the cap takes the gradient from."""
+        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        capped_BT = active_BT & (batch.advantage_BT < 0) & (self.log_ratio(batch).exp() > self.cap)
+        return Report({**super().report(batch).sums, "train/clip_cap": (capped_BT.sum(), active_BT.sum())})
+
+
+@dataclass(frozen=True)
+class Dppo(Normalized):
+    """DPPO (arXiv 2602.04879): tokens are left out by how far their probability moved, not by its ratio.
+
+    Divergence Proximal Policy Optimization, in its binary form: the token drawn against all others. With q = pi_old and
+    p = pi of the token, D is |p - q| (`divergence=tv`) or q log(q/p) + (1 - q) log((1 - q)/(1 - p)) (`kl`). A token is
+    left out where A > 0, p > q and D > `limit_high`, or where A <= 0, p < q and D > `limit_low`. Loss -sg(min(r, cap))
+    A log pi of the others, mean over tokens. A as in `grpo`.
+
+    Defaults: limits .2 and .2 (verl's and prime-rl's), cap 20 (verl's). Edge cases: (1 - q) and (1 - p) have 1e-8 added
+    in the KL, as in verl, which bounds it for a certain token. The value is no surrogate of the reward.
+
+    Disagreement: prime-rl adds a squared log ratio with weight 1e-3, and has no cap; the approximation by the top k
+    tokens needs more of the distribution than methods get and is left out. Checked: loss and gradient equal verl
+    0.9.1's functions `dppo_tv` and `dppo_kl`, rewritten in the test and executed where verl is installed.
+    """
+
+    name: ClassVar[str] = "dppo"
+    stop_gradients: ClassVar[bool] = True
+
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number; the mean over tokens in verl."""
+    divergence: Literal["tv", "kl"] = "tv"
+    """What is bounded: total variation, or the KL of the old policy from the new one."""
+    limit_low: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
+    """The largest divergence of a token that loses probability."""
+    limit_high: float = dataclasses.field(default=0.2, metadata={"ge": 0.0})
+    """The largest divergence of a token that gains probability."""
+    cap: float = dataclasses.field(default=20.0, metadata={"gt": 1.0})
+    """The largest weight of a token, a ratio."""
+
+    def left_out(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        """Tokens BT whose probability rose, and fell, beyond the limit against which their advantage pushes."""
+        p_BT, q_BT = batch.logp_BT.exp(), batch.logp_old_BT.exp()
+        divergence_BT = (p_BT - q_BT).abs()
+        if self.divergence == "kl":
+            divergence_BT = -q_BT * batch.log_ratio_BT + (1 - q_BT) * ((1 - q_BT + 1e-8) / (1 - p_BT + 1e-8)).log()
+        # Rounding may make a probability larger than 1 and the KL NaN: such a token is beyond every limit.
+        high_BT = (batch.A_BT > 0) & (p_BT > q_BT) & ~(divergence_BT <= self.limit_high)
+        low_BT = (batch.A_BT <= 0) & (p_BT < q_BT) & ~(divergence_BT <= self.limit_low)
+        return high_BT, low_BT
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        high_BT, low_BT = self.left_out(batch)
+        weight_BT = batch.log_ratio_BT.exp().clamp(max=self.cap) * ~(high_BT | low_BT)
+        return -weight_BT.detach() * batch.A_BT * batch.logp_BT
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/clip_high`, `train/clip_low`: shares of the tokens with an advantage that are left out."""
+        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        names = ("train/clip_high", "train/clip_low")
+        shares = {
+            name: ((out_BT & active_BT).sum(), active_BT.sum())
+            for name, out_BT in zip(names, self.left_out(batch), strict=True)
+        }
+        return Report({**shares, **super().report(batch).sums})
+
+
+@dataclass(frozen=True)
+class M2po(Normalized, AdvancedMethod):
+    """M2PO (arXiv 2510.01161): the tokens that moved most are left out until the mean squared log ratio is small.
+
+    Second-Moment Trust Policy Optimization. Over the mini-batch's tokens at the current policy, M2 = mean of (log pi -
+    log pi_old)^2; the tokens of the largest squares are dropped (column `kept`, BT) until M2 of the rest is below
+    `threshold`, but never the last. Loss -r A of those kept, over all tokens of the mini-batch. A as in `grpo`.
+
+    Defaults: threshold .04 (AReaL's example). Edge cases: at the rollout policy nothing is dropped. Reduction: a large
+    threshold is GRPO without clipping, mean over tokens.
+
+    Disagreements: AReaL compares the policy that sampled with the one at the start of the update, which are one policy
+    here; its documentation has the formula above, with the current policy. It drops within a micro-batch, we within
+    the mini-batch, and its example normalises advantages over the batch as well. Checked: the tokens kept equal those
+    of AReaL's procedure, rewritten as a loop in the test. The paper was not read. Neither verl nor TRL has it.
+    """
+
+    name: ClassVar[str] = "m2po"
+    token_columns: ClassVar[tuple[str, ...]] = ("kept",)
+    prepares: ClassVar[bool] = True
+
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number; the mean over tokens in the paper."""
+    threshold: float = dataclasses.field(default=0.04, metadata={"gt": 0.0})
+    """The mean squared log ratio of the tokens kept is below."""
+
+    def prepare(self, batch: TokenBatch, seed: int) -> Mapping[str, Tensor]:
+        square_N, order_N = batch.log_ratio_BT[batch.mask_BT].square().sort(descending=True)
+        # The mean of what is left without the n largest, for n = 0, 1, ...; it falls with n.
+        kept_N = square_N * 0 + 1
+        rest_N = square_N.flip(0).cumsum(0).flip(0) / kept_N.cumsum(0).flip(0)
+        dropped = min(int((rest_N >= self.threshold).sum()), len(order_N) - 1)
+        kept_N[order_N[:dropped]] = 0
+        return {"kept": (batch.logp_BT * 0).masked_scatter(batch.mask_BT, kept_N)}
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        return super().policy_loss(batch) * batch.columns["kept"]
+
+    def report(self, batch: TokenBatch) -> Report:
+        """`train/clip_moment`: the share of the tokens with an advantage that are dropped."""
+        active_BT = batch.mask_BT & (batch.advantage_BT != 0)
+        dropped = (active_BT & (batch.columns["kept"] == 0)).sum()
+        return Report({**super().report(batch).sums, "train/clip_moment": (dropped, active_BT.sum())})
+
+
+@dataclass(frozen=True)
+class Dro(GroupRelative, AdvancedMethod):
+    """DRO (arXiv 2405.19107): REINFORCE under a squared penalty on the log ratio; no ratio, no clipping.
+
+    Direct Reward Optimization, as Kimi k1.5 (arXiv 2501.12599) made it a loss for groups. Loss -log pi A + beta/2 (log pi - log pi_old)^2
+    of each token, mean over tokens; A = r - mean r, which stands for the soft value of the paper.
+
+    Defaults: beta .1 (ROLL's `kimi15_tau`; verl has none, Tinker's example has .05). Edge cases: groups without an
+    advantage have the gradient of the penalty, so that they are trained as soon as the policy has moved. The value is
+    no surrogate of the reward. W(p) is p(1 - p) at the rollout policy.
+
+    Disagreement: Kimi's formula has the ratio of the whole response in the square; verl, ROLL and Tinker have that of
+    each token, and so do we. Checked: loss and gradient equal verl 0.9.1's function `dro`, rewritten in the test and
+    executed where verl is installed. TRL has none.
+    """
+
+    name: ClassVar[str] = "dro"
+
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number; the mean over tokens in verl."""
+    beta: float = dataclasses.field(default=0.1, metadata={"gt": 0.0})
+    """Weight of the penalty on the squared log ratio."""
+
+    @property
+    def screens(self) -> bool:
+        return True
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """Every rollout may have the gradient of the penalty."""
+        signals, state = super().signals(step, state)
+        return dataclasses.replace(signals, has_gradient_PG=signals.has_gradient_PG | True), state
+
+    def has_gradient(self, batch: TokenBatch) -> Tensor:
+        """Sequences with an advantage, or with a token whose probability has moved."""
+        return super().has_gradient(batch) | ((batch.log_ratio_BT != 0) & batch.mask_BT).any(-1)
+
+    def policy_loss(self, batch: TokenBatch) -> Tensor:
+        return -batch.logp_BT * batch.A_BT
+
+    def token_loss(self, batch: TokenBatch) -> TokenLoss:
+        """The term `policy`, and the term `drift`: beta/2 times the squared log ratio."""
+        drift = Term("drift", self.beta / 2 * batch.log_ratio_BT**2, self.weight(batch))
+        return TokenLoss((*super().token_loss(batch).terms, drift))

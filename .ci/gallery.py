@@ -81,6 +81,7 @@ def gradient(method: Method, A: float, ratio: float) -> float:
         total=MiniBatch(1, 1, 1, 1, dict.fromkeys(none, 0.0)),
         columns=none,
         logp_previous_BT=logp_old_BT,
+        logp_reference_BT=logp_old_BT,
     )
     (found_BT,) = torch.autograd.grad(reduce(method.token_loss(batch), batch.mask_BT), logp_BT)
     return -float(found_BT)

@@ -228,8 +228,9 @@ def _check_arm(name: str, trunk: RunSpec, arm: RunSpec) -> None:
             f"arm '{name}': dynamic sampling has no effect on a batch that is given",
             fix="method.dynamic_sampling=false",
         )
-    if "previous_policy" in arm.method.needs and "previous_policy" not in trunk.method.needs:
+    kept = {"previous_policy": "the policy before the last gradient step", "reference_policy": "a reference policy"}
+    if lacking := [kept[need] for need in kept if need in arm.method.needs - trunk.method.needs]:
         raise ConfigError(
-            f"arm '{name}' needs the policy before the last gradient step, which the trunk's checkpoints do not hold",
-            fix="an arm without method.anchor=previous_step",
+            f"arm '{name}' needs {lacking[0]}, which the trunk's checkpoints do not hold",
+            fix="an arm without method.anchor=previous_step, or without a KL to a reference",
         )

@@ -160,9 +160,14 @@ def cost(spec: RunSpec, mean_response: float | None = None) -> Cost:
         max(sampling / share, tails / alone) + training
         for share, alone in ((FAST_SAMPLING, FAST_ALONE), (SLOW_SAMPLING, SLOW_ALONE))
     )
-    saved = BYTES_SAVED + BYTES_PREVIOUS * ("previous_policy" in spec.method.needs)
+    saved = BYTES_SAVED + BYTES_PREVIOUS * policies_kept(spec)
     checkpoint = saved * trained_parameters(spec) + BYTES_FROZEN * frozen_parameters(spec)
     return Cost(least, most, sampled, trained, checkpoint, _basis(spec, mean_response))
+
+
+def policies_kept(spec: RunSpec) -> int:
+    """How many policies the method of `spec` needs beside the trained one."""
+    return len(spec.method.needs & {"previous_policy", "reference_policy"})
 
 
 def on_gpus(spec: RunSpec) -> bool:
@@ -308,7 +313,7 @@ def memory(spec: RunSpec) -> float:
     """
     train, model = spec.train, spec.model
     weights, trained = FLOAT * parameters(spec), FLOAT * trained_parameters(spec)
-    state = weights + 2 * trained + (trained if "previous_policy" in spec.method.needs else 0)
+    state = weights + 2 * trained + trained * policies_kept(spec)
     prompt, response = spec.task.expected_tokens(train.max_response)
     group = prompt + train.rollouts * (train.max_response if response > train.max_response / 2 else 2 * response)
     kept = min(spec.compute.micro_batch_tokens, min(train.mini_batch, spec.compute.micro_batch) * group)
@@ -324,7 +329,7 @@ def memory(spec: RunSpec) -> float:
 def disk(spec: RunSpec) -> float:
     """Most bytes that such a run has on the disk at a time: its checkpoints, the one being written, and the policy."""
     trained = FLOAT * trained_parameters(spec)
-    checkpoint = trained * (4 if "previous_policy" in spec.method.needs else 3)
+    checkpoint = trained * (3 + policies_kept(spec))
     return (spec.compute.checkpoints + 1) * checkpoint + FLOAT * parameters(spec)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
-Need = Literal["logp", "entropy", "answers", "previous_policy", "current_entropy"]
+Need = Literal["logp", "entropy", "answers", "previous_policy", "reference_policy", "current_entropy"]
 """Inputs that a method has to request because they cost something (fields of `Step` and `TokenBatch`)."""
 State = Mapping[str, "Tensor"]
 """Memory of a method from step to step: tensors by name, written to checkpoints as they are."""
@@ -169,6 +169,9 @@ class TokenBatch:
     """Columns of the signals and of `AdvancedMethod.prepare`, each B or BT."""
     logp_previous_BT: Tensor | None = None
     """Under the policy before the last optimizer step. Need: `previous_policy`."""
+    logp_reference_BT: Tensor | None = None
+    """Under the reference policy: the base policy, or what `Method.moves_reference` made of it. Need:
+    `reference_policy`."""
     entropy_BT: Tensor | None = None
     """Entropy of the policy that is trained where each token was drawn, nats, without a gradient; 0 on padding.
     Need: `current_entropy`."""
@@ -292,6 +295,11 @@ class Method(ABC):
     def keeps(self, p: Floats) -> Floats:
         """Whether `dynamic_sampling` keeps a group of accuracy `p`, elementwise: those with 0 < p < 1."""
         return (p > 0) & (p < 1)
+
+    def moves_reference(self, step: int) -> bool:
+        """Whether the policy of the start of global step `step` (from 1) becomes the reference. Need:
+        `reference_policy`."""
+        return False
 
     def contradictions(self, train: Training) -> Iterator[tuple[str, str]]:
         """A message and an override for each way in which these options contradict the settings of the run."""

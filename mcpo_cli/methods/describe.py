@@ -19,6 +19,8 @@ def summary(method: type[Method]) -> str:
 
 def backends(method: Method) -> dict[str, str]:
     """Each backend with what it asks of this method."""
+    if "reference_policy" in method.needs:
+        return {"local": "", "verl": "refused: it keeps no reference policy yet"}
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if prepares else ""}
 

@@ -55,6 +55,14 @@ LIMITS = (
         "rounding to bfloat16 changes log-probabilities over a gradient step by more than the paper's method.delta: "
         "the hinge mostly sees noise; compute.dtype=float32 or a larger method.delta avoids that",
     ),
+    # Our choice: half of what is trained. Groups whose rewards are all equal get the penalty's gradient and no other
+    # (https://github.com/huggingface/trl/issues/7068).
+    Limit(
+        "kl/without_advantage",
+        0.5,
+        "most tokens that the KL to the reference acts on have no advantage, so the step mostly leads back to it: "
+        "method.without_advantage=free leaves them out",
+    ),
     # Our choice: one correct response in twenty. A few problems are easy enough to need no reasoning.
     Limit(
         "sanity/bare_right",

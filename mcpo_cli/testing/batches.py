@@ -62,6 +62,7 @@ def mini_batch(method: Method, of: Step, signals: Signals, drift: float = 0.2, s
         total=MiniBatch.of(of.length_PG, signals, of.limit),
         columns=flat.columns,
         logp_previous_BT=moved(drift / 2) if "previous_policy" in method.needs else None,
+        logp_reference_BT=moved(2 * drift) if "reference_policy" in method.needs else None,
     )
     if "current_entropy" in method.needs:
         batch = batch.replace(entropy_BT=torch.rand(old_BT.shape, generator=rng, dtype=torch.float64) * mask_BT)

@@ -175,7 +175,7 @@ def report_adds_up(method: Method) -> None:
 
 def verl_computes_the_same_loss(method: Method) -> None:
     """Loss and gradient under verl are the method's own. Nothing to compare where verl refuses the method."""
-    if "previous_policy" in method.needs:
+    if {"previous_policy", "reference_policy"} & method.needs:
         return
     of = step()
     signals = _signals(method, of)

@@ -150,8 +150,8 @@ class M2po(Normalized, AdvancedMethod):
 class Dro(GroupRelative, AdvancedMethod):
     """DRO (arXiv 2405.19107): REINFORCE under a squared penalty on the log ratio; no ratio, no clipping.
 
-    Direct Reward Optimization, as Kimi k1.5 (arXiv 2501.12599) made it a loss for groups. Loss -log pi A + beta/2 (log pi - log pi_old)^2
-    of each token, mean over tokens; A = r - mean r, which stands for the soft value of the paper.
+    Direct Reward Optimization, as Kimi k1.5 (arXiv 2501.12599) made it a loss for groups. Loss -log pi A + beta/2 (log
+    pi - log pi_old)^2 of each token, mean over tokens; A = r - mean r, which stands for the soft value of the paper.
 
     Defaults: beta .1 (ROLL's `kimi15_tau`; verl has none, Tinker's example has .05). Edge cases: groups without an
     advantage have the gradient of the penalty, so that they are trained as soon as the policy has moved. The value is

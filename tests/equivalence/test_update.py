@@ -54,7 +54,13 @@ SPEC = load(["scale=smoke", "train.prompts=6", "train.mini_batch=3", "train.lr=1
 
 @pytest.mark.parametrize(
     "method",
-    [get("dapo"), get("mcpo"), get("mcpo", anchor="previous_step"), get("mcpo", aggregation="token-mean")],
+    [
+        get("dapo"),
+        get("mcpo"),
+        get("mcpo", anchor="previous_step"),
+        get("mcpo", aggregation="token-mean"),
+        get("grpo_kl"),
+    ],
     ids=lambda method: f"{method.label}-{getattr(method, 'anchor', '')}-{method.aggregation}",
 )
 def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Method) -> None:
@@ -64,6 +70,44 @@ def test_updates_do_not_depend_on_micro_batches(rollouts: Rollouts, method: Meth
     for name, value in one.items():
         assert torch.allclose(value, many[name], atol=1e-6), name
     assert metrics_one == pytest.approx(metrics_many, abs=1e-6)
+
+
+@pytest.mark.parametrize(("every", "moves_at"), [(0, []), (1, [2, 3]), (2, [3])])
+def test_the_reference_is_the_base_policy_until_it_moves(rollouts: Rollouts, every: int, moves_at: list[int]) -> None:
+    """And a state that is read again goes on with the same bits."""
+    method = get("grpo_kl", kl_beta=1.0, reference_every=every)
+    policy, expected, other = new_policy(), new_policy(), new_policy()
+    updater = updater_of(policy, method, SPEC.train)
+    for step in (1, 2, 3):
+        if step in moves_at:
+            expected = policy.copy()
+        saved = {file: {name: value.clone() for name, value in part.items()} for file, part in updater.state().items()}
+        metrics, _ = updater.global_step(graded(rollouts, method), step)
+        assert updater.reference is not None
+        kept, wanted = updater.reference.named_parameters(), expected.named_parameters()
+        assert all(torch.equal(value, wanted[name]) for name, value in kept.items())
+        # At a move it is the policy itself before the first of two gradient steps.
+        assert metrics["kl/reference"] > 0
+    resumed = updater_of(other, method, SPEC.train)
+    resumed.load_state(saved)
+    again, _ = resumed.global_step(graded(rollouts, method), 3)
+    assert again == metrics
+    assert all(torch.equal(value, other.named_parameters()[name]) for name, value in policy.named_parameters().items())
+
+
+@pytest.mark.parametrize(("setting", "pulled"), [("penalised", True), ("free", False)])
+def test_groups_without_an_advantage_are_pulled_to_the_reference_or_not(
+    rollouts: Rollouts, setting: str, pulled: bool
+) -> None:
+    method = get("grpo_kl", without_advantage=setting)
+    policy = new_policy()
+    updater = updater_of(policy, method, dataclasses.replace(SPEC.train, mini_batch=6))
+    # A policy that has moved from its reference, and a batch of which no group has an advantage.
+    policy.model.model.embed_tokens.weight.data += 0.02
+    dead = batch_of(rollouts, torch.zeros(6, G, dtype=torch.bool), method)
+    means = updater.mini_batch(dead, 2, 1).means()
+    assert (means["train/grad_norm"] > 0) == pulled
+    assert means.get("kl/without_advantage", 0) == pulled
 
 
 @pytest.fixture

@@ -27,6 +27,8 @@ LOSSES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("vespo", {}, "vespo", {}),
     ("top_entropy", {}, "dapo", {"epsilon_high": 0.28, "top_entropy_quantile": 0.2}),
     ("gmpo", {}, "gmpo", {"epsilon_low": 0.4, "epsilon_high": 0.4}),
+    ("grpo_kl", {"kl_beta": 0.1}, "grpo", {"beta": 0.1, "use_bias_correction_kl": False}),
+    ("grpo_kl", {"kl_beta": 0.1, "kl_estimator": "unbiased"}, "grpo", {"beta": 0.1, "use_bias_correction_kl": True}),
     ("dual_clip", {"cap": 1.3, "clip_high": 0.1}, "grpo", {"delta": 1.3, "epsilon_high": 0.1}),
     ("rloo", {"ratio": "sequence-sum"}, "rloo", {}),
 ]
@@ -78,7 +80,7 @@ def trl_loss(batch: TokenBatch, of: Step, advantage_B: Tensor, loss_type: str, s
     )
     own: dict[str, Any] = {
         "accelerator": alone,
-        "args": SimpleNamespace(**defaults | {"steps_per_generation": 1}),
+        "args": SimpleNamespace(**defaults | {"steps_per_generation": 1} | settings),
         "model": SimpleNamespace(training=True),
         "loss_type": loss_type,
         "importance_sampling_level": "token",
@@ -97,7 +99,6 @@ def trl_loss(batch: TokenBatch, of: Step, advantage_B: Tensor, loss_type: str, s
         "_get_per_token_logps_and_entropies": lambda *_, **__: (batch.logp_BT, entropy_BT, None),
     }
     self = SimpleNamespace(**own | settings)
-    self.args.delta = settings.get("delta")
     self.get_high_entropy_mask = lambda *given: GRPOTrainer.get_high_entropy_mask(self, *given)
     nothing = torch.zeros(len(mask_BT), 0)
     inputs = {
@@ -107,6 +108,7 @@ def trl_loss(batch: TokenBatch, of: Step, advantage_B: Tensor, loss_type: str, s
         "completion_mask": mask_BT,
         "advantages": advantage_B,
         "old_per_token_logps": batch.logp_old_BT,
+        "ref_per_token_logps": batch.logp_reference_BT,
         "old_logps": (batch.logp_old_BT * mask_BT).sum(-1),
         "num_items_in_batch": mask_BT.sum(),
     }

@@ -32,6 +32,7 @@ def test_memory_grows_with_what_it_depends_on() -> None:
     base = workload.memory(spec())
     anchored = spec("method=mcpo", "method.anchor=previous_step")
     assert workload.memory(anchored) - workload.memory(spec("method=mcpo")) == 4 * WEIGHTS
+    assert workload.memory(spec("method=grpo_kl")) - workload.memory(spec("method=grpo")) == 4 * WEIGHTS
     assert workload.memory(spec("model.lora_rank=8")) < base - 8 * WEIGHTS * 0.8
     assert workload.memory(spec("train.max_response=512")) > base
     long = "task=word_problems", "train.max_prompt=400", "train.max_response=100"

@@ -228,13 +228,17 @@ def test_a_processor_with_its_plugin_needs_no_gpu(place: Place) -> None:
     assert complaints(load(["scale=verl-cpu"])[0]) == []
 
 
-@pytest.mark.parametrize("name", ["disco", "drpo", "clip_cov", "kl_cov"])
+@pytest.mark.parametrize("name", ["disco", "drpo", "clip_cov", "kl_cov", "m2po"])
 def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place) -> None:
     prompts = place.spec().train.prompts
     assert complaints(place.spec(f"method={name}", f"train.mini_batch={prompts}")) == []
     found = place.complaint(f"method={name}", f"train.mini_batch={prompts // 2}")
     assert "between the 2 mini-batches of a step" in found
     assert f"train.mini_batch={prompts}, or backend=local" in found
+
+
+def test_a_reference_policy_is_kept_by_the_local_backend_alone(place: Place) -> None:
+    assert "needs a reference policy; backend=verl keeps none yet" in place.complaint("method=grpo_kl")
 
 
 def text_task(folder: Path, *words: str) -> RunSpec:

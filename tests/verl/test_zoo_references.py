@@ -1,7 +1,7 @@
 """Methods of the zoo against verl 0.9.1's own functions: advantages, losses and gradients on random batches."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from mcpo_cli.methods import Step, TokenBatch, get, reduce
 from mcpo_cli.testing import mini_batch, step
 from mcpo_cli.testing.batches import LIMIT
 from mcpo_cli.zoo.likelihoods import covariance
+from mcpo_cli.zoo.references import GrpoKl
 
 pytestmark = pytest.mark.verl
 SEEDS = range(5)
@@ -149,3 +150,15 @@ def test_clip_cov_drops_among_the_candidates_that_verl_drops_among(seed: int) ->
     assert (covariance(batch)[batch.columns["kept"] == 0] > 0.05).all()
     for found, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_estimates_of_the_kl_to_a_reference(estimator: Literal["k1", "k2", "k3"]) -> None:
+    from verl.trainer.ppo import core_algos
+
+    method, of = GrpoKl(kl_estimator=estimator), step(MIXED)
+    batch = mini_batch(method, of, method.signals(of, {})[0])
+    theirs_BT = core_algos.kl_penalty(batch.logp_BT, batch.logp_reference_BT, estimator)
+    ours, theirs = (differentiated((kl_BT * batch.mask_BT).sum, batch) for kl_BT in (method.kl(batch), theirs_BT))
+    for found, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)

@@ -66,15 +66,16 @@ def log_probs_and_entropies(policy: Policy, rollouts: Rollouts) -> tuple[Tensor,
 class Updater:
     """Optimizer steps under one method.
 
-    previous: the policy before the last optimizer step, kept only where the method asks for it; its weights are part
-    of a checkpoint. trained_tokens: of the last global step, tokens of the sequences that went through a forward and a
-    backward pass, prompts included.
+    previous: the policy before the last optimizer step; reference: the one that a penalty pulls the policy to. Each is
+    kept only where the method asks for it; its weights are part of a checkpoint. trained_tokens: of the last global
+    step, tokens of the sequences that went through a forward and a backward pass, prompts included.
     """
 
     def __init__(self, policy: Policy, method: Method, train: Train, compute: Compute, seed: int) -> None:
         self.policy, self.method, self.train, self.compute, self.seed = policy, method, train, compute, seed
         self.trained_tokens = 0
         self.previous = policy.copy() if "previous_policy" in method.needs else None
+        self.reference = policy.copy() if "reference_policy" in method.needs else None
         # A micro-batch a thread where operations are too small for torch's own threads, which split every one of them.
         apart = compute.threads > 1 and policy.layer_weights < WORTH_SPLITTING
         self._map = _threads(compute.threads).map if apart else map
@@ -87,6 +88,8 @@ class Updater:
         rate = self.train.lr_at(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+        if self.reference is not None and self.method.moves_reference(step):
+            self._load_weights(self.reference, self._weights(self.policy))
         self.trained_tokens, sums, rows = 0, MetricSums(), list[MiniBatchRow]()
         rounds = step == 1 and self.policy.dtype != self.policy.weights_dtype
         rounding, rounded = Rounding(self.policy, batch.rollouts) if rounds else None, dict[str, float]()
@@ -148,18 +151,23 @@ class Updater:
             for name, value in entry.items()
         }
         parts = {"policy": self._weights(self.policy), "optimizer": moments}
-        return parts | ({"previous": self._weights(self.previous)} if self.previous is not None else {})
+        return parts | {name: self._weights(policy) for name, policy in self._others().items()}
 
     def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Inverse of `state`."""
         self._load_weights(self.policy, parts["policy"])
-        if self.previous is not None:
-            self._load_weights(self.previous, parts["previous"])
+        for name, policy in self._others().items():
+            self._load_weights(policy, parts[name])
         moments: dict[int, dict[str, Tensor]] = {}
         for key, value in parts["optimizer"].items():
             index, name = key.split(".", 1)
             moments.setdefault(int(index), {})[name] = value
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": moments})
+
+    def _others(self) -> dict[str, Policy]:
+        """The policies that are kept beside the trained one, by the name of their file."""
+        kept = {"previous": self.previous, "reference": self.reference}
+        return {name: policy for name, policy in kept.items() if policy is not None}
 
     @staticmethod
     def _weights(policy: Policy) -> dict[str, Tensor]:
@@ -253,17 +261,17 @@ class Updater:
         T, old_BT = mask_BT.shape[1], rollouts.logp_PGT.flatten(0, 1)
 
         def under(policy: Policy) -> Tensor:
-            logp_BT = old_BT if on_policy else log_probs(policy, rollouts).flatten(0, 1)
+            is_sampler = on_policy and policy is not self.reference
+            logp_BT = old_BT if is_sampler else log_probs(policy, rollouts).flatten(0, 1)
             # Padding has log-probability 0 everywhere: a ratio of 1 that the mask takes out.
             return logp_BT.where(mask_BT, 0.0)
 
         def sequences(tensor: Tensor) -> Tensor:
             return tensor.flatten(0, 1)[..., :T] if tensor.ndim == 3 else tensor.flatten(0, 1)
 
-        previous_BT = entropy_BT = None
-        if self.previous is not None:
-            with torch.no_grad():
-                previous_BT = under(self.previous)
+        with torch.no_grad():
+            kept_BT = {f"logp_{name}_BT": under(policy) for name, policy in self._others().items()}
+        entropy_BT = None
         if "current_entropy" in self.method.needs:
             logp_BT, entropy_BT = map(sequences, log_probs_and_entropies(self.policy, rollouts))
         else:
@@ -277,7 +285,7 @@ class Updater:
             group_B=batch.place_P.repeat_interleave(rollouts.token_PGT.shape[1]),
             total=total,
             columns=signals.columns,
-            logp_previous_BT=previous_BT,
+            **kept_BT,
             entropy_BT=entropy_BT,
         )
 

@@ -153,9 +153,12 @@ def _task(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """A limit of verl: it has no pass over a whole mini-batch before its gradient, except for the first of a step."""
+    """Limits of this backend: it keeps no reference policy, and has no pass over a whole mini-batch before its gradient
+    except for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
+    if "reference_policy" in method.needs:
+        yield f"method={method.name} needs a reference policy; backend=verl keeps none yet", "backend=local"
     if prepares and "previous_policy" in method.needs:
         yield (
             f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from mcpo_cli.config.cluster import LOGGERS
-from mcpo_cli.config.schema import WHEEL, Model, RunSpec
+from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.settings import plain
 
@@ -15,6 +15,7 @@ def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """A message and an override for each contradiction in `spec`."""
     yield from _batch(spec)
     yield from _reward(spec)
+    yield from _correction(spec)
     yield from spec.method.contradictions(spec.train)
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
@@ -179,6 +180,19 @@ def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
             "values (model.kv_heads)",
             f"cluster.sequence_parallel={math.gcd(fewer, more)}",
         )
+
+
+def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Corrections need a sampler that is not exact, which the local one is; those of verl are its own."""
+    train, off = spec.train, Train()
+    names = ("correction", "correction_low", "correction_high", "off_policy_mask", "sampler_rounding")
+    asked = [f"train.{name}={getattr(train, name)}" for name in names if getattr(train, name) != getattr(off, name)]
+    if asked and spec.backend == "verl":
+        yield f"{asked[0]} is of the local backend alone", "cluster.rollout_correction=2, which is token-truncate"
+    elif asked and not train.sampler_rounding:
+        yield f"{asked[0]} has no effect: the local sampler is exact", "train.sampler_rounding=0.1"
+    elif train.correction == "none" and (train.correction_low, train.correction_high) != (0.0, 3.0):
+        yield f"{asked[0]} has no effect without train.correction", "train.correction=token-mask"
 
 
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:

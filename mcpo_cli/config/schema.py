@@ -152,6 +152,19 @@ class Train:
     """Largest amount that a long response loses."""
     max_refills: int = identity(20, ge=0)
     """Extra sampling rounds that dynamic sampling may use to fill a batch."""
+    sampler_rounding: float = later(0.0, ge=0)
+    """Step to which the local sampler rounds logits, to be inexact on purpose as rollout engines are; 0 is exact."""
+    correction: Literal["none", "token-truncate", "sequence-truncate", "token-mask", "sequence-mask"] = later("none")
+    """How the ratio of trainer's and sampler's probability of a token, or response, weights the policy loss.
+
+    Cut to the bounds (TIS), or as it is within them and 0 outside (MIS; by token with both bounds, IcePop).
+    """
+    correction_low: float = later(0.0, ge=0, le=1)
+    """Lower bound of that ratio; IcePop's is 0.5."""
+    correction_high: float = later(3.0, ge=1)
+    """Upper bound of that ratio; IcePop's is 5, TRL's 3."""
+    off_policy_mask: float = later(0.0, ge=0)
+    """Mean drift from the sampler, nats, above which a response with A < 0 is dropped (DeepSeek-V3.2); 0 drops none."""
 
     def lr_at(self, step: int) -> float:
         """The learning rate of global step `step`, counted from 1: a linear warm-up, then constant."""

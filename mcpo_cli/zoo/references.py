@@ -1,4 +1,4 @@
-"""A penalty on the divergence from a reference policy, which any method with a policy gradient can be combined with."""
+"""A penalty on the divergence from a reference policy, which any group-relative method can be combined with."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from mcpo_cli.methods.base import AdvancedMethod, Need, Report, Signals, State, Step, Term, TokenBatch, TokenLoss
-from mcpo_cli.methods.group_relative import Clipped, Normalized, PolicyGradient
+from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 @dataclass(frozen=True)
-class ReferenceKl(PolicyGradient, AdvancedMethod):
+class ReferenceKl(GroupRelative, AdvancedMethod):
     """A loss term beta KL(pi || pi_ref), estimated from the tokens drawn; to be named before the parts it joins."""
 
     kl_beta: float = dataclasses.field(default=0.001, metadata={"gt": 0.0})

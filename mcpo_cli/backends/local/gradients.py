@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import checks
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop, log_probs
@@ -44,7 +43,7 @@ def update_direction(updater: Updater, prompt: str, group: GradedBatch) -> Direc
 
     def v() -> Vector:
         tokens = updater.tokens(group, total)
-        return _gradient(-reduce(checks.token_loss(method, tokens), tokens.mask_BT), policy)
+        return _gradient(-reduce(updater.loss(tokens), tokens.mask_BT), policy)
 
     def u() -> Vector:
         tokens = updater.tokens(group, total)

@@ -73,23 +73,31 @@ def sample(
     eos: int,
     seed: int,
     stops: Stops | None = None,
+    rounding: float = 0.0,
 ) -> Rollouts:
     """`rollouts` responses of at most `max_response` tokens to each prompt, drawn from stream `seed`.
 
-    eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends.
+    eos: the token that ends a response; it also fills `token_PGT` up. stops: other ends. rounding: the step to which
+    logits are rounded; 0 leaves them alone.
 
     Raises:
         NotFinite: the log-probability of a token is NaN or infinite, as the policy's logits are.
     """
     uniform_TPG = quantiles(seed, len(prompt_PS), rollouts, max_response).to(policy.device)
-    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops)
+    return at_quantiles(policy, prompt_PS, uniform_TPG, temperature, eos, stops, rounding)
 
 
 def at_quantiles(
-    policy: Policy, prompt_PS: Tensor, uniform_TPG: Tensor, temperature: float, eos: int, stops: Stops | None = None
+    policy: Policy,
+    prompt_PS: Tensor,
+    uniform_TPG: Tensor,
+    temperature: float,
+    eos: int,
+    stops: Stops | None = None,
+    rounding: float = 0.0,
 ) -> Rollouts:
     """Responses whose tokens are drawn at the quantiles `uniform_TPG`; see `sample`."""
-    return drawn_by(partial(_with_log_probs, temperature), policy, prompt_PS, uniform_TPG, eos, stops)
+    return drawn_by(partial(_with_log_probs, temperature, rounding), policy, prompt_PS, uniform_TPG, eos, stops)
 
 
 @torch.no_grad()
@@ -170,9 +178,11 @@ def _next_tokens(
 
 
 def _with_log_probs(
-    temperature: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor
+    temperature: float, rounding: float, logits_NV: Tensor, row_M: Tensor, uniform_M: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `Draw`; log-probability and entropy are those at temperature 1."""
+    """See `Draw`; log-probability and entropy are those at temperature 1, of logits rounded to steps of `rounding`."""
+    if rounding:
+        logits_NV = (logits_NV / rounding).round() * rounding
     logp_NV = logits_NV.log_softmax(-1)
     entropy_N = -(logp_NV.exp() * logp_NV).sum(-1)
     probability_NV = (logp_NV if temperature == 1 else logits_NV / temperature).softmax(-1)

@@ -1,5 +1,6 @@
 """One run of the local engine, top to bottom: sample, grade, advantages, update, record, evaluate, checkpoint."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli.backends import Stop, checks, measure, starved
+from mcpo_cli.backends import Stop, checks, corrections, measure, starved
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
@@ -241,11 +242,18 @@ class Trainer:
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
         """The groups that are trained on with the method's signals, and its state after them."""
-        method, chosen = self.spec.method, sampled.batch_index
+        method, chosen, train = self.spec.method, sampled.batch_index, self.spec.train
+        sampler_PGT = sampled.batch.logp_PGT
+        if train.sampler_rounding:
+            exact_PGT = self.updater.log_probs(sampled.rollouts)
+            sampled = dataclasses.replace(sampled, rollouts=dataclasses.replace(sampled.rollouts, logp_PGT=exact_PGT))
         step = sampled.for_method(method.needs, self.spec.train.max_response)
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)
+        if train.sampler_rounding:
+            extra = corrections.columns(train, sampled.batch.logp_PGT, sampler_PGT, sampled.batch.mask_PGT)
+            signals = dataclasses.replace(signals, columns={**signals.columns, **extra})
         return GradedBatch(sampled.batch, sampled.correct_PG[chosen], signals, place_P), state
 
     def sample_groups(self, problems: Sequence[Problem], seed: int) -> tuple[Rollouts, Judged]:
@@ -254,7 +262,9 @@ class Trainer:
         prompt_PS = language.prompts(problems).to(self.policy.device)
         shape = train.rollouts, train.max_response, train.temperature
         with checks.at(f"step {self.step}"):
-            rollouts = sample(self.policy, prompt_PS, *shape, language.eos, seed, language.stops)
+            rollouts = sample(
+                self.policy, prompt_PS, *shape, language.eos, seed, language.stops, train.sampler_rounding
+            )
         return rollouts, language.judge(problems, rollouts)
 
     def probe(self, graded: Graded) -> dict[str, float]:

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import checks, measure
+from mcpo_cli.backends import checks, corrections, measure
 from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.policy import Policy
 from mcpo_cli.backends.local.rounding import Rounding
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.measure import MetricSums
 from mcpo_cli.config.schema import Compute, Train
-from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, reduce
+from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
 from mcpo_cli.records import MiniBatchRow
 from mcpo_cli.seeds import stream
 
@@ -210,6 +210,17 @@ class Updater:
             trained_M[index] = method.has_gradient(tokens).view(len(index), -1).any(-1)
         return trained_M[chosen_M]
 
+    def loss(self, tokens: TokenBatch) -> TokenLoss:
+        """The method's loss of `tokens`, corrected for an inexact sampler."""
+        return corrections.applied(self.train, checks.token_loss(self.method, tokens), tokens)
+
+    @torch.no_grad()
+    def log_probs(self, rollouts: Rollouts) -> Tensor:
+        """logp_PGT of the tokens under the policy now, a micro-batch at a time; 0 on padding."""
+        parts = torch.arange(len(rollouts.length_PG)).split(self.compute.micro_batch)
+        logp_PGT = torch.cat([log_probs(self.policy, rollouts.select(index)) for index in parts])
+        return logp_PGT.where(rollouts.mask_PGT, 0.0)
+
     def _gradients(
         self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, first: bool
     ) -> tuple[tuple[Tensor, ...], MetricSums]:
@@ -219,7 +230,7 @@ class Updater:
         still is the one that sampled.
         """
         tokens = self.tokens(batch, total)
-        loss = checks.token_loss(self.method, tokens)
+        loss = self.loss(tokens)
         gradients = torch.autograd.grad(reduce(loss, tokens.mask_BT), self.policy.parameters())
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)
@@ -227,6 +238,8 @@ class Updater:
             sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
             if first:
                 sums.merge(measure.difference(tokens))
+            if corrections.WEIGHT in tokens.columns:
+                sums.merge(corrections.measured(tokens.columns, tokens.logp_old_BT, tokens.mask_BT))
             return gradients, sums
 
     def _micro_batches(self, batch: GradedBatch, chosen_M: Tensor) -> Iterator[Tensor]:

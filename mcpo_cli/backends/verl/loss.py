@@ -5,16 +5,15 @@ number of ranks. Gradients therefore do not depend on micro-batches, dynamic bat
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mcpo_cli.backends import checks, measure
+from mcpo_cli.backends.corrections import corrected
 from mcpo_cli.backends.measure import MetricSums
-from mcpo_cli.errors import RunFailed
-from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, TokenLoss, reduce
+from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 
 FACTS = "mcpo_facts"
@@ -23,8 +22,6 @@ PREVIOUS = "previous_log_probs"
 """The queue field with each token's log-probability under the policy before the last gradient step."""
 WEIGHTS = "rollout_is_weights"
 """The queue field with each token's importance weight."""
-CORRECTED = "policy"
-"""The loss term that importance weights apply to; others, as the hinge, are not expectations over sampled tokens."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, pairs and prompts of `MetricSums`, and the
 largest drift of a token."""
@@ -47,7 +44,9 @@ def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> 
     tokens = token_batch(method, model_output, data)
     token_loss = checks.token_loss(method, tokens)
     if data.get(WEIGHTS, None) is not None:
-        token_loss = corrected(token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS])
+        token_loss = corrected(
+            token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS], fix="cluster.rollout_correction=null"
+        )
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
@@ -146,17 +145,3 @@ def importance_weights(
         log_ratio=trainer_BT - engine_BT, response_mask=mask_BT, rollout_is="token", rollout_is_threshold=cap
     )
     return weight_BT, {f"rollout_corr/{name}": value for name, value in metrics.items()}
-
-
-def corrected(loss: TokenLoss, weight_BT: Tensor) -> TokenLoss:
-    """`loss` with the term CORRECTED weighted; RunFailed if it has none."""
-    if all(term.name != CORRECTED for term in loss.terms):
-        raise RunFailed(
-            f"cluster.rollout_correction weights the term `{CORRECTED}` of a loss; this method has none",
-            fix="cluster.rollout_correction=null",
-        )
-    return TokenLoss(
-        tuple(
-            replace(term, value_BT=term.value_BT * weight_BT) if term.name == CORRECTED else term for term in loss.terms
-        )
-    )

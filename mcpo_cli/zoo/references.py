@@ -91,8 +91,8 @@ class GrpoKl(ReferenceKl, Clipped, Normalized):
 
     Disagreement: verl and ROLL clip x to [-20, 20] and k3 to [-10, 10], TRL and we do not. TRL mixes the weights of the
     policy into the reference when it moves (`ref_model_mixup_alpha`); here it becomes the policy. Checked: loss and
-    gradient equal TRL 1.16's lines for k3 and `unbiased` (executed), and verl 0.9.1's `kl_penalty` for k1, k2 and k3
-    (executed where verl is installed). A penalty in the reward is left out.
+    gradient equal TRL 1.16's lines for k3 and `unbiased`, and the estimates verl 0.9.1's `kl_penalty` for k1, k2 and
+    k3, all executed. A penalty in the reward is left out.
     """
 
     name: ClassVar[str] = "grpo_kl"

@@ -23,8 +23,8 @@ class DualClip(Clipped, Normalized):
 
     Defaults: cap 3 (verl's `clip_ratio_c`). Edge cases: where A > 0 nothing changes. Reduction: a large cap is `grpo`.
     TRL's two-sided clip (`delta`, arXiv 2505.07291) is the same loss. No disagreement about the form; ROLL's cap is 1
-    + 2 clip. Checked: loss and gradient equal TRL 1.16's lines (`delta`, executed) and verl 0.9.1's function
-    (`vanilla`, executed where verl is installed).
+    + 2 clip. Checked: loss and gradient equal TRL 1.16's lines (`delta`) and verl 0.9.1's function
+    (`vanilla`), both executed.
     """
 
     name: ClassVar[str] = "dual_clip"
@@ -57,7 +57,7 @@ class Dppo(Normalized):
 
     Disagreement: prime-rl adds a squared log ratio with weight 1e-3, and has no cap; the approximation by the top k
     tokens needs more of the distribution than methods get and is left out. Checked: loss and gradient equal verl
-    0.9.1's functions `dppo_tv` and `dppo_kl`, rewritten in the test and executed where verl is installed.
+    0.9.1's functions `dppo_tv` and `dppo_kl` (executed). TRL has none.
     """
 
     name: ClassVar[str] = "dppo"
@@ -158,8 +158,8 @@ class Dro(GroupRelative, AdvancedMethod):
     no surrogate of the reward. W(p) is p(1 - p) at the rollout policy.
 
     Disagreement: Kimi's formula has the ratio of the whole response in the square; verl, ROLL and Tinker have that of
-    each token, and so do we. Checked: loss and gradient equal verl 0.9.1's function `dro`, rewritten in the test and
-    executed where verl is installed. TRL has none.
+    each token, and so do we. Checked: loss and gradient equal verl 0.9.1's function `dro` (executed). TRL has
+    none.
     """
 
     name: ClassVar[str] = "dro"

@@ -43,7 +43,8 @@ def verl_advantage(name: str, options: Row, estimator: str, arguments: Row, seed
     of = step((0, 1, 2, 3, 4) if name == "reinforce_pp" else verl.MIXED, seed=seed)
     ours_PG = get(name, **options).signals(of, {})[0].advantage
     theirs_BT = verl.verl_advantages(of, estimator, **arguments)
-    return off(ours_PG.flatten()[:, None] * of.mask_PGT.flatten(0, 1), theirs_BT)
+    ours_BT = (ours_PG[..., None] if ours_PG.ndim == 2 else ours_PG).flatten(0, 1)
+    return off(ours_BT * of.mask_PGT.flatten(0, 1), theirs_BT)
 
 
 def verl_loss(name: str, options: Row, loss: str, aggregation: str, settings: Row, seed: int) -> tuple[float, float]:

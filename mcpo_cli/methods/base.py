@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
-Need = Literal["logp", "entropy", "answers", "previous_policy", "reference_policy", "current_entropy"]
+Need = Literal["logp", "entropy", "answers", "previous_policy", "reference_policy", "current_entropy", "collision"]
 """Inputs that a method has to request because they cost something (fields of `Step` and `TokenBatch`)."""
 State = Mapping[str, "Tensor"]
 """Memory of a method from step to step: tensors by name, written to checkpoints as they are."""
@@ -66,6 +66,8 @@ class Step:
     """Log-probability of each response token under the rollout policy, nats. Need: `logp`."""
     entropy_PGT: Tensor | None = None
     """Entropy of the rollout policy where each token was drawn, nats. Need: `entropy`."""
+    collision_PGT: Tensor | None = None
+    """Sum over the vocabulary of the squared probabilities where each token was drawn. Need: `collision`."""
     answer_PG: Tensor | None = None
     """int64, equal within a group where the answers are equal; all missing answers are equal. Need: `answers`."""
 

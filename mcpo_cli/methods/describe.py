@@ -21,6 +21,8 @@ def backends(method: Method) -> dict[str, str]:
     """Each backend with what it asks of this method."""
     if "reference_policy" in method.needs:
         return {"local": "", "verl": "refused: it keeps no reference policy yet"}
+    if "collision" in method.needs:
+        return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if prepares else ""}
 

@@ -25,15 +25,21 @@ def step(right: Sequence[int] = (0, 1, 2, 3, 4, 4), rollouts: int = 4, longest: 
     # The first response has all tokens, so that T is the same for every seed.
     length_PG[0, 0] = longest
     mask_PGT = torch.arange(longest) < length_PG[..., None]
+    logp_PGT = -torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT
+    entropy_PGT = torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT
+    answer_PG = torch.randint(0, 3, shape, generator=rng)
+    # That of the token alone, and a share of the most that the others can add.
+    share_PGT, p_PGT = torch.rand((*shape, longest), generator=rng, dtype=torch.float64), logp_PGT.exp()
     return Step(
         reward_PG=correct_PG.double(),
         correct_PG=correct_PG,
         length_PG=length_PG,
         prompt_P=torch.arange(len(right)) + 100,
         limit=LIMIT,
-        logp_PGT=-torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT,
-        entropy_PGT=torch.rand((*shape, longest), generator=rng, dtype=torch.float64) * mask_PGT,
-        answer_PG=torch.randint(0, 3, shape, generator=rng),
+        logp_PGT=logp_PGT,
+        entropy_PGT=entropy_PGT,
+        collision_PGT=(p_PGT**2 + share_PGT * (1 - p_PGT) ** 2) * mask_PGT,
+        answer_PG=answer_PG,
     )
 
 

@@ -175,7 +175,7 @@ def report_adds_up(method: Method) -> None:
 
 def verl_computes_the_same_loss(method: Method) -> None:
     """Loss and gradient under verl are the method's own. Nothing to compare where verl refuses the method."""
-    if {"previous_policy", "reference_policy"} & method.needs:
+    if {"previous_policy", "reference_policy", "collision"} & method.needs:
         return
     of = step()
     signals = _signals(method, of)
@@ -207,6 +207,7 @@ def _signals(method: Method, of: Step) -> Signals:
         of,
         logp_PGT=of.logp_PGT if "logp" in asked else None,
         entropy_PGT=of.entropy_PGT if "entropy" in asked else None,
+        collision_PGT=of.collision_PGT if "collision" in asked else None,
         answer_PG=of.answer_PG if "answers" in asked else None,
     )
     return method.signals(of, {})[0]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from mcpo_cli.methods.base import Floats, Signals, State, Step, TokenBatch, Training
+from mcpo_cli.methods.base import Floats, Method, Need, Signals, State, Step, TokenBatch, Training
 from mcpo_cli.methods.group_relative import Clipped, GroupRelative, Normalized
 
 if TYPE_CHECKING:
@@ -71,6 +71,45 @@ class Opo(Clipped, GroupRelative):
         shift_P1 = (centred_PG * length_PG).sum(-1, keepdim=True) / length_PG.sum(-1, keepdim=True)
         advantage_PG = centred_PG - shift_P1
         return dataclasses.replace(signals, advantage=advantage_PG, has_gradient_PG=advantage_PG != 0), state
+
+
+@dataclass(frozen=True)
+class Otb(Clipped, GroupRelative):
+    """OTB (arXiv 2602.07078): at every token a baseline of its own, which weighs rewards by how uncertain a path was.
+
+    Optimal Token Baseline. W_t = sum over j <= t of 1 - 2 pi_j + sum of pi^2 over the vocabulary at j, which stands
+    for the squared gradient of log pi; A_t = r - B_t with B_t = sum of r W_t / sum of W_t over the rollouts of the
+    group that have a token t; A_PGT. The loss is PPO's clipped surrogate.
+
+    Defaults: clip .2/.2 and the suite's aggregation. Edge cases: equal rewards give A = 0; where one rollout alone is
+    left at t, its B_t is 0 (verl's `handle_zero_tail`), so that it has A = r there and not 0. W(p) depends on the
+    probabilities: no curve.
+
+    Disagreements: in verl groups of equal rewards have A = r in that tail; it adds 1e-8 to the divisor, we take the
+    mean of the group where all tokens so far were certain. Its weights under rollout correction are left out. Checked:
+    advantages of mixed groups equal verl 0.9.1's function `optimal_token_baseline` (executed). TRL has none.
+    """
+
+    name: ClassVar[str] = "otb"
+    needs: ClassVar[frozenset[Need]] = frozenset({"logp", "collision"})
+    token_advantages: ClassVar[bool] = True
+
+    query_weight = Method.query_weight
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """The weighted mean of r - mean r is how far the baseline of a token is from the group's mean."""
+        assert step.logp_PGT is not None
+        assert step.collision_PGT is not None
+        signals, state = super().signals(step, state)
+        mask_PGT, centred_PG1 = step.mask_PGT, signals.advantage[..., None]
+        energy_PGT = 1 - 2 * step.logp_PGT.double().exp() + step.collision_PGT.double()
+        path_PGT = (energy_PGT * mask_PGT).cumsum(-1) * mask_PGT
+        shift_P1T = (centred_PG1 * path_PGT).sum(1, keepdim=True) / path_PGT.sum(1, keepdim=True).clamp(min=1e-12)
+        advantage_PGT = centred_PG1 - shift_P1T
+        alone_P1T = mask_PGT.sum(1, keepdim=True) == 1
+        advantage_PGT = step.reward_PG.double()[..., None].where(alone_P1T, advantage_PGT)
+        live_P11 = (centred_PG1 != 0).any(1, keepdim=True)
+        return Signals.of(advantage_PGT * mask_PGT * live_P11), state
 
 
 @dataclass(frozen=True)

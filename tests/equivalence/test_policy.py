@@ -160,6 +160,9 @@ def test_sampler_records_exact_log_probabilities_and_entropies(rollouts: Rollout
     assert logp_PGT.requires_grad
     assert not entropy_PGT.requires_grad
     assert not entropy_PGT[~mask_PGT].any()
+    collision_PGT = new_policy().collisions(rollouts.prompt_PS, rollouts.token_PGT, mask_PGT).detach()
+    assert torch.allclose(collision_PGT[mask_PGT], logp.exp().square().sum(-1)[mask_PGT].detach(), atol=1e-6)
+    assert not collision_PGT[~mask_PGT].any()
 
 
 def test_responses_end_at_the_end_token_and_nowhere_else(rollouts: Rollouts) -> None:

@@ -329,6 +329,7 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
         logp_PGT=-tokens * length_PG[..., None],
         entropy_PGT=tokens,
         answer_PG=torch.zeros(2, 4),
+        collision_PGT=tokens,
     )
     lives: dict[str, tuple[bool, bool]] = {
         "ngrpo": (False, True),
@@ -363,6 +364,18 @@ def test_gdpo_normalises_each_channel_and_then_the_batch() -> None:
     normal_PG = signals(get("grpo"), of).advantage
     whitened = signals(get("reinforce_pp"), dataclasses.replace(of, reward_PG=normal_PG)).advantage
     assert torch.allclose(signals(get("gdpo", brevity=0.0, whiten="tokens"), of).advantage, whitened)
+
+
+def test_token_baselines_weigh_rewards_by_uncertainty() -> None:
+    """By hand: W of the first rollout .5, 1, 1.5, of the second 1, 3; rewards 1 and 0, and a tail of one token."""
+    half, length_PG = math.log(0.5), torch.tensor([[3, 2]])
+    logp_PGT = torch.tensor([[[half, half, half], [half, half, 0.0]]]).double()
+    collision_PGT = torch.tensor([[[0.5, 0.5, 0.5], [1.0, 2.0, 0.0]]]).double()
+    of = step([(1, 0)], length_PG=length_PG, logp_PGT=logp_PGT, collision_PGT=collision_PGT)
+    found = signals(get("otb"), of).advantage
+    assert found.tolist() == [[near([1 - 1 / 3, 1 - 1 / 4, 1]), near([-1 / 3, -1 / 4, 0])]]
+    dead = step([(1, 1)], length_PG=length_PG, logp_PGT=logp_PGT, collision_PGT=collision_PGT)
+    assert not signals(get("otb"), dead).advantage.any()
 
 
 def test_only_the_best_prompts_pay_for_length() -> None:

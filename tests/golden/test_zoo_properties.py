@@ -71,6 +71,7 @@ def test_methods_that_look_at_the_batch_have_no_curve() -> None:
         "sharpen",
         "grpo_lambda",
         "gdpo",
+        "otb",
     }
     assert without | {"disco", "drpo", "top_entropy", "entropy_bonus"} == set(registry()) - set(WITH_CURVE)
 

@@ -237,8 +237,15 @@ def test_methods_that_prepare_need_one_mini_batch_a_step(name: str, place: Place
     assert f"train.mini_batch={prompts}, or backend=local" in found
 
 
-def test_a_reference_policy_is_kept_by_the_local_backend_alone(place: Place) -> None:
-    assert "needs a reference policy; backend=verl keeps none yet" in place.complaint("method=grpo_kl")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("grpo_kl", "needs a reference policy; backend=verl keeps none yet"),
+        ("otb", "needs squared probabilities, which backend=verl does not pass on"),
+    ],
+)
+def test_what_the_local_backend_alone_gives_to_methods(name: str, said: str, place: Place) -> None:
+    assert said in place.complaint(f"method={name}")
 
 
 def text_task(folder: Path, *words: str) -> RunSpec:

@@ -25,6 +25,7 @@ ADVANTAGES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("rloo", {}, "rloo", {}),
     ("rloo", {}, "rloo_vectorized", {}),
     ("opo", {}, "opo", {}),
+    ("otb", {}, "optimal_token_baseline", {}),
     ("reinforce_pp", {"baseline": "none"}, "reinforce_plus_plus", {}),
     ("reinforce_pp", {"baseline": "group"}, "reinforce_plus_plus_baseline", {}),
     ("gpg", {"count": "nonzero"}, "gpg", {}),
@@ -38,7 +39,8 @@ def test_advantages(name: str, options: dict[str, Any], estimator: str, argument
     of = step((0, 1, 2, 3, 4) if name == "reinforce_pp" else MIXED, seed=seed)
     ours_PG = get(name, **options).signals(of, {})[0].advantage
     theirs_BT = verl_advantages(of, estimator, **arguments)
-    expected_BT = ours_PG.flatten()[:, None] * of.mask_PGT.flatten(0, 1)
+    mask_BT = of.mask_PGT.flatten(0, 1)
+    expected_BT = (ours_PG[..., None] if ours_PG.ndim == 2 else ours_PG).flatten(0, 1) * mask_BT
     # verl adds 1e-6 to the standard deviation.
     torch.testing.assert_close(theirs_BT.double(), expected_BT, rtol=5e-6, atol=1e-6)
 
@@ -48,6 +50,12 @@ def verl_advantages(of: Step, estimator: str, **arguments: Any) -> Tensor:
     from verl.trainer.config import AlgoConfig
     from verl.trainer.ppo import core_algos
 
+    if estimator == "optimal_token_baseline":
+        assert of.logp_PGT is not None
+        assert of.collision_PGT is not None
+        arguments["old_log_probs"], arguments["sum_pi_squared"] = (
+            value_PGT.flatten(0, 1) for value_PGT in (of.logp_PGT, of.collision_PGT)
+        )
     mask_BT = of.mask_PGT.flatten(0, 1)
     last_BT = mask_BT & (mask_BT.long().cumsum(-1) == mask_BT.sum(-1, keepdim=True))
     advantage_BT: Tensor = core_algos.get_adv_estimator_fn(estimator)(

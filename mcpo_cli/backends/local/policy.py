@@ -36,6 +36,9 @@ from mcpo_cli.seeds import stream
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """Number of a layer, and q, k, v of shape NHD, to the attention output NHD of the rows of q, which may be the last."""
 
+Measure = Callable[[Tensor], Tensor]
+"""Log-probabilities NV to a number N of each row's distribution."""
+
 KeysValues = list[tuple[Tensor, Tensor]]
 """Keys and values BLHD, a pair a layer."""
 
@@ -165,18 +168,23 @@ class Policy:
 
         prompt_PS: filled up with `trees.NO_TOKEN`. mask_PGT: the tokens of each response, the first ones.
         """
-        (logp_PGT,) = self._predictions(prompt_PS, token_PGT, mask_PGT, entropies=False)
+        (logp_PGT,) = self._predictions(prompt_PS, token_PGT, mask_PGT)
         return logp_PGT
 
     def log_probs_and_entropies(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> tuple[Tensor, Tensor]:
         """`log_probs`, and entropy_PGT where each token was drawn, nats, without a gradient; 0 outside the mask."""
-        logp_PGT, entropy_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT, entropies=True)
+        logp_PGT, entropy_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT, _entropies)
         return logp_PGT, entropy_PGT
 
+    def collisions(self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor) -> Tensor:
+        """collision_PGT: the sum of squared probabilities where each token was drawn; 0 outside the mask."""
+        _, collision_PGT = self._predictions(prompt_PS, token_PGT, mask_PGT, _collisions)
+        return collision_PGT
+
     def _predictions(
-        self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, *, entropies: bool
+        self, prompt_PS: Tensor, token_PGT: Tensor, mask_PGT: Tensor, measure: Measure | None = None
     ) -> tuple[Tensor, ...]:
-        """Log-probabilities of the tokens and, if asked for, entropies where they were drawn; 0 outside the mask.
+        """Log-probabilities of the tokens and, if asked for, a measure where they were drawn; 0 outside the mask.
 
         Rows of the vocabulary are made in pieces that are recomputed in the backward pass, so that they need little
         memory; a single piece is kept.
@@ -186,25 +194,22 @@ class Policy:
         row_PGT, token_PGT = tree.predictor_PGT.where(mask_PGT, 0), token_PGT.where(mask_PGT, 0)
         size = self.rows_at_once
         if len(x_NE) <= size:
-            return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, entropies))
+            return tuple(part * mask_PGT for part in self._at_tokens(x_NE, row_PGT, token_PGT, measure))
         row_K, token_K = row_PGT.flatten(), token_PGT.flatten()
         found, places = [], []
         for first, piece_NE in zip(range(0, len(x_NE), size), x_NE.split(size), strict=True):
             place = ((row_K >= first) & (row_K < first + size)).nonzero().squeeze(-1)
-            asked = piece_NE, row_K[place] - first, token_K[place], entropies
+            asked = piece_NE, row_K[place] - first, token_K[place], measure
             found.append(checkpoint(self._at_tokens, *asked, use_reentrant=False))
             places.append(place)
         back = torch.cat(places).argsort()
         return tuple(torch.cat(part)[back].view_as(row_PGT) * mask_PGT for part in zip(*found, strict=True))
 
-    def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, entropies: bool) -> tuple[Tensor, ...]:
-        """Log-probability of each `token`, and entropy if asked for, where row `row` of `x_NE` predicts."""
+    def _at_tokens(self, x_NE: Tensor, row: Tensor, token: Tensor, measure: Measure | None) -> tuple[Tensor, ...]:
+        """Log-probability of each `token`, and its measure if asked for, where row `row` of `x_NE` predicts."""
         logp_NV = self.logits(x_NE).log_softmax(-1)
         logp = logp_NV.flatten()[row * self.vocabulary + token]
-        if not entropies:
-            return (logp,)
-        fixed_NV = logp_NV.detach()
-        return logp, -(fixed_NV.exp() * fixed_NV).sum(-1)[row]
+        return (logp, measure(logp_NV.detach())[row]) if measure else (logp,)
 
     @property
     def rows_at_once(self) -> int:
@@ -321,6 +326,14 @@ class Policy:
         """What attention adds to its scores: 0 where seen, -inf elsewhere."""
         nothing = torch.zeros((), dtype=self.dtype, device=self.device)
         return nothing.where(seen, float("-inf"))
+
+
+def _entropies(logp_NV: Tensor) -> Tensor:
+    return -(logp_NV.exp() * logp_NV).sum(-1)
+
+
+def _collisions(logp_NV: Tensor) -> Tensor:
+    return (2 * logp_NV).exp().sum(-1)
 
 
 def fused(*matrices: tuple[Tensor, Tensor | None]) -> Matrices:

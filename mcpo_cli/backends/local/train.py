@@ -247,7 +247,9 @@ class Trainer:
         if train.sampler_rounding:
             exact_PGT = self.updater.log_probs(sampled.rollouts)
             sampled = dataclasses.replace(sampled, rollouts=dataclasses.replace(sampled.rollouts, logp_PGT=exact_PGT))
-        step = sampled.for_method(method.needs, self.spec.train.max_response)
+        step = sampled.for_method(method.needs, train.max_response)
+        if "collision" in method.needs:
+            step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)

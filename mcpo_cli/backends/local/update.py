@@ -216,10 +216,19 @@ class Updater:
 
     @torch.no_grad()
     def log_probs(self, rollouts: Rollouts) -> Tensor:
-        """logp_PGT of the tokens under the policy now, a micro-batch at a time; 0 on padding."""
-        parts = torch.arange(len(rollouts.length_PG)).split(self.compute.micro_batch)
-        logp_PGT = torch.cat([log_probs(self.policy, rollouts.select(index)) for index in parts])
-        return logp_PGT.where(rollouts.mask_PGT, 0.0)
+        """logp_PGT of the tokens under the policy now; 0 on padding."""
+        return torch.cat([log_probs(self.policy, part) for part in self._parts(rollouts)])
+
+    @torch.no_grad()
+    def collisions(self, rollouts: Rollouts) -> Tensor:
+        """collision_PGT under the policy now; see `Step`."""
+        parts = self._parts(rollouts)
+        return torch.cat([self.policy.collisions(one.prompt_PS, one.token_PGT, one.mask_PGT) for one in parts])
+
+    def _parts(self, rollouts: Rollouts) -> list[Rollouts]:
+        """Micro-batches of `rollouts` in their order."""
+        parts = torch.arange(len(rollouts.length_PG), device=rollouts.length_PG.device).split(self.compute.micro_batch)
+        return [rollouts.select(index) for index in parts]
 
     def _gradients(
         self, batch: GradedBatch, screened_M: Tensor, total: MiniBatch, first: bool

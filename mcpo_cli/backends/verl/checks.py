@@ -159,6 +159,8 @@ def _method(spec: RunSpec) -> Iterator[Problem]:
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     if "reference_policy" in method.needs:
         yield f"method={method.name} needs a reference policy; backend=verl keeps none yet", "backend=local"
+    if "collision" in method.needs:
+        yield f"method={method.name} needs squared probabilities, which backend=verl does not pass on", "backend=local"
     if prepares and "previous_policy" in method.needs:
         yield (
             f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "

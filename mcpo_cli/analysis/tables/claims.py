@@ -66,8 +66,9 @@ def claims_table(path: Path, title: str = "", section: Section = "claims") -> Ar
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, found), verdict_grid(found)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
-        rows = pd.DataFrame(map(_row, found))
-        return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
+        return Product(
+            f"{title} ({where})", _sentence(declared, found), frame(found), grids, [*NOTES, *_quotes(declared)]
+        )
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
     return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path)
@@ -96,6 +97,11 @@ def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
         [claim.claim, claim.where, *(verdicts.get((claim.id, *one), "-") for one in settings)] for claim in declared
     ]
     return Grid("At a glance", ["claim", "where", *names], rows, labels=2 + len(names))
+
+
+def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
+    """One row per test, with all numbers."""
+    return pd.DataFrame(map(_row, tests))
 
 
 def verdict_of(one: Outcome) -> str:

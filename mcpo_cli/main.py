@@ -48,6 +48,7 @@ for verb in (training.train, training.ablate, training.probe, results.reproduce,
     app.command(cls=OverridesCommand)(verb)
 app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
+app.command(epilog=training.FORK_EXAMPLES)(training.fork)
 app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)

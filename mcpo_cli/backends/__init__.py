@@ -63,6 +63,13 @@ class Backend(Protocol):
             ConfigError: the backend does not support this.
         """
 
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        """Copy the checkpoint of `step`, one of those `kept`, into another run's attempt, which goes on from it.
+
+        Raises:
+            ConfigError: the backend does not support this.
+        """
+
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         """Let each arm of `trunk` take the global step after `step` from that checkpoint, and record what it did.
 

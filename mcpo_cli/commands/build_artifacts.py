@@ -7,14 +7,16 @@ from typing import Any
 
 import pandas as pd
 
+from mcpo_cli import probes
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import branching as branch_tables
+from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.commands import console
 from mcpo_cli.commands.publish import publish_artifacts
 from mcpo_cli.commands.start_runs import run_plan
-from mcpo_cli.config import branching, load, plan
+from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.home import home, run_dir
@@ -127,10 +129,30 @@ def build_branches(
     name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     workshop = Workshop({}, home() / "reports", scale, overrides)
-    workshop.folder.mkdir(parents=True, exist_ok=True)
-    path = workshop.folder / f"{name}-rows.csv"
-    write_atomic(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    path = _write_rows(workshop.folder, name, pd.DataFrame(rows))
     return workshop.make(branch_tables.artifact(name, content, path), command)
+
+
+def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:
+    """Write what the forks of a plan changed to a CSV file beside the report; build table and figure from it."""
+    probe, first = probes.get("fork"), chosen.cells[0].spec
+    findings = {
+        cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
+        for cell in chosen.cells
+    }
+    run_id, step = forking.place(first.fork)
+    name = f"fork-{run_id}-{step}"
+    workshop = Workshop({}, home() / "reports", first.scale, overrides)
+    path = _write_rows(workshop.folder, name, fork_tables.rows(findings))
+    return workshop.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+
+
+def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:
+    """Write the rows that an artifact is built from, as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-rows.csv"
+    write_atomic(path, rows.to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    return path
 
 
 def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from mcpo_cli.commands.verbs import (
     Json,
     MeanLength,
     Overrides,
+    RunId,
     SuiteOverrides,
     Verbose,
     complete_run_id,
@@ -26,6 +27,14 @@ mcpo branch toy                       eight arms, three states of six runs, at t
 mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
 
 mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
+
+
+FORK_EXAMPLES = """\
+Examples:
+
+mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo     the same first ten steps, then each method's own
+
+mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4   or each step size's"""
 
 
 def train(
@@ -87,6 +96,38 @@ def ablate(
     comparisons.show(built)
     if until:
         seeds.show_decisions(document["decisions"])
+
+
+def fork(
+    run_id: RunId,
+    at: Annotated[int, typer.Option("--at", min=1, help="The global step that the forks share as their last.")],
+    overrides: Overrides = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
+    from mcpo_cli.config import forking
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog
+
+    parent, words = catalog.find(location(), run_id).spec, overrides or []
+    command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
+    chosen = forking.plan(parent, at, words, command)
+    if dry_run:
+        from mcpo_cli.commands import dry_run as shown
+
+        shown.show(chosen, as_json=as_json, verbose=verbose)
+        return
+    from mcpo_cli.commands import build_artifacts, console, start_runs
+
+    document = start_runs.run_plan(chosen)
+    built = build_artifacts.build_forks(chosen, words)
+    if as_json:
+        console.print_json({**document, **built.to_json()})
+    else:
+        build_artifacts.show(built, whole=True)
 
 
 def _complete_studies(incomplete: str) -> list[str]:

@@ -275,6 +275,9 @@ class RunSpec:
     probe: Probe = identity(Probe())
     compute: Compute = identity(Compute())
     cluster: Cluster = identity(Cluster())
+    fork: str = later("")
+    """`RUN_ID@STEP`: the run continues the records and the state of that run after that global step. `mcpo fork` sets
+    it, with everything else as in that run."""
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
 

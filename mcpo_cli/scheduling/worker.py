@@ -18,7 +18,7 @@ from mcpo_cli.config import load
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import catalog, provenance
+from mcpo_cli.runs import catalog, forks, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 
 BUSY = 75
@@ -68,6 +68,8 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     if recorded_state(folder, spec) == "done":
         return 0
     backend = backends.get(spec.backend)
+    if spec.fork:
+        forks.begin(folder, spec, backend.kept, backend.copy_state)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     attempt = Attempt(folder, spec, start)
     try:

@@ -113,6 +113,11 @@ class Local:
 
         saved_states.observe(spec, attempt, run_dir, steps, prompts)
 
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        from mcpo_cli.backends.local import checkpoint
+
+        checkpoint.copy(run_dir, step, attempt.folder)
+
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         from mcpo_cli.backends.local import saved_states
 

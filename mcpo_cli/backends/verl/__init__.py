@@ -46,6 +46,10 @@ class Verl:
             fix="mcpo probe PROBE backend=verl KEY=VALUE ...",
         )
 
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        """Not supported: a checkpoint holds the state of all ranks."""
+        raise ConfigError(f"{run_dir.name}: backend=verl cannot fork a run", fix="backend=local")
+
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         """Not supported: each arm would need the state of all ranks."""
         raise ConfigError(f"{trunk.spec.run_id}: backend=verl cannot branch from its states", fix="backend=local")

@@ -238,14 +238,12 @@ def _compare_runs(
 ) -> None:
     from mcpo_cli.analysis.comparison import Choice
     from mcpo_cli.commands import comparisons, console, seeds
-    from mcpo_cli.config.plan import is_suite
 
-    names, overrides = comparisons.parted(what, "mcpo compare")
     choice = Choice(baseline, metric, tuple(at))
     if plan:
-        seeds.show_reach(names[0], overrides, choice, as_json=as_json)
+        seeds.show_reach(what, choice, as_json=as_json)
         return
-    built = comparisons.suite(names[0], overrides, choice) if is_suite(names[0]) else comparisons.runs(names, choice)
+    built = comparisons.of_words(what, choice)
     if as_json:
         console.print_json({"comparisons": [one.to_json() for one in built]})
     else:

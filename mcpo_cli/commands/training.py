@@ -148,8 +148,8 @@ ProbeName = Annotated[
 Target = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
-        help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
+        metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
+        help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
         autocompletion=_complete_targets,
     ),
 ]
@@ -186,12 +186,12 @@ def probe(
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    if target := probe_run.target(words):
+    if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
-                "--dry-run shows runs that a probe would start; this run exists already", fix="omit --dry-run"
+                "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
             )
-        measured = [probe_run.existing(chosen, target, prompts)]
+        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"

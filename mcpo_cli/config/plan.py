@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.config import load
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
@@ -20,7 +20,7 @@ SMALLEST_EFFECT = 0.02
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a plan, with the name of its arm."""
+    """One run of a plan, with the name of its arm (see `arms.names`)."""
 
     arm: str
     spec: RunSpec
@@ -78,8 +78,9 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    cells = [PlannedRun(spec.method.label, spec) for spec in load.load(overrides)]
-    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
+    specs = load.load(overrides)
+    cells = map(PlannedRun, arms.names([None] * len(specs), specs), specs)
+    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -109,6 +110,10 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for arm, settings in suite.arms.items()
         for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
     ]
+    if not suite.design:
+        # The points of a design are settings, too, which an arm is compared over.
+        named = arms.names([cell.arm for cell in cells], [cell.spec for cell in cells])
+        cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
     kept = _unique(cells)
     return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
 

@@ -108,17 +108,6 @@ def test_plan_says_what_seeds_find_in_units_of_the_spread_and_of_the_metric(here
     assert "a difference of 0.02 takes" in shown
 
 
-def test_runs_of_one_method_are_told_apart_by_their_ids(here: InProcess) -> None:
-    ids = []
-    for lr in ("1e-3", "2e-3"):
-        plan = fakes.table1("seed=0", f"train.lr={lr}")
-        spec = plan.cells[0].spec
-        write_json(run_dir(spec.run_id) / "spec.json", spec.to_dict())
-        ids.append(spec.run_id)
-    (one,) = here.json("compare", *ids)["comparisons"]
-    assert [run["arm"] for run in one["runs"]] == [f"{spec.method.label} {run_id[-4:]}" for run_id in ids]
-
-
 @pytest.mark.parametrize("compared", [pytest.param({"hinged"}, marks=pytest.mark.slow), set()], ids=["others", "alone"])
 def test_arms_with_equal_settings_are_the_same_runs_and_are_not_compared(
     here: InProcess, tmp_path: Path, compared: set[str]

@@ -17,6 +17,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
@@ -54,13 +55,15 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
     return Artifact(name or stem, title, section, (suite,), build, place, failed_too=True, source=plan.file(suite))
 
 
-def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
-    """The artifact `name` that compares single runs, given as those of `suite`."""
+def of_runs(runs: Plan, name: str, choice: Choice) -> Artifact:
+    """The artifact `name` that compares the arms of runs outside of a suite."""
+    arms = list(dict.fromkeys(cell.arm for cell in runs.cells))
+    title = " against ".join(reversed(arms)) if len(arms) == 2 else f"{len(arms)} arms"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        return _product(name, "Runs by id", data[suite], choice, plan.SMALLEST_EFFECT)
+        return _product(name, title, data[runs.suite], choice, plan.SMALLEST_EFFECT)
 
-    return Artifact(name, "Runs by id", "beyond", (suite,), build, failed_too=True)
+    return Artifact(name, title, "beyond", (runs.suite,), build, failed_too=True)
 
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:

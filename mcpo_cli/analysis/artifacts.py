@@ -263,6 +263,7 @@ class Workshop:
             "section": artifact.section,
             "sentence": product.sentence,
             "notes": [*product.notes, *marks, made],
+            "brief": product.brief,
             "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
             "command": command,

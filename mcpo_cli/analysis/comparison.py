@@ -97,6 +97,18 @@ class Comparison:
         return list(dict.fromkeys(at for at, _ in self.where))
 
     @property
+    def shown_axes(self) -> list[str]:
+        """Those of `axes` at which some headline difference is another than at the axes before."""
+        tests = {at: {row["test"] for row in records(self.headline, at=at)} for at in self.axes}
+        before: set[int] = set()
+        shown = []
+        for at in self.axes:
+            if not shown or tests[at] - before:
+                shown.append(at)
+            before |= tests[at]
+        return shown
+
+    @property
     def models(self) -> list[str]:
         """In the order of the plan."""
         return list(dict.fromkeys(self.runs["model"]))
@@ -132,6 +144,11 @@ def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
     """The rows of a frame whose columns have these values."""
     rows: Any = frame.to_dict("records")
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def in_a_word(verdict: str) -> str:
+    """`better` or `worse` where p adjusted over the headline decides, as in a comparison of logs; else `undecided`."""
+    return {"above (Holm)": "better", "below (Holm)": "worse"}.get(verdict, "undecided")
 
 
 def compared(verdict: str, loses: bool, baseline_loses: bool, baseline: str) -> str:

@@ -33,6 +33,8 @@ class Product:
     """Tables to print."""
     notes: Sequence[str] = ()
     """How to read it."""
+    brief: Sequence[str] | None = None
+    """The notes of the short form, which has the first table only; None: the short form is the whole."""
     figure: Figure | None = None
 
 

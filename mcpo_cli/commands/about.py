@@ -194,8 +194,11 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]
     document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
     if not as_json:
-        rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
-        console.print_table(["", "for", "state", "found", "fix"], rows)
+        rows = [[line.name, line.needed_by, line.state, line.found] for line in lines]
+        console.print_table(["", "for", "state", "found"], rows)
+        # A fix may be a command to copy, which no table must break.
+        fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
+        console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
         where = "backend=verl, the Hugging Face Hub or plug-ins"
         console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")

@@ -175,9 +175,3 @@ def _words(choice: Choice) -> list[str]:
 def _slug(*words: str) -> str:
     """The words as a file name."""
     return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words)))
-
-
-def show(built: Sequence[Built]) -> None:
-    """Print the comparisons, whole."""
-    for one in built:
-        build_artifacts.show(one, whole=True)

@@ -8,6 +8,7 @@ import typer
 from mcpo_cli.commands.verbs import (
     Debug,
     DryRun,
+    Full,
     Json,
     MeanLength,
     Overrides,
@@ -56,6 +57,7 @@ Until = Annotated[
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
+    full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -72,7 +74,7 @@ def ablate(
         shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
         return
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import comparisons, console, seeds
+    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
     from mcpo_cli.commands.start_runs import print_runs, run_plan
 
     if until:
@@ -83,8 +85,10 @@ def ablate(
     if as_json:
         console.print_json({**document, "comparisons": [one.to_json() for one in built]})
         return
-    print_runs(document)
-    comparisons.show(built)
+    if full:
+        print_runs(document)
+    for one in built:
+        build_artifacts.show(one, full=full)
     if until:
         seeds.show_decisions(document["decisions"])
 
@@ -123,7 +127,7 @@ def branch(
     if as_json:
         console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
     else:
-        build_artifacts.show(built, whole=True)
+        build_artifacts.show(built, full=True)
 
 
 def _complete_probes(incomplete: str) -> list[str]:

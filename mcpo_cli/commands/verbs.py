@@ -192,6 +192,9 @@ MeanLength = Annotated[
         callback=_only_when_dry,
     ),
 ]
+Full = Annotated[
+    bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
 ]

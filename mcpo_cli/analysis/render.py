@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 LONGEST_WORD, BESIDE_NUMBERS, HEADING = 32, 16, 8
 """Columns of the longest word that a narrow table keeps whole: of a text, of a name beside numbers, of a heading."""
-ROOMY = 100
-"""Least width at which two blanks stand between two columns, below that one."""
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
@@ -100,7 +98,7 @@ def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType(
     """
     least, natural = ([_room(grid, place, wraps=wraps) for place in range(len(grid.header))] for wraps in (True, False))
     names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
-    gap = 2 if width >= ROOMY else 1
+    gap = 2 if sum(least) + 2 * (len(least) - 1) <= width else 1
     for places in _side_by_side([one + gap for one in least], names, width + gap):
         room = width - gap * (len(places) - 1)
         widths = _widths([least[place] for place in places], [natural[place] for place in places], room)

@@ -123,7 +123,7 @@ Key = Annotated[
     str,
     typer.Argument(
         metavar="[SETTING|GROUP]",
-        help="A setting, such as train.lr, or a group of them, such as train.",
+        help="A setting (train.lr), a group of them (train), or a word in what they mean (kl).",
         autocompletion=complete_settings,
     ),
 ]
@@ -134,7 +134,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
-    from mcpo_cli.config import reference
+    from mcpo_cli.config import load, reference
 
     found = reference.look_up(key) if key else reference.entries()
     if as_json:
@@ -143,6 +143,8 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
         print("\n\n".join(map(_explained, found)))
     else:
         console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
+    if key in load.groups()["method"]:
+        console.talk(f"the method: mcpo method show {key}")
 
 
 def _row(entry: "Entry") -> list[str]:

@@ -17,6 +17,7 @@ from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.probes import branches
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -26,9 +27,17 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     """The plans of the suites that the artifacts `names` are made from, by suite.
 
     Raises:
-        ConfigError: bad overrides.
+        ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
     """
-    return {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    made = {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    for suite, one in made.items():
+        if swept := {cell.arm for cell in one.cells} - plan.read(suite).arms.keys():
+            raise ConfigError(
+                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
+                "only model, base_seed and seed can be swept",
+                fix=shlex.join(["mcpo", "compare", suite, *overrides]),
+            )
+    return made
 
 
 def merged(plans: Mapping[str, Plan]) -> Plan:

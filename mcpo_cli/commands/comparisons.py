@@ -51,6 +51,7 @@ def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
     Raises:
         ConfigError: there are no words, or a suite and something else, or runs and overrides.
     """
+    words = plan.expanded(words)
     named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     suites = [word for word in named if plan.is_suite(word)]
     fix = f"{command} table1, or: {command} RUN_ID RUN_ID (mcpo runs list)"

@@ -152,7 +152,7 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
             f"{one['difference']:+.3f}",
             words.p_value(one["p_holm"]),
             f"{one['level']:g}",
-            one["verdict"],
+            {"above": "better", "below": "worse"}.get(one["verdict"], "undecided"),
         ]
         for one in decisions
     ]

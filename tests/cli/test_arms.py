@@ -112,3 +112,11 @@ def test_a_design_is_no_set_of_pairs() -> None:
     with pytest.raises(api.McpoError) as caught:
         api.compare("map")
     assert caught.value.fix == "mcpo compare map"
+
+
+def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
+    words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
+    for verb in ("reproduce", "report"):
+        message = here.refused("bad_input", verb, *(words if verb == "reproduce" else words[1:]))
+        assert "DAPO lr=0.001" in message
+        assert message.endswith("fix: mcpo compare table1 scale=smoke train.lr=1e-3,2e-3")

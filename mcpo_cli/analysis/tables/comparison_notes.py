@@ -109,8 +109,8 @@ def _about_tables(comparison: Comparison) -> Iterator[str]:
         "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
         "They hold for these problems and base policies; the table of variances says what others would add. "
         f"p Holm: adjusted over a family: that of the headline has {headline} (each model, arm and axis), that of "
-        f"the tables by tier {others}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: neither, "
-        "which does not show that there is no difference."
+        f"the tables by tier {others}. better, worse: p Holm is at most {ALPHA:g}. undecided: it is not, which does "
+        "not show that there is no difference."
     )
     yield (
         "IQM: mean of the middle half of all scores; its interval covers 90% with 3 seeds and 92% with 5. "

@@ -101,7 +101,7 @@ class Comparison:
         """Those of `axes` at which some headline difference is another than at the axes before."""
         tests = {at: {row["test"] for row in records(self.headline, at=at)} for at in self.axes}
         before: set[int] = set()
-        shown = []
+        shown: list[str] = []
         for at in self.axes:
             if not shown or tests[at] - before:
                 shown.append(at)

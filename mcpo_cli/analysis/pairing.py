@@ -19,13 +19,13 @@ def check(last: pd.DataFrame, plan: Plan) -> None:
         seeds = {arm: held for (of, arm), held in pairs.items() if of == model}
         if len(set(map(frozenset, seeds.values()))) > 1:
             raise _unpaired(plan, model, seeds)
-    for model, rows in last.groupby("model", sort=False):
+    for of, rows in last.groupby("model", sort=False):
         asked: dict[frozenset[tuple[str, str]], set[str]] = {}
         for (arm, *_), here in rows.groupby(["arm", *PAIR], sort=False):
             asked.setdefault(frozenset(zip(here["tier"], here["problem"], strict=True)), set()).add(str(arm))
         if len(asked) > 1:
             raise ConfigError(
-                f"{plan.suite}: the runs on {model} were evaluated on different problems, which do not pair: "
+                f"{plan.suite}: the runs on {of} were evaluated on different problems, which do not pair: "
                 + " against ".join(", ".join(sorted(arms)) for arms in asked.values()),
                 fix="train them with one value of task.*, eval.problems and eval.samples",
                 code="nothing_pairs",

@@ -33,9 +33,9 @@ class Product:
     """Tables to print."""
     notes: Sequence[str] = ()
     """How to read it."""
+    figure: Figure | None = None
     brief: Sequence[str] | None = None
     """The notes of the short form, which has the first table only; None: the short form is the whole."""
-    figure: Figure | None = None
 
 
 @dataclass(frozen=True)

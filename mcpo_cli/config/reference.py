@@ -60,7 +60,8 @@ def search(word: str) -> list[Entry]:
         ConfigError: no entry has it.
     """
     whole = re.compile(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])")
-    keys, others = [], []
+    keys: list[Entry] = []
+    others: list[Entry] = []
     for entry in entries():
         texts = (entry.key.replace(".", " ").replace("_", " "), f"{entry.meaning} {entry.allowed}")
         in_key, in_text = (whole.search(text.lower()) for text in texts)

@@ -73,7 +73,7 @@ def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float)
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)
     brief, figure = list(comparison_notes.brief(compared)), figures.figure(compared)
-    return Product(full, _sentence(compared), frame(compared, paper), grids, notes, brief, figure)
+    return Product(full, _sentence(compared), frame(compared, paper), grids, notes, figure, brief)
 
 
 def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:

@@ -43,7 +43,7 @@ def test_a_suite_of_ones_own_through_all_verbs(cli: Cli, here: InProcess, warm_h
     settings = ("scale=smoke", "eval.problems=6")
     trained = cli("ablate", "mine", *settings)
     assert trained.returncode == 0, trained.stderr
-    assert "best@8 averaged over tiers, minus plain" in trained.stdout
+    assert "best@8, mean over tiers, and its difference from plain" in trained.stdout
 
     (one,) = here.json("compare", "mine", *settings)["comparisons"]
     headline = [row for row in one["rows"] if row["family"] == "headline"]

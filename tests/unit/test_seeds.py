@@ -1,5 +1,6 @@
 """The base policy depends on `base_seed` alone, and what RL draws on `seed` alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from mcpo_cli.analysis.artifacts import check_axes

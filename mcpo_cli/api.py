@@ -54,9 +54,7 @@ def plan(*words: str) -> Plan:
     Raises:
         ConfigError: there is no such suite, setting or run.
     """
-    if all("=" in word for word in words):
-        return plans.from_overrides(words)
-    return comparisons.plan_of(words, "mcpo train")
+    return comparisons.plan_of(words, "mcpo train") if words else plans.from_overrides(words)
 
 
 def train(*words: str) -> list[Outcome]:
@@ -158,6 +156,7 @@ def compare(
         return logs.compare(asked.sides(), asked.question())
     choice = Choice(baseline, metric, at)
     if names and plans.is_suite(names[0]):
+        comparisons.refuse_design(names[0])
         choice = comparisons.chosen(names[0], choice)
     parts = comparisons.by_regime(plan(*names))
     return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}

@@ -7,7 +7,7 @@ import pandas as pd
 from mcpo_cli import records
 from mcpo_cli.analysis.frames import PAIR
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
 from mcpo_cli.statistics.interpolate import at_cost
 
 AVERAGE = "average"
@@ -25,7 +25,7 @@ DEFAULT = ("steps", "rollouts")
 def known(what: str, name: str, choices: Sequence[str]) -> str:
     """`name`, if it is one of `choices`; `what` is the option that names it. Raises ConfigError otherwise."""
     if name not in choices:
-        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=f"--{what} {closest(name, choices)!r}")
+        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=mend(f"--{what} '{{}}'", name, choices))
     return name
 
 

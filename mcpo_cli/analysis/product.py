@@ -34,6 +34,8 @@ class Product:
     notes: Sequence[str] = ()
     """How to read it."""
     figure: Figure | None = None
+    brief: Sequence[str] | None = None
+    """The notes of the short form, which has the first table only; None: the short form is the whole."""
 
 
 @dataclass(frozen=True)

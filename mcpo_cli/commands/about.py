@@ -123,7 +123,7 @@ Key = Annotated[
     str,
     typer.Argument(
         metavar="[SETTING|GROUP]",
-        help="A setting, such as train.lr, or a group of them, such as train.",
+        help="A setting (train.lr), a group of them (train), or a word in what they mean (kl).",
         autocompletion=complete_settings,
     ),
 ]
@@ -134,7 +134,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
-    from mcpo_cli.config import reference
+    from mcpo_cli.config import load, reference
 
     found = reference.look_up(key) if key else reference.entries()
     if as_json:
@@ -143,6 +143,8 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
         print("\n\n".join(map(_explained, found)))
     else:
         console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
+    if key in load.groups()["method"]:
+        console.talk(f"the method: mcpo method show {key}")
 
 
 def _row(entry: "Entry") -> list[str]:
@@ -194,8 +196,11 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]
     document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
     if not as_json:
-        rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
-        console.print_table(["", "for", "state", "found", "fix"], rows)
+        rows = [[line.name, line.needed_by, line.state, line.found] for line in lines]
+        console.print_table(["", "for", "state", "found"], rows)
+        # A fix may be a command to copy, which no table must break.
+        fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
+        console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
         where = "backend=verl, the Hugging Face Hub or plug-ins"
         console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")

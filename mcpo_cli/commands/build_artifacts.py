@@ -19,6 +19,7 @@ from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.probes import branches
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -28,9 +29,17 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     """The plans of the suites that the artifacts `names` are made from, by suite.
 
     Raises:
-        ConfigError: bad overrides.
+        ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
     """
-    return {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    made = {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    for suite, one in made.items():
+        if swept := {cell.arm for cell in one.cells} - plan.read(suite).arms.keys():
+            raise ConfigError(
+                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
+                "only model, base_seed and seed can be swept",
+                fix=shlex.join(["mcpo", "compare", suite, *overrides]),
+            )
+    return made
 
 
 def merged(plans: Mapping[str, Plan]) -> Plan:
@@ -69,7 +78,7 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
     if not as_json:
         for piece in content.pieces:
             if piece.built:
-                show(piece.built, whole=False)
+                show_sentence(piece.built)
             else:
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
@@ -94,13 +103,33 @@ def publish_suite(plan: Plan, built: Sequence[Built]) -> None:
     publish_artifacts([(plan, built)])
 
 
-def show(built: Built, *, whole: bool) -> None:
-    """Print an artifact: all of it if `whole`, else its first sentence."""
-    if whole:
-        console.print_text(built.text(console.width()))
-        console.talk("\n".join(f"written: {path}" for path in built.paths))
-    else:
-        console.print_text(f"{built.name}: {built.record['sentence']}")
+def show(built: Built, *, full: bool) -> None:
+    """Print an artifact: its sentence, its first table and what that needs to be read; all of it with `full`."""
+    page, brief = built.page, built.record["brief"]
+    is_short = brief is not None and not full
+    console.print_paragraph(page.title)
+    console.print_text("")
+    console.print_paragraph(page.sentence)
+    for grid in page.grids[:1] if is_short else page.grids:
+        console.print_text("")
+        console.print_paragraph(grid.title)
+        console.print_text("")
+        console.print_grid(grid)
+    console.print_text("")
+    for note in brief if is_short else page.notes:
+        console.print_remark(note)
+    if built.paths:
+        first, *others = built.paths
+        beside = f", and {' '.join(path.suffix for path in others)} beside it" if others else ""
+        console.talk(f"written: {first}{beside}")
+    if is_short:
+        more = f"next: --full prints {len(page.grids) - 1} more tables and how to read them"
+        console.talk(f"{more}; mcpo ui shows the curves")
+
+
+def show_sentence(built: Built) -> None:
+    """Print an artifact's sentence, in a list of artifacts."""
+    console.print_text(f"{built.name}: {built.record['sentence']}")
 
 
 def measure_branches(study: str, trunk: Trunk, command: str) -> None:

@@ -7,22 +7,20 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mcpo_cli.analysis.render import Grid, tables
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import RunView, View
-
-if TYPE_CHECKING:
-    from mcpo_cli.analysis.render import Grid
 
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough that no name is cut."""
@@ -30,8 +28,8 @@ LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
 """Least seconds between two that are equal."""
-ROOMY = 100
-"""Least width in columns at which columns of numbers stand two blanks apart."""
+PROSE = 100
+"""Most columns of a line of prose."""
 BAR_WIDTH = 120
 """Least terminal width in columns at which running cells have a progress bar."""
 JSON_VERSION = 1
@@ -39,6 +37,7 @@ JSON_VERSION = 1
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
+STYLES |= {"supported": "green", "contradicted": "red", "unresolved": "yellow"}
 STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
 
 
@@ -93,36 +92,25 @@ def width() -> int:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout; a narrow terminal wraps cells and cuts nothing."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    _print_rows(table, rows)
+    """Print a table of names and texts on stdout; see `print_grid`."""
+    print_grid(Grid("", columns, list(rows), labels=len(columns)))
 
 
-def print_grid(grid: "Grid") -> None:
-    """Print a table of names and numbers on stdout: a narrow terminal wraps names, and breaks no number."""
-    gap = 2 if width() >= ROOMY else 1
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-    for place, name in enumerate(grid.header):
-        number = place >= grid.labels
-        longest = max((len(row[place]) for row in grid.rows), default=1)
-        justify: JustifyMethod = "right" if number else "left"
-        least = longest if number else None
-        table.add_column(Text(visible(name)), overflow="fold", justify=justify, vertical="bottom", min_width=least)
-    _print_rows(table, grid.rows)
+def print_grid(grid: Grid) -> None:
+    """Print a table on stdout without its title; a narrow terminal wraps names, breaks no number and cuts nothing."""
+    console = Console(highlight=False, width=width())
+    for place, table in enumerate(tables(grid, width(), STYLES)):
+        console.print(*(["\n"] if place else []), table, sep="")
 
 
-def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
-    """Print a table of `rows` whose columns are there."""
-    for row in rows:
-        table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False, width=width()).print(table)
+def print_paragraph(text: str) -> None:
+    """Print a sentence on stdout, wrapped to the terminal."""
+    print_text(textwrap.fill(visible(text), min(width(), PROSE)))
 
 
 def print_remark(text: str) -> None:
     """Print a sentence on stdout, wrapped to the terminal and indented from its second line on."""
-    print_text(textwrap.fill(visible(text), min(width(), 100), initial_indent="- ", subsequent_indent="  "))
+    print_text(textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  "))
 
 
 def seconds(option: str, text: str) -> float:

@@ -1,6 +1,7 @@
 """`mcpo runs`: list and show the runs of MCPO_HOME; copy them to the MLflow store, other tools and other people."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -260,13 +261,21 @@ def _text(document: dict[str, Any]) -> str:
         lines += [f"    {note}" for note in attempt.get("notes", [])]
     if document["warnings"]:
         lines += ["warnings", *(f"  {line(warned)}, {warned['steps']} steps" for warned in document["warnings"])]
-    lines += ["metrics", *(f"  {name:<40}{value:.6g}" for name, value in sorted(document["metrics"].items()))]
+    longest = max(map(len, document["metrics"]), default=0)
+    lines += ["metrics", *(f"  {name:<{longest}}  {value:.6g}" for name, value in sorted(document["metrics"].items()))]
     return "\n".join([*lines, "files", *(f"  {path}" for path in document["files"])])
 
 
 def _indented(spec: dict[str, Any]) -> list[str]:
+    """A line for each group of settings, wrapped."""
+    from mcpo_cli.commands.console import width
+
+    longest = max(map(len, spec))
     lines = []
     for key, value in spec.items():
-        inner = ", ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else value
-        lines.append(f"  {key:<9}{inner}")
+        inner = ", ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else str(value)
+        head = f"  {key:<{longest}}  "
+        lines += textwrap.wrap(
+            inner, width(), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        ) or [head.rstrip()]
     return lines

@@ -32,6 +32,8 @@ def run_plan(plan: Plan) -> dict[str, Any]:
 
 def finish(plan: Plan) -> list[scheduler.Outcome]:
     """Run what is not done of `plan`, with a progress display; see `scheduler.run` for errors."""
+    for caution in dry_run.cautions(plan, estimate.forecast(plan, location())):
+        console.talk(f"warning: {caution}")
     with console.display() as display:
         return scheduler.run(plan, display)
 

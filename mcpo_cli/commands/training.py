@@ -8,6 +8,7 @@ import typer
 from mcpo_cli.commands.verbs import (
     Debug,
     DryRun,
+    Full,
     Json,
     MeanLength,
     Overrides,
@@ -65,6 +66,7 @@ Until = Annotated[
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
+    full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -81,7 +83,7 @@ def ablate(
         shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
         return
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import comparisons, console, seeds
+    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
     from mcpo_cli.commands.start_runs import print_runs, run_plan
 
     if until:
@@ -92,8 +94,10 @@ def ablate(
     if as_json:
         console.print_json({**document, "comparisons": [one.to_json() for one in built]})
         return
-    print_runs(document)
-    comparisons.show(built)
+    if full:
+        print_runs(document)
+    for one in built:
+        build_artifacts.show(one, full=full)
     if until:
         seeds.show_decisions(document["decisions"])
 
@@ -164,7 +168,7 @@ def branch(
     if as_json:
         console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
     else:
-        build_artifacts.show(built, whole=True)
+        build_artifacts.show(built, full=True)
 
 
 def _complete_probes(incomplete: str) -> list[str]:
@@ -189,8 +193,8 @@ ProbeName = Annotated[
 Target = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
-        help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
+        metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
+        help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
         autocompletion=_complete_targets,
     ),
 ]
@@ -227,12 +231,12 @@ def probe(
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    if target := probe_run.target(words):
+    if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
-                "--dry-run shows runs that a probe would start; this run exists already", fix="omit --dry-run"
+                "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
             )
-        measured = [probe_run.existing(chosen, target, prompts)]
+        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"

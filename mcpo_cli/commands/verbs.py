@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpo_cli.commands.habits import meant
 from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {
@@ -137,12 +138,10 @@ class Verbs(TyperGroup):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`. `plan` is the old word for a dry run of `train`."""
-        if args[:1] == ["plan"]:
-            args = ["train", *args[1:], "--dry-run"]
+        """See `TyperGroup`. Verbs of habit are replaced."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, meant(args))
 
 
 Overrides = Annotated[
@@ -192,6 +191,9 @@ MeanLength = Annotated[
         callback=_only_when_dry,
     ),
 ]
+Full = Annotated[
+    bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
 ]
@@ -210,6 +212,11 @@ class OverridesCommand(TyperCommand):
         own = {name for param in self.params for name in param.opts}
         for word, following in itertools.pairwise([*args, "VALUE"]):
             name, _, value = word.partition("=")
+            if name == "--config":
+                raise ConfigError(
+                    "--config is not an option: a file of settings or of a suite comes first, without it",
+                    fix=f"mcpo {ctx.info_name} {value or ('FILE' if following == 'VALUE' else following)}",
+                )
             if name.startswith("--") and name not in own and _is_setting(name.removeprefix("--")):
                 value = value or ("VALUE" if following.startswith("-") else following)
                 raise ConfigError(f"{name} is not an option but a setting", fix=f"{name.removeprefix('--')}={value}")

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 import mcpo_cli
 from mcpo_cli import machine, plugins
-from mcpo_cli.errors import ConfigError, RunFailed, closest, nearest
+from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
 from mcpo_cli.grading.base import Verdict
 from mcpo_cli.grading.integers import compare
 from mcpo_cli.plugins import Found, Place
@@ -297,7 +297,7 @@ class Pool:
         if grader not in registry():
             hint = nearest(grader, registry())
             raise ConfigError(
-                f"unknown grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}", code="unknown_name"
+                f"unknown grader '{grader}': {hint}", fix=mend("grader={}", grader, registry()), code="unknown_name"
             )
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]

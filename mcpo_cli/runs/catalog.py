@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config import load
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
@@ -76,15 +76,18 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: see `find`; or two of `ids` name one run.
     """
-    cells = [find(home, wanted).cell for wanted in ids]
-    run_ids = [cell.spec.run_id for cell in cells]
+    found = [find(home, wanted) for wanted in ids]
+    run_ids = [run.spec.run_id for run in found]
     if twice := [run_id for run_id in dict.fromkeys(run_ids) if run_ids.count(run_id) > 1]:
         raise ConfigError(f"{', '.join(twice)} is named twice: a run is not compared with itself", fix="mcpo runs list")
-    names = {(cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed) for cell in cells}
-    if len(names) < len(cells):
-        # Runs of one method that differ in a setting: the ids tell them apart.
-        cells = [replace(cell, arm=f"{cell.arm} {cell.spec.run_id[-4:]}") for cell in cells]
-    return Plan("runs", shlex.join([*command.split(), *ids]), tuple(cells))
+    return Plan("runs", shlex.join([*command.split(), *ids]), named(found))
+
+
+def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
+    """The runs with their arms, named from what differs between these runs, whichever commands trained them."""
+    specs = [run.spec for run in found]
+    labels = [arms.label(run.cell.arm, run.spec) for run in found]
+    return tuple(map(PlannedRun, arms.names(labels, specs), specs))
 
 
 def spec(folder: Path) -> RunSpec:

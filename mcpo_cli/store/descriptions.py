@@ -3,13 +3,11 @@
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
+from mcpo_cli.config import arms
 from mcpo_cli.config.plan import Plan, PlannedRun, about
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.redaction import redact
-from mcpo_cli.settings import flat
 
 LONGEST = 120
 """Most characters that the list of arms takes in a plan's name."""
@@ -45,21 +43,10 @@ def plan_name(plan: Plan) -> str:
 
 
 def series(plan: Plan) -> dict[str, str]:
-    """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`.
-
-    The name holds arm and model, then any other setting that differs within the plan: `mcpo toy-s train.lr=0.001`.
-    """
-    names = {cell.spec.run_id: f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells}
-    settings = {cell.spec.run_id: _settings(cell.spec) for cell in plan.cells}
-    for key in dict.fromkeys(key for values in settings.values() for key in values):
-        values: dict[str, set[str]] = defaultdict(set)
-        for run_id, name in names.items():
-            values[name].add(settings[run_id].get(key, ""))
-        names = {
-            run_id: name if len(values[name]) == 1 else f"{name} {settings[run_id].get(key, '')}".strip()
-            for run_id, name in names.items()
-        }
-    return names
+    """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`, `mcpo toy-s regime=drift`."""
+    labels = [f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells]
+    named = arms.names(labels, [cell.spec for cell in plan.cells], columns=())
+    return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
 def experiment_note(suite: str) -> str:
@@ -119,11 +106,3 @@ def address(experiment: str, parent: str) -> str:
     order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
     mode = "workflowType=machine_learning&compareRunsMode=CHART"
     return f"#/experiments/{experiment}/runs?{mode}&{order}&searchFilter={wanted}"
-
-
-def _settings(spec: RunSpec) -> dict[str, str]:
-    """The settings besides seeds and model: presets by name, the rest as overrides."""
-    left_out = ("seed", "base_seed", "model")
-    identity: dict[str, Any] = {key: value for key, value in spec.identity().items() if key not in left_out}
-    presets = {key: str(identity.pop(key)) for key in ("regime", "scale")}
-    return presets | {key: f"{key}={value}" for key, value in flat(identity).items()}

@@ -70,9 +70,10 @@ def test_the_table_names_failed_runs_and_says_over_how_many_pairs(mcpo_home: Pat
     built = build("table1", planned(("DAPO", 3)), mcpo_home)
     assert "Of 8 runs 1 failed." in built.record["sentence"]
     assert any(STARVED in note and "-s3-" in note for note in built.record["notes"])
-    headline = built.grids[0].rows[0]
-    assert headline[2].endswith("(3 of 4 pairs)")
-    gains = {row[1]: row[-3:] for row in built.grids[1].rows}
+    headline = [dict(zip(built.grids[0].header, row, strict=True)) for row in built.grids[0].rows]
+    assert [row["pairs"] for row in headline] == ["", "3"]
+    assert any("Failed runs are outcomes" in note for note in built.record["brief"])
+    gains = {row[1]: row[-3:] for row in next(grid for grid in built.grids if "how runs ended" in grid.title).rows}
     assert gains == {"DAPO": ["4", "0", "1"], "MCPO": ["4", "0", "0"]}
 
 

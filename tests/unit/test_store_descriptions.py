@@ -41,13 +41,13 @@ def test_a_series_has_what_tells_it_apart_and_no_more() -> None:
     fast = replace(spec(0), train=Train(lr=0.5, steps=8))
     faster = replace(spec(0), train=Train(lr=0.25, steps=8))
     assert names(plan(spec(0), spec(1), fast, faster)) == [
-        "mcpo toy-s train.steps=4",
-        "mcpo toy-s train.steps=4",
-        "mcpo toy-s train.steps=8 train.lr=0.5",
-        "mcpo toy-s train.steps=8 train.lr=0.25",
+        "mcpo toy-s steps=4 lr=0.0007",
+        "mcpo toy-s steps=4 lr=0.0007",
+        "mcpo toy-s steps=8 lr=0.5",
+        "mcpo toy-s steps=8 lr=0.25",
     ]
     drifting = replace(fast, regime="skills-drift")
-    assert names(plan(spec(0), drifting)) == ["mcpo toy-s drift", "mcpo toy-s skills-drift"]
+    assert names(plan(spec(0), drifting)) == ["mcpo toy-s regime=drift", "mcpo toy-s regime=skills-drift"]
 
 
 specs = st.builds(

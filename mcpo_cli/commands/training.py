@@ -131,7 +131,7 @@ def fork(
     if as_json:
         console.print_json({**document, **built.to_json()})
     else:
-        build_artifacts.show(built, whole=True)
+        build_artifacts.show(built, full=True)
 
 
 def _complete_studies(incomplete: str) -> list[str]:

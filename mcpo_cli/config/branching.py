@@ -142,7 +142,7 @@ def _check(study: Study) -> None:
             if arm not in study.arms:
                 raise ConfigError(
                     f"hypotheses, {one.id}: unknown arm '{arm}': {nearest(arm, study.arms)}",
-                    fix=f"arm: {closest(arm, study.arms)}",
+                    fix=mend("arm: {}", arm, study.arms),
                 )
 
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import load
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -58,8 +58,9 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
     forks = [load.validate(replace(one, plugins=load.used_plugins(one))) for one in forks]
     for one in forks:
         check(parent, one)
-    cells = tuple({one.run_id: PlannedRun(one.method.label, one) for one in forks}.values())
-    return Plan("fork", command, cells)
+    forks = list({one.run_id: one for one in forks}.values())
+    named = arms.names([None] * len(forks), forks)
+    return Plan("fork", command, tuple(PlannedRun(*pair) for pair in zip(named, forks, strict=True)))
 
 
 def check(parent: RunSpec, fork: RunSpec) -> None:

@@ -9,9 +9,9 @@ from mcpo_cli import grading, methods, plugins, tasks
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data import files
+from mcpo_cli.data.base import HELD_OUT
 from mcpo_cli.grading import functions
 from mcpo_cli.plugins import Found, Plugin
-from mcpo_cli.tasks.math import HELD_OUT
 
 SHORT = {"reward": "train.reward", "data": "task.data"}
 """Settings by their short words."""

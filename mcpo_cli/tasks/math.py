@@ -19,7 +19,7 @@ from typing import Literal
 from mcpo_cli import data as datasets
 from mcpo_cli import grading, paths
 from mcpo_cli.data import files
-from mcpo_cli.data.base import HELD_OUT_SHARE, Dataset, Loaded, Problem, Reading, Role, held_out, render
+from mcpo_cli.data.base import HELD_OUT, HELD_OUT_SHARE, Dataset, Loaded, Problem, Reading, Role, held_out, render
 from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
 from mcpo_cli.grading import functions
 from mcpo_cli.records import DataSource
@@ -28,8 +28,6 @@ from mcpo_cli.tasks.base import Fits, Limits
 from mcpo_cli.tasks.drawn import from_pool
 from mcpo_cli.tasks.text import QUESTION, Example, TextTask, fitting
 
-HELD_OUT = "held_out"
-"""In `benchmarks`, the problems of a training file that are held out of it."""
 PROMPT_TOKENS = 200
 """Mean tokens of a prompt with its template, assumed for estimates."""
 RESPONSE_SHARE = 0.25

@@ -83,6 +83,13 @@ def complete_methods(incomplete: str) -> list[str]:
     return starting_with(incomplete, load.groups()["method"])
 
 
+def complete_tasks(incomplete: str) -> list[str]:
+    """Names of the registered tasks."""
+    from mcpo_cli.config import load
+
+    return starting_with(incomplete, load.groups()["task"])
+
+
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
     """The suites, if none is given yet, and what `complete_overrides` offers."""
     suites = [] if ctx.params.get("overrides") else complete_suites(incomplete)

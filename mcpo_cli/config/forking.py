@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import arms, load
+from mcpo_cli.config import arms, load, own
 from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -53,9 +53,9 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
             train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
             fork=f"{parent.run_id}@{step}",
         )
-        for one in load.load([*method, *overrides])
+        for one in load.load([*method, *own.spelled_out(overrides)])
     ]
-    forks = [load.validate(replace(one, plugins=load.used_plugins(one))) for one in forks]
+    forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
     for one in forks:
         check(parent, one)
     forks = list({one.run_id: one for one in forks}.values())

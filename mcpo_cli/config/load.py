@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, paths, plugins, tasks
-from mcpo_cli.config import contradictions, existing, spelling
+from mcpo_cli import methods, paths, plugins, tasks
+from mcpo_cli.config import contradictions, existing, own, spelling
 from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short, written
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, first_line, mend, nearest
-from mcpo_cli.plugins import Found, Plugin
+from mcpo_cli.plugins import Found
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
@@ -42,20 +42,7 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
         ConfigError: any mistake in the overrides.
     """
     specs = [_load_one(combination) for combination in _expand(overrides)]
-    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
-
-
-def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
-    """The plug-ins that decide the result of `spec`, by what each one provides."""
-    task = spec.task
-    uses: list[tuple[str, Found[Any], Collection[str]]] = [
-        ("method", methods.registry(), [spec.method.name]),
-        ("task", tasks.registry(), [task.name]),
-        ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
-        ("dataset", datasets.registry(), task.published),
-        ("collection", datasets.collections(), datasets.collections_of(task.published)),
-    ]
-    return {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
+    return [dataclasses.replace(spec, plugins=own.used_plugins(spec)) for spec in specs]
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.config import arms, load
+from mcpo_cli.config import arms, load, own
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
@@ -78,7 +78,7 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    specs = load.load(overrides)
+    specs = load.load(own.spelled_out(overrides))
     cells = map(PlannedRun, arms.names([None] * len(specs), specs), specs)
     return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
@@ -89,7 +89,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
-    suite = read(name)
+    suite, overrides = read(name), own.spelled_out(overrides)
     given = {key_of(text) for text in overrides}
     varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):

@@ -141,10 +141,12 @@ class Train:
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
     """Tokens of the longest response; a longer one is cut off."""
-    reward: Literal["verdict", "random"] = identity("verdict")
-    """What the method gets as correctness and reward: the grader's verdict, or a fair coin of each rollout.
+    reward: str = identity("verdict")
+    """What the method gets as reward: `verdict` of the grader, what a function of yours returns
+    (`FILE.py:FUNCTION`), or `random`.
 
-    `random` is a control: what rises under it does not come from rewards. Records and evaluations keep the verdicts.
+    `random` is a control, a fair coin of each rollout in place of correctness, too: what rises under it does not come
+    from rewards. Records and evaluations keep the verdicts.
     """
     overlong_cache: int = identity(4, ge=0)
     """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
@@ -314,7 +316,8 @@ class RunSpec:
         parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
         # How RL trains it changes nothing about where RL starts.
         parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
-        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
+        of_rl = ("method ", "reward ")
+        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from mcpo_cli import backends, plugins
-from mcpo_cli.config import load
+from mcpo_cli.config import own
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
@@ -59,7 +59,7 @@ def work(run_id: str, command: Sequence[str]) -> int:
 def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
-    if load.used_plugins(spec) != spec.plugins:
+    if own.used_plugins(spec) != spec.plugins:
         raise RunFailed(
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",

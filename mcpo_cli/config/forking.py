@@ -53,7 +53,7 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
             train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
             fork=f"{parent.run_id}@{step}",
         )
-        for one in load.load([*method, *own.spelled_out(overrides)])
+        for one in load.load([*method, *overrides])
     ]
     forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
     for one in forks:

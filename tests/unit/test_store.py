@@ -326,12 +326,12 @@ def change_a_parameter(client: MlflowClient, run: Any, database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("update params set value = 'x' where run_uuid = ? and key = 'train.steps'", [run])
         connection.commit()
-    client.delete_tag(run, "mcpo.settled")
+    client.delete_tag(run, "mlflow.mcpo.settled")
 
 
 def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
-    client.set_tag(run, "mcpo.step", "abc")
-    for tag in ("mcpo.eval_step", "mcpo.settled"):
+    client.set_tag(run, "mlflow.mcpo.step", "abc")
+    for tag in ("mlflow.mcpo.eval_step", "mlflow.mcpo.settled"):
         client.delete_tag(run, tag)
 
 

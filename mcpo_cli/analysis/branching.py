@@ -242,6 +242,4 @@ def _draw(axes: Axes, data: pd.DataFrame, curve: Sequence[str]) -> None:
             row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
             color=style.color, marker=style.marker, linestyle="none", elinewidth=0.6, label=row["arm"],
         )  # fmt: skip
-    for axis in "xy":
-        base.points(axes, axis)
-    axes.set(xlabel="gained by held-out problems (points)", ylabel="lost by mastered prompts (points)")
+    axes.set(xlabel="gained by held-out problems", ylabel="lost by mastered prompts")

@@ -88,6 +88,8 @@ class Comparison:
     """By model and arm: where the variance of the headline's difference comes from, at equal steps."""
     curves: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: at, x, model, arm, seed, value."""
+    paths: pd.DataFrame
+    """The same as a figure draws it: `equal_cost.curves`."""
     final: pd.DataFrame
     """The headline's metric of each run and tier at the first axis: model, arm, tier, seed, value."""
 
@@ -189,6 +191,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     problems = {**sizes, AVERAGE: sum(sizes.values())}
     starts, before = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    paths = pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True)
     return Comparison(
         plan=data.plan,
         baseline=baseline,
@@ -208,7 +211,8 @@ def compare(data: Runs, choice: Choice) -> Comparison:
             row for at in axes for name in asked[at] for row in _aggregates(at, name, tables[at], baseline)
         ),
         components=dict(_components(last, baseline, metric)),
-        curves=pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True),
+        curves=paths[paths["shared"]].drop(columns=["measured", "shared"]).reset_index(drop=True),
+        paths=paths,
         final=tables[axes[0]].drop(index=AVERAGE, level="tier")[metric].rename("value").reset_index(),
     )
 

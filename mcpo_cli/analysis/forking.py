@@ -91,9 +91,8 @@ def _figure(data: pd.DataFrame) -> Figure:
                     own["step"], own["difference"], yerr=error, color=style.color, marker=style.marker,
                     elinewidth=0.6, label=str(arm),
                 )  # fmt: skip
-            base.points(place)
             base.integer_ticks(place)
             place.set(xlabel="global step", title=kind.replace("_", "-"))
-        axes[0].set_ylabel("fork minus the run\nthat it left (points)")
+        axes[0].set_ylabel("fork minus the run\nthat it left")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
     return figure

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcpo_cli.analysis.frames import Runs
 
-Section = Literal["summary", "claims", "paper", "beyond", "diagnostic"]
+Section = Literal["summary", "claims", "paper", "beyond", "samples", "diagnostic"]
 """Section of the report; `summary` is its first screen, `diagnostic` artifacts are built only by name, not by `all`."""
 
 

@@ -14,12 +14,12 @@ from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.commands import console
-from mcpo_cli.commands.publish import publish_artifacts
+from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.start_runs import run_plan
 from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
-from mcpo_cli.errors import ConfigError
+from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.probes import branches
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -60,19 +60,19 @@ def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
+    """Build every artifact whose runs are done; write the report, print what was built and what is missing.
 
     suites: outcomes of the runs started for the report, for `--json`.
 
     Raises:
         ConfigError: bad overrides; nothing is written.
-        MissingCells: an artifact's runs are not done; the report is written and says so.
-        McpoError: an artifact cannot be built although its runs are done; likewise.
+        McpoError: an artifact cannot be built although its runs are done, or one of `suites` still lacks runs; the
+            report is written and says so.
     """
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_files.gather(made, names)
+    content = report_files.gather(made, names, run_pages(made.plans.values()))
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     if not as_json:
@@ -83,8 +83,11 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
-    if error := report_files.complaint(content, shlex.join([*command.split(), *overrides]), document):
+    error = report_files.complaint(content, shlex.join([*command.split(), *overrides]), document)
+    if error and (suites or not isinstance(error, MissingCells)):
         raise error
+    if error:
+        console.talk(f"{error.message}\nto train what is missing: {error.fix}")
     if as_json:
         console.print_json(document)
 

@@ -1,5 +1,6 @@
 """Texts for MLflow's UI: names and descriptions of experiments, plans and runs."""
 
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
@@ -26,7 +27,8 @@ OURS = "<!-- mcpo writes this description; without this line it leaves it as it 
 """The last line of a description that may be replaced by a newer one."""
 READING = """\
 - **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
-- **Charts** are grouped by the part of a metric's name before its last slash: `eval/...` held-out problems, `train`
+- **Charts** are grouped by the part of a metric's name before its last slash: `accuracy` of rollouts and, as mean over
+  the tiers, of held-out problems; `eval/...` held-out problems, `train`
   batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results,
   `cost` what training has spent. To average over seeds, group the runs by the tag `series`.
 - **Artifacts**, folder `reports`: the tables, figures and the report built from these runs."""
@@ -49,18 +51,28 @@ def series(plan: Plan) -> dict[str, str]:
     return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
-def experiment_note(suite: str) -> str:
-    """The description of a suite's experiment."""
+def experiment_note(suite: str, experiment: str = "") -> str:
+    """The description of a suite's experiment. experiment: its id, for a link to the charts of its runs."""
     title, question = about(suite)
-    return f"{title}. {question}" if title else OTHERS.get(suite, "")
+    note = f"{title}. {question}" if title else OTHERS.get(suite, "")
+    return f"{note}\n\n[Charts of all runs]({address(experiment)})" if experiment else note
 
 
-def plan_note(plan: Plan, results: str = "") -> str:
-    """The description of a plan's parent run: results if they are known, purpose, command, and how to read it."""
+def metric_part(name: str) -> str:
+    """A name as one part of the name of a metric: `DAPO_w_o_filter`, `best_at_8`."""
+    return re.sub(r"[^\w.-]+", "_", name.replace("@", "_at_"))
+
+
+def plan_note(plan: Plan, charts: str, results: str = "") -> str:
+    """The description of a plan's parent run: results if they are known, purpose, command, and how to read it.
+
+    charts: the address of the charts of its runs, relative to the UI's, which may listen at any port.
+    """
     _, question = about(plan.suite)
-    parts = [results, question, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", READING, OURS]
+    link = f"[Charts of these runs]({charts})"
+    parts = [results, question, link, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", READING, OURS]
     note = "\n\n".join(part for part in parts if part)
-    return plan_note(plan) if results and len(note) > MOST_NOTE else note
+    return plan_note(plan, charts) if results and len(note) > MOST_NOTE else note
 
 
 def run_note(cell: PlannedRun, scores: Mapping[str, float], step: int, policy: str) -> str:
@@ -99,9 +111,9 @@ def contrasts(plan: Plan) -> dict[str, str]:
     }
 
 
-def address(experiment: str, parent: str) -> str:
-    """The address of the charts of the runs below `parent`, relative to the UI's."""
-    wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'")
+def address(experiment: str, parent: str = "") -> str:
+    """The address of the charts of the runs below `parent`, or of all runs, relative to the UI's."""
+    wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'" if parent else "tags.arm != ''")
     # Sorted by anything but the date, children are not folded below their parent.
     order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
     mode = "workflowType=machine_learning&compareRunsMode=CHART"

@@ -28,6 +28,8 @@ class Backend(Protocol):
 
     preloads: str
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
+    grace: float | None
+    """Seconds after which a run that was asked to stop is ended wherever it is; None: a checkpoint takes its time."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""

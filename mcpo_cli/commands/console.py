@@ -30,8 +30,8 @@ STANDSTILL_SECONDS = 60.0
 """Least seconds between two that are equal."""
 PROSE = 100
 """Most columns of a line of prose."""
-BAR_WIDTH = 120
-"""Least terminal width in columns at which running cells have a progress bar."""
+BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
+"""Columns of a running cell's bar and time left, and the fewest that its details must have beside a bar."""
 JSON_VERSION = 1
 """Of what `--json` prints: it changes when a key goes away or changes its meaning, not when one is added."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
@@ -167,14 +167,20 @@ class LiveDisplay:
         running = [cell for cell in view.cells if cell.state == "running"]
         names = [cell.cell.spec.run_id for cell in running]
         table = Table.grid(padding=(0, 1))
-        # If space is short, first the bar is dropped, then metrics are cut; names never are.
-        table.add_column(no_wrap=True, min_width=max(map(len, names), default=0))
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        # If space is short, first details are cut, then the bar is dropped; name and time left never are.
+        longest = max(map(len, names), default=0)
+        room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
+        has_bar = room >= LEAST_DETAILS
+        table.add_column(no_wrap=True, min_width=longest)
+        table.add_column(no_wrap=True, min_width=LEFT_WIDTH, justify="right")
+        if has_bar:
+            table.add_column(no_wrap=True, width=BAR_WIDTH)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room if has_bar else room + BAR_WIDTH))
         for name, cell in zip(names, running, strict=True):
-            row: list[RenderableType] = [name, details(cell)]
-            if self.console.width >= BAR_WIDTH:
-                row.append(ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=16))
-            table.add_row(*row)
+            bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
+            left = cell.progress.seconds_left
+            shown: list[RenderableType] = [name, "" if left is None else f"{duration(left)} left"]
+            table.add_row(*shown, *([bar] if has_bar else []), ", ".join(_activity(cell)))
         return table
 
 
@@ -214,8 +220,8 @@ class LineDisplay:
                     self._said[name] = now, shown
 
     def note(self, text: str) -> None:
-        """Print one line on stderr."""
-        talk(text)
+        """Print a message on stderr, after the time of day."""
+        talk(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 @contextmanager
@@ -255,14 +261,18 @@ def header(view: View) -> str:
 
 def details(cell: RunView) -> str:
     """A running cell's phase, metrics and time left."""
+    left = cell.progress.seconds_left
+    return ", ".join(_activity(cell) + ([] if left is None else [f"{duration(left)} left"]))
+
+
+def _activity(cell: RunView) -> list[str]:
+    """A running cell's phase and metrics."""
     progress = cell.progress
     parts = [progress.phase]
     parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
         parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
-    if progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left")
-    return ", ".join(parts)
+    return parts
 
 
 def _failures(view: View) -> list[Text]:

@@ -246,6 +246,8 @@ def _load_one(overrides: list[str]) -> RunSpec:
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
+            # So a preset can share what few seeds have among all: `base_seed: ${remainder:${seed},3}`.
+            OmegaConf.register_new_resolver("remainder", operator.mod, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error

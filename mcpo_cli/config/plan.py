@@ -40,6 +40,9 @@ class Plan:
     same: Mapping[str, str] = field(default_factory=dict)
     """Arms whose settings are those of an arm before them, and that arm: both are the same runs, listed once."""
 
+    def __repr__(self) -> str:
+        return f"Plan({self.suite}: {len(self.cells)} runs)"
+
     @property
     def plan_id(self) -> str:
         """The id of this set of runs, independent of their order."""

@@ -283,6 +283,9 @@ class RunSpec:
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
 
+    def __repr__(self) -> str:
+        return f"RunSpec({self.run_id})"
+
     @functools.cached_property
     def run_id(self) -> str:
         """`<method>-<model>-s<seed>-<hash>`; the hash alone identifies the run, the rest is for readers.

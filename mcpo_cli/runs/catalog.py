@@ -1,13 +1,14 @@
 """The runs that a home holds."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli.config import arms, load
 from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
@@ -30,6 +31,19 @@ class Run:
         return attempts.state(self.folder, self.spec)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What runs are chosen and sorted by: the settings that decide the result, `name` and `state`."""
+        return {
+            **self.spec.flat_identity(later_too=True),
+            **self.spec.about,
+            "name": self.folder.name,
+            "state": self.state,
+        }
+
+    def __repr__(self) -> str:
+        return f"Run({self.folder.name}, {self.state})"
+
+    @property
     def cell(self) -> PlannedRun:
         """The run with the arm that it was started as."""
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
@@ -42,6 +56,37 @@ def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[R
             yield _read(folder)
         except McpoError as error:
             note(f"{folder.name} is left out: {error}")
+
+
+def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
+    """Those of `found` with these settings, in order.
+
+    where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`. sort: a setting, `name` or `state`; with a minus,
+    the largest first; runs that lack it come last.
+
+    Raises:
+        ConfigError: no run has a setting of that name.
+    """
+    facts = [(run, run.facts) for run in found]
+    for key in filter(None, [*map(key_of, where), sort.removeprefix("-")]):
+        known = {name: None for _, one in facts for name in one}
+        if facts and key not in known:
+            raise ConfigError(f"no run has a setting '{key}': {nearest(key, known)}", code="unknown_key")
+    wanted = {key_of(word): read(word).value() for word in where}
+    kept = [
+        (run, one) for run, one in facts if all(one.get(key) in (value, str(value)) for key, value in wanted.items())
+    ]
+    if key := sort.removeprefix("-"):
+        with_it = [(run, one) for run, one in kept if one.get(key) is not None]
+        with_it.sort(key=lambda pair: natural(pair[1][key]), reverse=sort.startswith("-"))
+        kept = with_it + [(run, one) for run, one in kept if one.get(key) is None]
+    return [run for run, _ in kept]
+
+
+def natural(value: Any) -> tuple[bool, float, str]:
+    """Numbers in their order, before texts in theirs."""
+    is_number = isinstance(value, int | float)
+    return not is_number, float(value) if is_number else 0.0, str(value)
 
 
 def folders(home: Path) -> list[Path]:

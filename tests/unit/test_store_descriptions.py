@@ -140,10 +140,10 @@ def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Pat
     complete(spec(0, "dapo"))
     complete(spec(0))
     notes: list[str] = []
-    with uploading(plan(spec(0)), notes.append):
+    with uploading(plan(spec(0)), notes.append, lambda: False):
         pass
     assert notes == []
-    with uploading(BOTH, notes.append):
+    with uploading(BOTH, notes.append, lambda: False):
         pass
     (note,) = notes
     parent = runs(store, "table1")[f"table1 {BOTH.plan_id}"].info

@@ -63,6 +63,7 @@ class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
+    grace = 6.0
 
     def check(self, spec: RunSpec) -> None:
         """torch, transformers, the device and the problems are there; task and model are ones it can train."""

@@ -15,6 +15,7 @@ class Verl:
     """See `mcpo_cli.backends.Backend`."""
 
     preloads = ""
+    grace = None
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""

@@ -34,7 +34,7 @@ endef
 LOCK = UV_PYTHON_DOWNLOADS=never $(BIN)/uv --quiet pip compile --generate-hashes --no-annotate --python-version 3.12 \
 	--python-platform x86_64-unknown-linux-gnu --custom-compile-command "make lock-gpu" $(ARGS) --group flash-attn
 define lock
-@$(LOCK) --group flash-attn-build --extra verl --no-emit-package flash-attn --output-file $(1)/constraints-gpu.txt pyproject.toml >/dev/null
+@$(LOCK) --group flash-attn-build --extra all --extra verl --no-emit-package flash-attn --output-file $(1)/constraints-gpu.txt pyproject.toml >/dev/null
 @$(LOCK) --no-deps --output-file $(1)/constraints-flash-attn.txt >/dev/null
 endef
 

@@ -4,20 +4,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings
+from mcpo_cli.commands.verbs import Debug, Family, Json, complete_methods, complete_settings
 
 if TYPE_CHECKING:
     from mcpo_cli.config.reference import Entry
     from mcpo_cli.methods import Method
 
 SCHEMA_EXAMPLES = """\
+\b
 Examples:
+  mcpo schema suite > suite.schema.json                  then, as the first line of a suite:
+  # yaml-language-server: $schema=./suite.schema.json    editors with the YAML language server complete and check it"""
 
-mcpo schema suite > suite.schema.json                    then, as the first line of a suite:
-
-# yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
-
-app = typer.Typer(help="List methods, show one, check one against the contract.", no_args_is_help=True)
+app = typer.Typer(cls=Family, help="List methods, show one, check one against the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -197,8 +196,7 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
         console.print_table(["", "for", "state", "found", "fix"], rows)
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        where = "backend=verl, the Hugging Face Hub or plug-ins"
-        console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
+        console.print_text(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)
     if broken:

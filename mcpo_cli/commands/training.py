@@ -19,13 +19,11 @@ from mcpo_cli.commands.verbs import (
 )
 
 BRANCH_EXAMPLES = """\
+\b
 Examples:
-
-mcpo branch toy                       eight arms, three states of six runs, at toy scale
-
-mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
-
-mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
+  mcpo branch toy                       eight arms, three states of six runs, at toy scale
+  mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
+  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
 
 
 def train(

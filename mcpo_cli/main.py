@@ -33,7 +33,7 @@ Begin here:
   mcpo ui                                  browse the runs in MLflow
   mcpo doctor                              what this machine has and lacks
 
-Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
+Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcpo train --help
 """
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]

@@ -156,7 +156,7 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
 	$(BIN)/python -m benchmarks
 
 coverage: setup ## Simulate what intervals of comparisons cover; writes docs/coverage.md: about 20 minutes

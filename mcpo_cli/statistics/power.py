@@ -4,7 +4,7 @@ Results are exact for differences that are normal over seeds: the test statistic
 with S - 1 degrees of freedom and noncentrality effect / sd * sqrt(S).
 
 statsmodels (a wheel of 12 MB) would replace only ten lines of formulas here, Holm's procedure in `stats.py` and, by a
-fit that may not converge, the sums of squares in `variance.py`.
+fit that may not converge, the sums of squares in `variance.py`. Tests compare with worked numbers of it.
 """
 
 import math

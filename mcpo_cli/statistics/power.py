@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 ALPHA = 0.05
 """Level of every test."""
@@ -51,10 +51,13 @@ def noncentrality(df: float, power: float = POWER) -> float:
     Args:
         df: degrees of freedom, at least 1; they need not be an integer.
     """
-    high = 1.0
+    low, high = 0.0, 1.0
     while _power(high, df) < power:
         high *= 2
-    return float(optimize.brentq(lambda value: _power(value, df) - power, 0.0, high))
+    # Bisection to the last bit: importing scipy.optimize takes a tenth of the time of `mcpo compare`.
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if _power(middle, df) < power else (low, middle)
+    return high
 
 
 def seeds_needed(effect: float, sd: float, power: float = POWER) -> int | None:

@@ -4,7 +4,6 @@ import os
 import re
 import resource
 import shlex
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +42,7 @@ class Reader:
         )
         assert server.stderr
         shown = server.stderr.readline()
-        server.send_signal(signal.SIGINT)
+        server.terminate()  # as Ctrl-C, which a shell may have its children ignore
         assert server.wait(60) == 0
         assert "http://127.0.0.1:5077" in shown
         return shown

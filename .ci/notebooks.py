@@ -1,4 +1,4 @@
-"""Runs the notebooks on the runs of MCPO_HOME and stores their outputs: `MCPO_HOME=FOLDER python .ci/notebooks.py`.
+"""Runs the notebooks on the runs of this home and stores their outputs: `python .ci/notebooks.py`.
 
 The stored outputs are those of `mcpo reproduce table1 model=toy-s` and `mcpo reproduce table2 model=toy-s`.
 """

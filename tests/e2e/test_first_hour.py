@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import shlex
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,14 +38,16 @@ class Reader:
         return done.stdout
 
     def _until_up(self, words: list[str]) -> str:
-        server = subprocess.Popen(
-            [*words, "--port", "5077"], cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True
-        )
+        with socket.socket() as any_port:
+            any_port.bind(("127.0.0.1", 0))
+            port = str(any_port.getsockname()[1])
+        command = [*words, "--port", port]
+        server = subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
         assert server.stderr
-        shown = server.stderr.readline()
+        shown = next((line for line in server.stderr if f"http://127.0.0.1:{port}" in line), "")
         server.terminate()  # as Ctrl-C, which a shell may have its children ignore
         assert server.wait(60) == 0
-        assert "http://127.0.0.1:5077" in shown
+        assert shown
         return shown
 
 

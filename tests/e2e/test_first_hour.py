@@ -77,7 +77,7 @@ def test_the_readme(installed: Path, tmp_path: Path) -> None:
     for kind, text in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
         if kind == "python":
             (tmp_path / "snippet.py").write_text(text, encoding="utf-8")
-            assert "MCPO" in reader.types("python snippet.py")
+            assert "mcpo" in reader.types("python snippet.py").lower()
         for command in lines(text, "$ ") if kind == "console" else ():
             if command.startswith(ELSEWHERE):
                 continue

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings, complete_tasks
+from mcpo_cli.commands.verbs import Debug, Family, Json, complete_methods, complete_settings, complete_tasks
 
 if TYPE_CHECKING:
     from mcpo_cli.config.reference import Entry
@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from mcpo_cli.testing import Outcome
 
 SCHEMA_EXAMPLES = """\
+\b
 Examples:
+  mcpo schema suite > suite.schema.json                  then, as the first line of a suite:
+  # yaml-language-server: $schema=./suite.schema.json    editors with the YAML language server complete and check it"""
 
-mcpo schema suite > suite.schema.json                    then, as the first line of a suite:
-
-# yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
-
-app = typer.Typer(help="List methods, show one, check one against the contract.", no_args_is_help=True)
+app = typer.Typer(cls=Family, help="List methods, show one, check one against the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -125,7 +124,7 @@ def _report(
         raise Findings(f"{kind} {name} fails {len(failed)} of {len(outcomes)} checks: {names}", data=document)
 
 
-task_app = typer.Typer(help="List tasks, check one against the contract.", no_args_is_help=True)
+task_app = typer.Typer(cls=Family, help="List tasks, check one against the contract.", no_args_is_help=True)
 Task = Annotated[str, typer.Argument(metavar="TASK", help="A registered task.", autocompletion=complete_tasks)]
 TaskOptions = Annotated[
     list[str] | None, typer.Argument(metavar="task.OPTION=VALUE", help="Its options.", show_default=False)
@@ -261,8 +260,7 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
         fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
         console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        where = "backend=verl, the Hugging Face Hub or plug-ins"
-        console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
+        console.print_text(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)
     if broken:

@@ -20,25 +20,17 @@ from mcpo_cli.commands.verbs import (
 from mcpo_cli.errors import ConfigError
 
 COMPARE_EXAMPLES = """\
+\b
 Examples:
-
-mcpo compare method.delta=0.01,0.05 seed=0,1,2           the arms of a sweep: the words that trained it
-
-mcpo compare table2                                      the arms of a suite, against its first one
-
-mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
-
-mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
-
-mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
-
-mcpo compare table2 --plan                               what N seeds can find, before training them
-
-mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
-
-mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
-
-mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
+  mcpo compare method.delta=0.01,0.05 seed=0,1,2           the arms of a sweep: the words that trained it
+  mcpo compare table2                                      the arms of a suite, against its first one
+  mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
+  mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
+  mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
+  mcpo compare table2 --plan                               what N seeds can find, before training them
+  mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
+  mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
+  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:

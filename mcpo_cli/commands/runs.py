@@ -10,6 +10,7 @@ import typer
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.commands.verbs import (
     Debug,
+    Family,
     Json,
     RunId,
     What,
@@ -24,17 +25,15 @@ if TYPE_CHECKING:
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
+\b
 Examples:
-
-mcpo runs export --to data                 all done runs of MCPO_HOME
-
-mcpo runs export table1 --to data          the runs of a suite
-
-mcpo runs bundle table1 table1.mcpo        the same runs for a colleague,
-
-mcpo runs unbundle table1.mcpo             who then prints the same Table 1: mcpo reproduce table1"""
+  mcpo runs export --to data                 all done runs of MCPO_HOME
+  mcpo runs export table1 --to data          the runs of a suite
+  mcpo runs bundle table1 table1.mcpo        the same runs for a colleague,
+  mcpo runs unbundle table1.mcpo             who then prints the same Table 1: mcpo reproduce table1"""
 
 app = typer.Typer(
+    cls=Family,
     help="List and show runs; copy them to the MLflow store, to other tools and to other people.",
     no_args_is_help=True,
 )
@@ -116,11 +115,13 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
+    from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
     from mcpo_cli.machine import lasting
     from mcpo_cli.store import resolve
 
+    extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")

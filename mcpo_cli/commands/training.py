@@ -21,21 +21,18 @@ from mcpo_cli.commands.verbs import (
 )
 
 BRANCH_EXAMPLES = """\
+\b
 Examples:
-
-mcpo branch toy                       eight arms, three states of six runs, at toy scale
-
-mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
-
-mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
+  mcpo branch toy                       eight arms, three states of six runs, at toy scale
+  mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
+  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
 
 
 FORK_EXAMPLES = """\
+\b
 Examples:
-
-mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo     the same first ten steps, then each method's own
-
-mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4   or each step size's"""
+  mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo       the same first ten steps, then each method's own
+  mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4     or each step size's"""
 
 
 def train(

@@ -2,9 +2,9 @@
 
 import itertools
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,6 +14,8 @@ from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {
     "train": """\
+\b
+Examples:
   mcpo train scale=smoke                               every stage once, in seconds
   mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
   mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
@@ -22,22 +24,30 @@ EXAMPLES = {
   mcpo train table1 scale=paper --dry-run --mean-length 4000
                                                        on GPUs, for responses of 4000 tokens on average""",
     "ablate": """\
+\b
+Examples:
   mcpo ablate                            the ablations of Table 2
   mcpo ablate why-reweight seed=0,1      another suite, with two seeds
   mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
     "probe": """\
+\b
+Examples:
   mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
   mcpo probe hinge RUN_ID                the records of one run""",
     "reproduce": """\
+\b
+Examples:
   mcpo reproduce table1                  train what is missing, then print the table
   mcpo reproduce figures seed=0,1,2      every figure from three seeds
   mcpo reproduce ./mine.yaml             the table of a suite of your own""",
     "report": """\
+\b
+Examples:
   mcpo report                            every table, figure and verdict of the done runs
   mcpo report seed=0,1,2                 from these seeds only""",
 }
-"""Of the commands that take overrides."""
+"""Epilogs of the commands that take overrides; click does not wrap what follows `\\b`."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
@@ -141,7 +151,17 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
     return value
 
 
-class Verbs(TyperGroup):
+class Family(TyperGroup):
+    """A group of verbs, whose help has the first sentence of each in full."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """See click's `Group`, which cuts these sentences to one line."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
+
+
+class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -210,9 +230,7 @@ Debug = Annotated[
 
 
 class OverridesCommand(TyperCommand):
-    """A command that takes overrides; its help ends with its examples and with where settings are explained."""
-
-    examples: ClassVar[Mapping[str, str]] = EXAMPLES
+    """A command that takes overrides; its help ends with the presets and with where settings are explained."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Raises ConfigError for a setting that is written like an option, such as `--seed 3`."""
@@ -231,8 +249,7 @@ class OverridesCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         """The help text; reads the presets only when it is printed."""
-        examples = self.examples.get(str(ctx.info_name), "")
-        return "\n".join([super().get_help(ctx), "Examples:", examples, "", *_presets(), SETTINGS])
+        return "\n".join([super().get_help(ctx), "", *_presets(), SETTINGS])
 
 
 def _is_setting(name: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli import backends
+from mcpo_cli import backends, extras
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -115,6 +115,7 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
         backends.check(spec)
         check_limits(spec)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
+        extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm
 
         slurm.check()

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mcpo_cli import extras
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.machine import lasting
-from mcpo_cli.store import resolve
+from mcpo_cli.store import OFFLINE, named, resolve
 
 if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
@@ -27,9 +28,13 @@ def uploading(plan: Plan, note: Callable[[str], None], stopped: Callable[[], boo
     Raises:
         ConfigError: the store cannot be reached at the start.
     """
-    uri = resolve(plan.cells[0].spec.compute.tracking_uri)
+    setting = plan.cells[0].spec.compute.tracking_uri
+    uri = resolve(setting)
     if uri is None:
         yield
+        if named(setting) != OFFLINE:
+            note(f"for charts: {extras.command('mlflow')}, then mcpo runs sync and mcpo ui")
+        return
         return
     # Imported here because importing mlflow takes seconds.
     with lasting():

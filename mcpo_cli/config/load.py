@@ -144,9 +144,17 @@ def _options(kind: type) -> set[str]:
 
 
 def as_overrides(content: Mapping[str, Any]) -> list[str]:
-    """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself."""
+    """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself.
+
+    Raises:
+        ConfigError: a value contains itself.
+    """
     lists = {key for key, value in flat(_base_node()).items() if isinstance(value, list | tuple)}
-    return [text.replace(".name=", "=", 1) if key_of(text) in _CHOSEN else text for text in written(content, lists)]
+    try:
+        texts = written(content, lists)
+    except RecursionError:
+        raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
+    return [text.replace(".name=", "=", 1) if key_of(text) in _CHOSEN else text for text in texts]
 
 
 def validate(spec: RunSpec) -> RunSpec:

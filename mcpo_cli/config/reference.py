@@ -131,6 +131,8 @@ def preset() -> Schema:
     schema = of(RunSpec)
     properties = schema["properties"]
     del schema["required"], properties["plugins"]
+    # A preset may take it from the seed, as `smoke` does.
+    properties["base_seed"] = {"anyOf": [properties["base_seed"], {"type": "string", "pattern": r"^\$\{.+\}$"}]}
     for group, kinds in load.KINDS.items():
         properties[group] = _any(list(map(of, kinds().values())))
     tasks = {name: of(kind) for name, kind in load.KINDS["task"]().items()}

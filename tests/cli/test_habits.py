@@ -38,7 +38,7 @@ def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPat
         (["train", "method=GRPO"], "unknown_name", "method=grpo"),
         (["train", "method=nope"], "unknown_name", "mcpo method list"),
         (["train", "task=gsm8k"], "unknown_name", "task=math task.data=gsm8k"),
-        (["train", "train.reward=foo"], "out_of_bounds", "train.reward=verdict  (the default)"),
+        (["train", "train.reward=foo"], "contradiction", "train.reward=FILE.py:FUNCTION, or train.reward=verdict"),
         (["reproduce", "nope"], "bad_input", "mcpo reproduce --help"),
         (["probe", "nope"], "bad_input", "mcpo probe list"),
     ],

@@ -109,7 +109,7 @@ def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_defa
 def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
     plan = fakes.table1()
     lacking = Plan("table1", "fix", tuple(cell for cell in plan.cells if (cell.arm, cell.spec.seed) != ("MCPO", 2)))
-    with refused("run_failed"):
+    with refused("nothing_pairs"):
         compare(Runs(lacking), Choice())
 
 

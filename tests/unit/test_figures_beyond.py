@@ -175,7 +175,20 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     assert panel.get_title() == "MCPO"
     shown = [text.get_text() for text in panel.texts]
     # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
-    assert shown[:12] == ["0", "50", "0", "50", "50", "0", "0", "50", "0", "33", "0", "67"]
+    assert shown[:12] == [
+        "0.00",
+        "0.50",
+        "0.00",
+        "0.50",
+        "0.50",
+        "0.00",
+        "0.00",
+        "0.50",
+        "0.00",
+        "0.33",
+        "0.00",
+        "0.67",
+    ]
     assert shown[12:] == ["2", "2", "0", "6"]
 
 

@@ -55,8 +55,7 @@ def test_an_unfinished_or_damaged_run_is_no_outcome(mcpo_home: object) -> None:
 def test_differences_leave_out_the_pairs_of_failed_runs_and_list_the_runs(mcpo_home: object) -> None:
     whole = compare(Runs(planned()), Choice()).headline["by_seed"].iloc[0]
     found = compare(Runs(planned(("MCPO", 1)), failed_too=True), Choice())
-    # In the order of base policies (0 to 2) and seeds: 0, 3, 1, 2.
-    assert found.headline["by_seed"].iloc[0] == pytest.approx((*whole[:2], whole[3]))
+    assert sorted(found.headline["by_seed"].iloc[0]) == pytest.approx(sorted((whole[0], *whole[2:])))
     assert set(zip(found.scores["arm"], found.scores["seeds"], strict=True)) == {("DAPO", 4), ("MCPO", 3)}
     assert [(run["arm"], run["seed"], run["error"]) for run in records(found.runs, outcome="failed")] == [
         ("MCPO", 1, STARVED)

@@ -34,7 +34,7 @@ endef
 LOCK = UV_PYTHON_DOWNLOADS=never $(BIN)/uv --quiet pip compile --generate-hashes --no-annotate --python-version 3.12 \
 	--python-platform x86_64-unknown-linux-gnu --custom-compile-command "make lock-gpu" $(ARGS) --group flash-attn
 define lock
-@$(LOCK) --group flash-attn-build --extra verl --no-emit-package flash-attn --output-file $(1)/constraints-gpu.txt pyproject.toml >/dev/null
+@$(LOCK) --group flash-attn-build --extra all --extra verl --no-emit-package flash-attn --output-file $(1)/constraints-gpu.txt pyproject.toml >/dev/null
 @$(LOCK) --no-deps --output-file $(1)/constraints-flash-attn.txt >/dev/null
 endef
 
@@ -156,7 +156,7 @@ report: setup ## Build everything whose runs are done, and write the report; tra
 ui: setup ## Serve MLflow's UI for the configured store
 	$(BIN)/mcpo ui $(ARGS)
 
-bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json
+bench: setup ## Benchmark speed, also against TRL; writes reports/bench.json in MCPO_HOME
 	$(BIN)/python -m benchmarks
 
 coverage: setup ## Simulate what intervals of comparisons cover; writes docs/coverage.md: about 20 minutes

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +19,10 @@ PAGE, REFERENCES = DOCS / "methods.md", DOCS / "method-references.json"
 ROLLOUTS = 16
 RATIOS = [0.3 + 0.01 * place for place in range(171)]
 """Of new to old probability, .3 to 2."""
-Curves = Mapping[str, list[tuple[float, float]]]
+Curve = list[tuple[float, float]]
+Curves = Mapping[str, Curve]
+ABREAST, WIDEST = 4, 34
+"""Panels side by side, and characters of a line above one."""
 HEAD = """# Methods
 
 Every method that `mcpo train method=NAME` takes, with its default options; `mcpo method show NAME` prints the same with
@@ -29,16 +33,16 @@ all options. `python .ci/gallery.py` writes this page and its pictures from the 
 ![Query weight by accuracy](methods-weights.png)
 
 W(p) = mean of (c - p) A over a group of 16 rollouts of which a share p is correct (c = 1): the factor of the gradient
-of p. Methods of one curve share a line. A method whose advantage depends on the whole batch, on lengths, on
-log-probabilities or on the past has no curve: {without}.
+of p. Methods of one curve share a panel; grey: `grpo`. A method whose advantage depends on the whole batch, on lengths,
+on log-probabilities or on the past has no curve: {without}.
 
 ## Gradient of a token by its ratio
 
 ![Gradient by ratio](methods-clipping.png)
 
 The gradient of the objective with respect to log pi of a token over the ratio of its new to its old probability, for a
-response of that one token with A = 1 (left) and A = -1 (right). Flat at 0 is clipped. Methods of one curve share a
-line; methods that decide by the whole mini-batch are left out: {undrawn}.
+response of that one token. Flat at 0 is clipped; grey: without clipping. Methods of one curve share a panel; methods
+that decide by the whole mini-batch are left out: {undrawn}.
 
 ## Equal to others' code and to worked numbers
 
@@ -103,19 +107,30 @@ def digest(*all_curves: Curves) -> str:
     return hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:12]
 
 
-def draw(xlabel: str, ylabel: str, *all_curves: Curves) -> Figure:
-    groups = list(shared(*all_curves).values())
+def draw(xlabel: str, ylabel: str, curves: Mapping[str, Curves], grey: Mapping[str, Curve]) -> Figure:
+    """A panel for each group of methods whose curves are equal.
+
+    Args:
+        curves: the curves of all methods, by what the legend calls them; the legend is left out for a single one.
+        grey: what each panel shows for comparison, by the same names.
+    """
+    groups = list(shared(*curves.values()).values())
+    lines = math.ceil(len(groups) / ABREAST)
     with base.drawing():
-        figure, panels = base.canvas(1, len(all_curves), width=base.PAGE, height=4.2, sharey=False)
-        looks = base.looks([group[0] for group in groups])
-        for axes, curves in zip(panels, all_curves, strict=True):
-            for group in groups:
-                look = looks[group[0]]
-                label = textwrap.fill(", ".join(group), 100)
-                points = zip(*curves[group[0]], strict=True)
-                axes.plot(*points, color=look.color, linestyle=look.linestyle, label=label)
-            axes.set(xlabel=xlabel, ylabel=ylabel)
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left")
+        figure, panels = base.canvas(lines, ABREAST, width=base.PAGE, height=1.25, sharex=True, sharey=True)
+        for axes, group in zip(panels, groups, strict=False):
+            for look, (label, found) in zip((base.DAPO, base.MCPO), curves.items(), strict=False):
+                axes.plot(*zip(*grey[label], strict=True), color=base.GREY, linewidth=0.7, alpha=0.6)
+                axes.plot(*zip(*found[group[0]], strict=True), color=look.color, label=label)
+            title = textwrap.fill(", ".join(group), WIDEST, break_long_words=False)
+            axes.set_title(title, fontsize=6, loc="left", verticalalignment="bottom")
+            axes.tick_params(labelbottom=True)
+        for axes in panels[len(groups) :]:
+            axes.remove()
+        figure.supxlabel(xlabel, fontsize=8)
+        figure.supylabel(ylabel, fontsize=8)
+        if len(curves) > 1:
+            base.legend(figure)
     return figure
 
 
@@ -143,9 +158,13 @@ def page() -> str:
 
 def main(folder: Path = PAGE.parent) -> None:
     (folder / PAGE.name).write_text(page())
-    draw("accuracy p", "query weight W(p)", weights()).savefig(folder / "methods-weights.png", dpi=150)
-    pair = (clipping(1), clipping(-1))
-    draw("ratio", "gradient", *pair).savefig(folder / "methods-clipping.png", dpi=150)
+    of_grpo, unclipped = {"W(p)": weights()["grpo"]}, {f"A = {A}": [(x, A * x) for x in RATIOS] for A in (1, -1)}
+    signs = {f"A = {A}": clipping(A) for A in (1, -1)}
+    for name, figure in {
+        "methods-weights.png": draw("accuracy p", "query weight W(p)", {"W(p)": weights()}, of_grpo),
+        "methods-clipping.png": draw("ratio", "gradient", signs, unclipped),
+    }.items():
+        figure.savefig(folder / name, dpi=200)
 
 
 if __name__ == "__main__":

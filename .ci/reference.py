@@ -4,6 +4,8 @@
 """
 
 import html
+import re
+import textwrap
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from mcpo_cli.config import reference
 from mcpo_cli.main import app
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+EXAMPLES = re.compile(r"\x08\nExamples:\n((?:  .*\n)+)")
+"""The end of a verb's help, which click does not wrap."""
 SETTINGS = """\
 # Settings
 
@@ -27,10 +31,14 @@ def verbs() -> str:
     """The page of all verbs and their options."""
     command = typer.main.get_command(app)
     context = typer.Context(command, info_name="mcpo")
-    return (
-        html.unescape(get_docs_for_click(obj=command, ctx=context, name="mcpo", title="Verbs and options")).rstrip()
-        + "\n"
-    )
+    page = html.unescape(get_docs_for_click(obj=command, ctx=context, name="mcpo", title="Verbs and options"))
+    return EXAMPLES.sub(_console, page).rstrip() + "\n"
+
+
+def _console(examples: re.Match[str]) -> str:
+    lines = textwrap.dedent(examples[1]).splitlines()
+    shown = [line if line.startswith((" ", "#")) else f"$ {line}" for line in lines]
+    return "\n".join(["**Examples**:", "", "```console", *shown, "```", ""])
 
 
 def settings() -> str:

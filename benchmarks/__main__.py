@@ -107,8 +107,9 @@ MEASURED: dict[str, Callable[[], Any]] = {
 
 
 def main() -> None:
-    """Measure everything, write `reports/bench.json`, print it."""
+    """Measure everything, write `reports/bench.json` in MCPO_HOME, print it."""
     torch.set_num_threads(workload.THREADS)
+    path = home() / "reports" / "bench.json"  # what is measured has homes of its own, also in this process
     load_before, start = os.getloadavg()[0], time.monotonic()
     report = dict[str, Any]()
     for i, (name, measure) in enumerate(MEASURED.items(), 1):
@@ -117,7 +118,6 @@ def main() -> None:
     report["load_average"] = {"before": load_before, "after": os.getloadavg()[0]}
     report["machine"] = machine()
     report["seconds"] = time.monotonic() - start
-    path = home() / "reports" / "bench.json"
     path.parent.mkdir(exist_ok=True)
     text = json.dumps(report, indent=2)
     write_atomic(path, text)

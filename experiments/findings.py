@@ -16,6 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from mcpo_cli.analysis import branching as branch_tables
+from mcpo_cli.analysis.tables import claims
+from mcpo_cli.config import branching
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, McpoError, nearest
@@ -49,10 +52,11 @@ class Query:
     """Columns, or the names of the parts of the statistic: a query gives one number for each."""
     csv: tuple[str, ...] = ()
     """Files in `experiments/results`, whose rows are taken together."""
-    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base"] = "value"
+    statistic: Literal["value", "mean", "difference", "effect", "points", "below_base", "branch"] = "value"
     where: Mapping[str, Any] = field(default_factory=dict)
     """Value of each column, or its range: `{from: 0.1, below: 0.2}`. Of `effect` and `points` it selects points, which
-    also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first."""
+    also have `control`, the baseline's pass@1, and `drift`, the learning rate times the mini-batches but the first. Of
+    `branch` it selects a row of the tables that `mcpo branch` makes: `{arm: NAME}` or `{claim: ID}`."""
     arm: str = ""
     baseline: str = ""
 
@@ -327,6 +331,21 @@ def _below_base(committed: Committed, query: Query) -> list[float]:
     return [float((end < base.reindex(end.index)).sum()), float(len(end))]
 
 
+def _branch(committed: Committed, query: Query) -> list[float]:
+    """Numbers of an arm or a hypothesis in the tables of a branch study, which has the name of the file of its rows."""
+    rows = committed.rows(Query(csv=query.csv))
+    study = branching.read(Path(query.csv[0]).stem)
+    if "claim" in query.where:
+        table = claims.frame(branch_tables.judged(study.hypotheses, rows, study.curve))
+        table["half_width"] = table["t_high"] - table["value"]
+    else:
+        table = branch_tables.numbers(study.curve, rows)
+    one = _select(table, query.where)
+    if len(one) != 1:
+        raise ConfigError(f"{query.csv[0]}: {len(one)} rows of its tables match {dict(query.where)}, not one")
+    return [float(_column(one, name).iloc[0]) for name in query.of]
+
+
 STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
     "value": _value,
     "mean": _mean,
@@ -334,6 +353,7 @@ STATISTICS: Mapping[str, Callable[[Committed, Query], list[float]]] = {
     "effect": _effect,
     "points": _points,
     "below_base": _below_base,
+    "branch": _branch,
 }
 
 

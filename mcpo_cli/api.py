@@ -5,7 +5,7 @@ in it (`"table1", "scale=smoke"`); settings alone (`"method=dapo,mcpo", "seed=0,
 Results go to MCPO_HOME. Whatever is wrong is raised as a `McpoError`, whose message names the fix.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import overload
 
@@ -23,6 +23,7 @@ from mcpo_cli.home import location
 from mcpo_cli.results import comparison as logs
 from mcpo_cli.runs import catalog
 from mcpo_cli.runs.catalog import Run
+from mcpo_cli.scheduling.progress import RunView
 from mcpo_cli.scheduling.scheduler import Outcome
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "PlannedRun",
     "Run",
     "RunSpec",
+    "RunView",
     "Runs",
     "compare",
     "frames",
@@ -54,25 +56,37 @@ def plan(*words: str) -> Plan:
     Raises:
         ConfigError: there is no such suite, setting or run.
     """
-    if all("=" in word for word in words):
-        return plans.from_overrides(words)
-    return comparisons.plan_of(words, "mcpo train")
+    return comparisons.plan_of(words, "mcpo train") if words else plans.from_overrides(words)
 
 
-def train(*words: str) -> list[Outcome]:
+def train(
+    *words: str,
+    on_step: Callable[[RunView], None] | None = None,
+    on_end: Callable[[RunView], None] | None = None,
+) -> list[Outcome]:
     """Train what is missing, as `mcpo train` and `mcpo ablate` do: progress on stderr, done runs are skipped.
+
+    on_step: called when a run has done a global step; `view.progress` has its number and metrics. Steps are looked at
+    four times a second, so quicker ones are passed over. on_end: called when a run has ended; `view.state` says how.
+    What a callback raises ends the runs, and comes out of here.
 
     Raises:
         ConfigError: see `plan`; or a requirement is missing. Nothing was started.
         RunFailed: some runs did not finish; their records are kept, and the same call continues them.
         Interrupted: a signal asked to stop.
     """
-    return start_runs.finish(plan(*words))
+    return start_runs.finish(plan(*words), on_step, on_end)
 
 
-def runs() -> list[Run]:
-    """All readable runs of MCPO_HOME, by name, as `mcpo runs list` lists them."""
-    return list(catalog.runs(location()))
+def runs(*where: str, sort: str = "") -> list[Run]:
+    """The readable runs of MCPO_HOME with these settings (`"method=mcpo", "state=done"`), by name or by `sort`.
+
+    sort: a setting, `name` or `state`; with a minus in front, the largest first.
+
+    Raises:
+        ConfigError: no run has a setting of that name.
+    """
+    return catalog.chosen(catalog.runs(location()), where, sort)
 
 
 def frames(*words: str) -> Runs:
@@ -158,6 +172,7 @@ def compare(
         return logs.compare(asked.sides(), asked.question())
     choice = Choice(baseline, metric, at)
     if names and plans.is_suite(names[0]):
+        comparisons.refuse_design(names[0])
         choice = comparisons.chosen(names[0], choice)
     parts = comparisons.by_regime(plan(*names))
     return {regime: comparison.compare(Runs(part, failed_too=True), choice) for regime, part in parts.items()}

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 
 T = TypeVar("T")
 SWITCH = {"on": True, "yes": True, "off": False, "no": False}
@@ -80,7 +80,7 @@ def _typed(hint: Any, value: Any, path: str) -> Any:
             choices = [str(choice) for choice in get_args(hint)]
             raise ConfigError(
                 f"{path}={value}: {nearest(str(value), choices)}",
-                fix=f"{path}={closest(str(value), choices)}",
+                fix=mend(path + "={}", str(value), choices),
                 code="out_of_bounds",
             )
         return value

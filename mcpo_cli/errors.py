@@ -53,6 +53,7 @@ CODES: dict[str, str] = {
     "needs_gpu": "the device is not on this machine, or its memory is too small",
     "ungraded": "too many answers could not be graded",
     "grader_failed": "a grading process does not start",
+    "bad_function": "a reward or grader function of yours is missing, raised an error, hung, or returned no number",
     "nothing_pairs": "the sides of a comparison share no benchmark, or too few problems of one",
 }
 """Every code with its meaning (`docs/command-line.md` shows this table)."""
@@ -131,11 +132,22 @@ no_room = partial(ConfigError, code="no_room")
 
 def nearest(wanted: str, known: Iterable[str]) -> str:
     """A hint "did you mean 'x'?", or all `known` names if none is close."""
-    names = sorted(known)
-    close = difflib.get_close_matches(wanted, names, n=1, cutoff=SIMILAR)
-    if close:
-        return f"did you mean '{close[0]}'?"
-    return "one of: " + ", ".join(names)
+    names = sorted(set(known))
+    meant = similar(wanted, names)
+    return f"did you mean '{meant}'?" if meant else "one of: " + ", ".join(names)
+
+
+def similar(wanted: str, known: Iterable[str]) -> str:
+    """The known name that is spelled much like `wanted`, whatever its case; empty if none is."""
+    spelled = {name.lower(): name for name in sorted(known, reverse=True)}
+    close = difflib.get_close_matches(wanted.lower(), spelled, n=1, cutoff=SIMILAR)
+    return spelled[close[0]] if close else ""
+
+
+def mend(form: str, wanted: str, known: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The fix `form` with the name that was probably meant in the place of `{}`; `otherwise` if none is similar."""
+    meant = similar(wanted, known)
+    return form.replace("{}", meant) if meant else otherwise
 
 
 def first_line(error: BaseException) -> str:
@@ -143,8 +155,3 @@ def first_line(error: BaseException) -> str:
     if text := str(error).strip():
         return text.splitlines()[0]
     return first_line(error.__cause__) if error.__cause__ else type(error).__name__
-
-
-def closest(wanted: str, known: Iterable[str]) -> str:
-    """The name spelled most like `wanted`, however different, for use in a fix."""
-    return difflib.get_close_matches(wanted, sorted(known), n=1, cutoff=0.0)[0]

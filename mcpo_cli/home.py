@@ -1,8 +1,13 @@
-"""The home folder MCPO_HOME (default: the current folder): runs/, cache/, reports/, mlflow.db; errors of writing."""
+"""The home folder with all results: runs/, cache/, reports/, mlflow.db; errors of writing.
+
+MCPO_HOME names it. By default it is the folder `mcpo-results` in the current one, or the current one itself if that
+already has runs or evaluations, as it was the default before.
+"""
 
 import errno
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,18 +15,24 @@ from pathlib import Path
 from mcpo_cli.errors import ConfigError, RunFailed
 
 FIX = "MCPO_HOME=~/mcpo mcpo ..."
+DEFAULT = "mcpo-results"
+OLD = ("runs/*/spec.json", "evals/*/gradings")
+"""Files that only a home has."""
 SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
 """An errno in the messages of Rust libraries (safetensors)."""
 
 
 def location() -> Path:
-    """MCPO_HOME, or else the current folder. Creates nothing.
+    """MCPO_HOME, or else the default folder. Creates nothing.
 
     Raises:
         ConfigError: it lies in the home of a user who does not exist, below a file, or in a folder that was removed.
     """
-    named = os.environ.get("MCPO_HOME") or "."
+    named = os.environ.get("MCPO_HOME")
     try:
+        if not named:
+            is_home = any(True for pattern in OLD for _ in Path().glob(pattern))
+            named = "." if is_home else DEFAULT
         path = Path(named).expanduser().resolve()
     except (RuntimeError, OSError) as error:
         raise ConfigError(f"MCPO_HOME={named} is not a folder: {error}", fix=FIX, code="not_found") from error
@@ -32,12 +43,14 @@ def location() -> Path:
 
 
 def home() -> Path:
-    """The folder that holds all results; created if missing.
+    """The folder that holds all results; created if missing, and then said once where nothing names it.
 
     Raises:
         ConfigError: the folder cannot be created or written.
     """
     path = location()
+    if not path.exists() and not os.environ.get("MCPO_HOME"):
+        sys.stderr.write(f"results go to {path} (MCPO_HOME=FOLDER puts them elsewhere)\n")
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".mcpo-write-test-{os.getpid()}"

@@ -15,7 +15,7 @@ import typer
 from mcpo_cli import __version__
 from mcpo_cli.commands import about, claim, data, models, results, runs, training
 from mcpo_cli.commands.ui import ui
-from mcpo_cli.commands.verbs import ErrorStyle, OverridesCommand, Verbs
+from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
 from mcpo_cli.redaction import redact, visible
 
@@ -33,7 +33,7 @@ Begin here:
   mcpo ui                                  browse the runs in MLflow
   mcpo doctor                              what this machine has and lacks
 
-Results go to MCPO_HOME (default: the current folder). More: mcpo --help, mcpo train --help
+Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcpo train --help
 """
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
@@ -42,12 +42,14 @@ app = typer.Typer(
     cls=Verbs,
     help="Plan, run and report RLVR experiments: MCPO, its baselines and its ablations.",
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing rich would take most of the time of --help
     context_settings={"help_option_names": ["--help", "-h"]},
 )
 for verb in (training.train, training.ablate, training.probe, results.reproduce, results.report):
-    app.command(cls=OverridesCommand)(verb)
+    app.command(cls=OverridesCommand, epilog=EXAMPLES[verb.__name__])(verb)
 app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
+app.command(epilog=training.FORK_EXAMPLES)(training.fork)
 app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)
@@ -55,6 +57,7 @@ app.command()(models.export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.add_typer(about.app, name="method")
+app.add_typer(about.task_app, name="task")
 app.add_typer(models.app, name="model")
 app.command()(ui)
 app.command()(about.doctor)

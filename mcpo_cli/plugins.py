@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn, Protocol, Self, TypeVar
 
-from mcpo_cli import paths, plugin_files
+from mcpo_cli import code_digest, paths, plugin_files
 from mcpo_cli.errors import ConfigError, first_line
 from mcpo_cli.redaction import redact
 
@@ -65,7 +65,7 @@ class Plugin:
     version: str
     """Of the distribution; empty for a file."""
     sha256: str
-    """Of the file, or of all files of the distribution's packages that entry points name."""
+    """Of the file, or of all files of the distribution's packages that entry points name; see `code_digest`."""
 
 
 class Found(dict[str, T]):
@@ -92,7 +92,7 @@ class Place:
     def plugin(self) -> Plugin | None:
         """None for a module of mcpo."""
         if self.path:
-            return _file(self.path.parent, self.path)
+            return of_file(self.path)
         return None if self.is_own else _distribution(_owner(self.entry))
 
     @property
@@ -239,8 +239,8 @@ def roots() -> tuple[Path, ...]:
 def present() -> tuple[Plugin, ...]:
     """All plug-ins, those that fail among them, by name."""
     owners = {_owner(entry) for entry in _declared()} - {OWN}
-    files = [(folder, path) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
-    found = [*map(_distribution, owners), *(_file(*pair) for pair in files)]
+    files = [(path, folder) for folder in folders() for kind in ("*.py", *DATA) for path in _files(folder, kind)]
+    found = [*map(_distribution, owners), *(of_file(*pair) for pair in files)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.sha256)))
 
 
@@ -367,10 +367,11 @@ def _distribution(name: str) -> Plugin:
         for path in files or [Path(str(spec.origin))]:
             if "__pycache__" not in path.parts:
                 content.update(f"{path.relative_to(parents[0].parent) if parents else path.name}\0".encode())
-                content.update(hashlib.sha256(path.read_bytes()).digest())
+                content.update(bytes.fromhex(code_digest.digest(path)))
     return Plugin(name, distribution(name).version, content.hexdigest())
 
 
 @cache
-def _file(folder: Path, path: Path) -> Plugin:
-    return Plugin(path.relative_to(folder).as_posix(), "", hashlib.sha256(path.read_bytes()).hexdigest())
+def of_file(path: Path, folder: Path | None = None) -> Plugin:
+    """The identity of a file, named as seen from `folder`, or else from its own."""
+    return Plugin(path.relative_to(folder or path.parent).as_posix(), "", code_digest.digest(path))

@@ -28,7 +28,7 @@ def new_policy(seed: int = 0) -> Policy:
 
 
 def prompts(count: int) -> Tensor:
-    spec = load(["scale=smoke"])[0]
+    spec = load(["scale=smoke", "task.max_ops=2"])[0]
     return encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, count), T).prompt_PS
 
 

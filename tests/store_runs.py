@@ -100,10 +100,11 @@ def points(database: Path) -> Counter[tuple[str, str, int]]:
 
 
 def expected(spec: RunSpec, steps: range, evaluations: tuple[int, ...]) -> Counter[tuple[str, str, int]]:
-    names = ("train/accuracy", "train/length")
+    names = ("train/accuracy", "train/length", "accuracy/rollouts")
     rows = [(spec.run_id, name, step) for name in names for step in steps]
     scores = [*(f"{tier}/pass_at_1" for tier in TIERS), *(f"average/{one}_at_{k}" for one, k in AVERAGES)]
-    return Counter(rows + [(spec.run_id, f"eval/{score}", step) for score in scores for step in evaluations])
+    names = ("accuracy/held_out", *(f"eval/{score}" for score in scores))
+    return Counter(rows + [(spec.run_id, name, step) for name in names for step in evaluations])
 
 
 def runs(store: Store, suite: str = "train") -> dict[str, Any]:

@@ -31,8 +31,8 @@ def _metric(
     suite: str = "table1",
     section: Section = "paper",
     short: str = "share",
-    unit: str = " %",
-    digits: int = 1,
+    unit: str = "",
+    digits: int = 3,
     paper: float | None = None,
     notes: Sequence[str] = ("Shares refer to all prompts sampled in a global step, before any filter.",),
 ) -> Artifact:
@@ -43,12 +43,12 @@ def _metric(
         what, label: its name in the caption and on the y-axis.
         paper: the paper's approximate value.
     """
-    curve = lines(short, label, points=False, zero=True, ticks=base.percent if unit == " %" else lambda axes: None)
+    curve = lines(short, label, points=False, zero=True)
 
     def draw(axes: Axes, rows: pd.DataFrame) -> None:
         curve(axes, rows)
         if paper is not None:
-            base.reference(axes, paper, f"paper: about {paper:.0%}")
+            base.reference(axes, paper, f"paper: about {paper:g}")
 
     @figure(name, title, suite, draw, what=what, section=section)
     def artifact(runs: Runs) -> Content:
@@ -73,14 +73,17 @@ def learning_curves(runs: Runs) -> Content:
     scores = runs.scores().merge(sizes, on=["run_id", "tier", "step"])
     rows = scores.rename(columns={"pass@1": "pass_at_1", AXES["rollouts"]: "rollouts"})
     rows = rows[[*KEYS, "run_id", "tier", "step", "rollouts", "pass_at_1", "problems"]]
-    blocks = [scores.rename(columns={"step": "x", "pass@1": "value"}).assign(at="steps")]
+    blocks = [scores.rename(columns={"step": "x", "pass@1": "value"}).assign(at="steps", measured=True)]
     if not rows["rollouts"].isna().any():
         tiers = scores.groupby("tier", sort=False)
         blocks += [equal_cost.curves("rollouts", here, "pass@1").assign(tier=tier) for tier, here in tiers]
-    points = pd.concat([block[[*KEYS, "tier", "at", "x", "value"]] for block in blocks], ignore_index=True)
+    points = pd.concat([block[[*KEYS, "tier", "at", "x", "value", "measured"]] for block in blocks], ignore_index=True)
     ends = (0, rows["step"].max())
     means = [Quantity(f"at step {step}", per_run(rows[rows["step"] == step], "pass_at_1")) for step in ends]
-    note = "All arms of a seed start from its base policy (step 0). Curves by rollouts end where the first run ends."
+    note = (
+        "All arms of a seed start from its base policy (step 0). Curves by rollouts end where the first run ends; they "
+        "have markers where all runs of the arm were evaluated, and are interpolated elsewhere."
+    )
     drawn = points.assign(panel=points["tier"] + ", by " + points["at"])
     return Content(rows, caption("Held-out pass@1, mean over tiers,", *means), [note], drawn)
 
@@ -102,12 +105,12 @@ def pass_at_k(runs: Runs) -> Content:
         blocks.append(problems.assign(k=k, **scores).groupby(keys, sort=False, as_index=False)[[*SCORES]].mean())
     rows = pd.concat(blocks, ignore_index=True)
     means = [Quantity(f"at k = {k}", per_run(rows[rows["k"] == k], "pass_at_k")) for k in dict.fromkeys((1, last))]
-    unbiased, best = (100 * rows.loc[rows["k"] == last, name].mean() for name in SCORES)
+    unbiased, best = (rows.loc[rows["k"] == last, name].mean() for name in SCORES)
     notes = [
         "pass@k: probability that k new samples include a correct one, estimated without bias from "
         f"{most} samples per problem.",
         "best@k, which the paper calls pass@k, draws with replacement and is therefore lower: at k = "
-        f"{last} it is {best:.1f} %, and pass@k is {unbiased:.1f} %, mean over all runs and tiers.",
+        f"{last} it is {best:.3f}, and pass@k is {unbiased:.3f}, mean over all runs and tiers.",
     ]
     if last < most:
         notes.append(f"k ends at {last} because some problems have only {last} graded samples.")
@@ -131,7 +134,7 @@ def hard_prompts(runs: Runs) -> Content:
     values = values.dropna(subset="hard_prompts").set_index(KEYS)
     words = caption(
         f"Prompts with at most {HARD:.0%} at the first sampling:",
-        Quantity("their gain from the second sampling to the last", values["hard_gain"], " points"),
+        Quantity("their gain from the second sampling to the last", values["hard_gain"]),
         Quantity("their number", values["hard_prompts"], "", 0),
     )
     note = (
@@ -200,7 +203,7 @@ WINDOW = 5
 
 def _draw_retention(axes: Axes, rows: pd.DataFrame) -> None:
     axes.axhline(0, color=base.GREY, linewidth=0.6)
-    lines("gap_lag_1", "same \N{MINUS SIGN} next (points)", "window", ticks=base.points)(axes, rows)
+    lines("gap_lag_1", "same \N{MINUS SIGN} next", "window")(axes, rows)
 
 
 @figure(
@@ -213,7 +216,7 @@ def retention(runs: Runs) -> Content:
     steps = runs.findings("mastery", "steps", partial=True).reindex(columns=[*keys[:-1], "step", *values])
     steps = steps.dropna(subset="gap_lag_1")
     steps["window"] = (steps["step"] - 1) // WINDOW * WINDOW + (WINDOW + 1) // 2
-    words = caption("Accuracy lost per step", Quantity("", per_run(steps, "gap_lag_1", "regime"), " points", 2))
+    words = caption("Accuracy lost per step", Quantity("", per_run(steps, "gap_lag_1", "regime")))
     note = (
         f"Each point: mean over {WINDOW} global steps, each step counting once, of the accuracy of its mastered "
         "prompts when resampled under the same policy minus that under the next. No arm has the filter."

@@ -15,6 +15,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, published
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.words import share as shown_share
 from mcpo_cli.statistics import stats
 
 from .curves import LATE
@@ -52,13 +53,12 @@ def _next_step(
         axes.plot([], [], color=base.GREY, label="next policy")
         thin: dict[str, Any] = {"marker": "", "linewidth": 1.1}
         dashes = {SAME: ("same policy", (0, (3, 1))), ESTIMATE: ("selection estimate", (0, (3, 1, 1, 1)))}
-        for column, (words, dash) in dashes.items():
+        for column, (label, dash) in dashes.items():
             if column in columns:
                 base.curves(axes, rows, column, band=False, label="_", linestyle=dash, **thin)
-                axes.plot([], [], color=base.GREY, label=words, linestyle=dash, **thin)
+                axes.plot([], [], color=base.GREY, label=label, linestyle=dash, **thin)
         if paper is not None:
-            base.reference(axes, paper, f"paper: about {paper:.0%}")
-        base.percent(axes)
+            base.reference(axes, paper, f"paper: about {paper:g}")
         axes.set_ylabel("accuracy")
 
     @figure(name, title, suite, draw, _draw_gap, what=RESAMPLED, section="paper", arms=arms, height=1.7)
@@ -67,8 +67,8 @@ def _next_step(
         rows = runs.findings("mastery", "steps", partial=True).reindex(columns=shown).dropna(subset=SAME)
         values = runs.findings("mastery", partial=True).reindex(columns=[*KEYS, SAME, NEXT, GAP, ESTIMATE])
         values = values.dropna(subset=SAME).set_index(KEYS)
-        means = [Quantity(words, values[column], digits=2) for column, words in columns.items()]
-        words = caption("Accuracy of just mastered prompts", *means, Quantity("the gap", values[GAP], " points", 2))
+        means = [Quantity(name, values[column]) for column, name in columns.items()]
+        words = caption("Accuracy of just mastered prompts", *means, Quantity("the gap", values[GAP]))
         return Content(rows.reset_index(drop=True), words, (*NOTES, *([ESTIMATED] if estimate else [])))
 
     return artifact
@@ -77,9 +77,8 @@ def _next_step(
 def _draw_gap(axes: Axes, rows: pd.DataFrame) -> None:
     axes.axhline(0, color=base.GREY, linewidth=0.6)
     base.curves(axes, rows, GAP, linestyle="-")
-    base.points(axes)
     base.integer_ticks(axes)
-    axes.set(xlabel="global step in which prompts were mastered", ylabel="same \N{MINUS SIGN} next (points)")
+    axes.set(xlabel="global step in which prompts were mastered", ylabel="same \N{MINUS SIGN} next")
 
 
 ALL, FIRST, LAST = "all steps", "first step", "last quarter"
@@ -99,7 +98,6 @@ def _draw_accuracy(axes: Axes, rows: pd.DataFrame) -> None:
         fill = "white" if part == FIRST else "black"
         axes.plot(line.index, line, marker, markersize=3, color="black", markerfacecolor=fill, label=part)
     base.reference(axes, 1 / bins, "uniform")
-    base.percent(axes)
     axes.set(xlabel="rollout accuracy p", ylabel="share of prompts")
 
 
@@ -123,8 +121,9 @@ def accuracy(runs: Runs) -> Content:
         "Share of the sampled prompts with k of G correct rollouts, before any filter; a prompt counts each time it is "
         "sampled. Bars: all steps, mean over seeds, with the lowest and the highest seed. The base policy samples the "
         "first step.",
-        f"Uniform: if all numbers of correct rollouts were equally frequent, each would have {1 / max(1, len(p)):.1%} "
-        f"of the prompts, and {p.between(1 / 3, 2 / 3).mean():.1%} would have 1/3 <= p <= 2/3.",
+        f"Uniform: if all numbers of correct rollouts were equally frequent, each would have a share of "
+        f"{1 / max(1, len(p)):.3f} of the prompts, and {p.between(1 / 3, 2 / 3).mean():.3f} would have "
+        "1/3 <= p <= 2/3.",
     ]
     return Content(rows, words, notes)
 
@@ -147,14 +146,14 @@ def build_selection(data: Mapping[str, Runs]) -> Product:
         f"{UNFILTERED}. Mastered prompts are resampled. Selection: what they lack under the same policy, because they "
         "were selected by their score. Change of the policy: what they lack in addition one step later.",
         "Bars: mean over seeds, each prompt counted once per step. Share: mean over seeds of each seed's share, with a "
-        "95 % interval over seeds that stays within 0 and 100 %.",
+        "95 % interval over seeds that stays within 0 and 1.",
         *(note for suite in SUITES for note in left_out(rows, data[suite].of((UNFILTERED,)), RESAMPLED)),
     ]
     groups = rows.groupby(["arm", "model", "regime"], sort=False)
     shares = groups["selection_share"].agg(_share).astype("string")
     words = caption(
         "Drop of mastered prompts one step later:",
-        Quantity("points", groups["drop"].mean(), " points"),
+        Quantity("the drop", groups["drop"].mean()),
         Quantity("selection's share", shares),
     )
     title = f"{SELECTION} (scale {data[SUITES[0]].cells[0].spec.scale})"
@@ -162,13 +161,13 @@ def build_selection(data: Mapping[str, Runs]) -> Product:
 
 
 def _share(values: "pd.Series[float]") -> str:
-    """`82 % [70, 91]`: mean over seeds, with its interval if there are several."""
+    """`0.820 [.700, .910]`: mean over seeds, with its interval if there are several."""
     share_S = values.dropna().clip(upper=1).to_numpy()
     if not share_S.size:
         return "not measured"
     variance = share_S.var(ddof=1) / share_S.size if share_S.size > 1 else np.nan
     low, high = stats.share_interval(share_S.mean(), variance, share_S.size, share_S.size - 1)
-    return f"{share_S.mean():.0%}" + ("" if np.isnan(low) else f" [{100 * low:.0f}, {100 * high:.0f}]")
+    return shown_share(share_S.mean(), low, high)
 
 
 def _draw_selection(axes: Axes, here: pd.DataFrame) -> None:
@@ -177,9 +176,8 @@ def _draw_selection(axes: Axes, here: pd.DataFrame) -> None:
     for name, color, label in zip(PARTS, (base.GREY, base.UNFILTERED.color), PARTS.values(), strict=True):
         axes.bar(means.index, means[name], bottom=bottom, color=color, label=label, width=0.6)
         bottom += means[name].to_numpy()
-    base.points(axes)
     axes.grid(visible=False, axis="x")
-    axes.set_ylabel("drop one step later (points)")
+    axes.set_ylabel("drop one step later")
 
 
 ARTIFACTS = (

@@ -10,11 +10,10 @@ from mcpo_cli.analysis.equal_cost import UNITS
 from mcpo_cli.analysis.figures import base
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Artifact, Product
-from mcpo_cli.analysis.tables.comparison import against_before
 
 SUITE = "table1"
 TITLE = "MCPO against DAPO at a glance"
-ROW, FRAME = 0.36, 0.55
+ROW, FRAME = 0.34, 0.5
 """Height of a row and of the figure's frame, in inches."""
 NOTES = (
     "Points: mean over seeds of the arm's average pass@1 minus the baseline's, paired by seed. Bars: 95% t-interval; "
@@ -33,14 +32,21 @@ def build(data: Mapping[str, Runs]) -> Product:
 
 
 def _sentence(compared: Comparison) -> str:
-    parts = []
-    for at in compared.axes:
-        here = [
-            f"{one['arm']} {compared.in_words(one)} on {one['model']} ({words.change(one['mean'], one['half_width'])})"
-            for one in records(compared.headline, at=at)
-        ]
-        parts.append(f"at equal {UNITS[at]} {', '.join(here)}")
-    return " ".join([f"Average held-out {compared.metric}: {'; '.join(parts)}.", *against_before(compared)])
+    """What the arms do against the baseline, each verdict once with all its differences, and against their start."""
+    found: dict[str, list[str]] = {}
+    for one in records(compared.headline):
+        holds = (
+            ""
+            if one["verdict"] == "open"
+            else f", {'also' if one['verdict'].endswith(')') else 'not'} after correction"
+        )
+        place = f"{one['model']} at equal {UNITS[one['at']]}{holds}"
+        said = f"{one['arm']} {compared.in_words(one)}"
+        found.setdefault(said, []).append(f"{words.change(one['mean'], one['half_width'])} on {place}")
+    parts = "; ".join(f"{said} ({', '.join(places)})" for said, places in found.items())
+    gains = records(compared.gains, at=compared.axes[0], metric=compared.metric)
+    below = " and ".join(f"{one['arm']} on {one['model']}" for one in gains if one["mark"])
+    return f"In average held-out {compared.metric} {parts}. Arms that end below where they started: {below or 'none'}."
 
 
 def _figure(compared: Comparison) -> Figure:
@@ -66,9 +72,8 @@ def _figure(compared: Comparison) -> Figure:
             [f"{one['arm']}, {one['model']},\nequal {UNITS[one['at']]}" for _, one in rows],
         )
         axes.margins(y=0.5 / len(rows))
-        axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline}, in points")
-        base.points(axes, "x")
-        base.integer_ticks(axes)
+        axes.set_xlabel(f"{compared.metric} minus that of {compared.baseline}; bars: 95% interval")
+        axes.locator_params(axis="x", nbins=6)
     return figure
 
 

@@ -16,6 +16,7 @@ from mcpo_cli.analysis.figures.base import KEYS
 from mcpo_cli.analysis.figures.declare import Content, Quantity, caption, figure, left_out, nothing, per_run
 from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.words import share as shown_share
 from mcpo_cli.probes.base import CLASSES
 from mcpo_cli.statistics import curves, stats
 from mcpo_cli.statistics.stats import Floats
@@ -74,7 +75,8 @@ def _draw_survival(axes: Axes, here: pd.DataFrame) -> None:
         axes.fill_between(rows["steps"], rows["low"], rows["high"], step="post", color=look.color, alpha=0.13, lw=0)
         axes.step(rows["steps"], rows["chance"], where="post", color=look.color, linestyle=":", linewidth=0.9)
     axes.plot([], [], color=base.GREY, linestyle=":", linewidth=0.9, label="chance alone")
-    base.percent(axes)
+    if here["low"].notna().any():
+        base.named(axes, "95% interval")
     base.integer_ticks(axes)
     axes.set(xlabel="global steps since first mastered", ylabel="still mastered", ylim=(0, 1.02))
 
@@ -114,9 +116,7 @@ def survival(runs: Runs) -> Content:
 
 
 def _at_the_end(row: "pd.Series[Any]") -> str:
-    low, high = 100 * row["low"], 100 * row["high"]
-    bounds = "no interval" if np.isnan(low) else f"95 % interval {low:.1f} to {high:.1f}"
-    return f"{100 * row['survival']:.1f} % ({bounds}) after {row['steps']:.0f} steps"
+    return f"{shown_share(row['survival'], row['low'], row['high'])} after {row['steps']:.0f} steps"
 
 
 NAMES = [name.removesuffix("_correct").replace("_", " ") for name in CLASSES]
@@ -133,14 +133,14 @@ def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
     for (before, after), share in np.ndenumerate(share_BA):
         if not np.isnan(share):
             color = "white" if share < 0.5 else "black"
-            axes.text(after, before, f"{100 * share:.0f}", ha="center", va="center", fontsize=6.5, color=color)
+            axes.text(after, before, f"{share:.2f}", ha="center", va="center", fontsize=6.5, color=color)
     for before, pairs in enumerate(np.nan_to_num(pairs_B)):
         axes.text(len(CLASSES) - 0.4, before, f"{pairs:.0f}", va="center", fontsize=5.5, color=base.GREY)
     axes.set_xticks(range(len(CLASSES)), NAMES, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(CLASSES)), NAMES)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
-    axes.set(xlabel="next sampling (%)", ylabel="sampling")
+    axes.set(xlabel="next sampling", ylabel="sampling")
 
 
 @figure(
@@ -220,13 +220,13 @@ def _draw_trajectories(axes: Axes, here: pd.DataFrame) -> None:
 def _trajectory_words(frame: pd.DataFrame, seeds: str) -> str:
     """Mastered prompts at the first and the last sampling."""
     p = frame.pivot(index=["model", "arm", "row"], columns="step", values="p")
-    ends = p[[frame["step"].min(), frame["step"].max()]] == 1
+    ends = p[sorted({frame["step"].min(), frame["step"].max()})] == 1
     counts = ends.assign(both=ends.all(axis=1)).groupby(["model", "arm"]).sum()
     counts = counts.reindex(pd.MultiIndex.from_frame(frame[["model", "arm"]].drop_duplicates()))
-    words = [f"at step {step}" for step in ends.columns]
+    when = [*(f"at step {step}" for step in ends.columns), "at both" if len(ends.columns) > 1 else "at all"]
     return caption(
         f"Of the {frame['row'].max() + 1} prompts of the panel ({seeds}), the number of mastered ones",
-        *(Quantity(when, counts[at], "", 0) for at, when in zip(counts, [*words, "at both"], strict=True)),
+        *(Quantity(name, counts[at], "", 0) for at, name in zip(counts, when, strict=True)),
     )
 
 
@@ -249,12 +249,11 @@ def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
     axes.set_ylim(len(bars) - 0.5, -0.5)
     axes.set(xlim=(0, 1), xticks=(0, 0.5, 1), xlabel="share of problems")
     axes.grid(visible=False)
-    base.percent(axes, "x")
 
 
 @figure(
     "difficulty", "Difficulty of the held-out problems", "table2", _draw_difficulty,
-    what="evaluations", by="tier", band=False, height=1.9, sharex=True,
+    what="evaluations", by="tier", band=False, height=1.9, sharex=True, together=True,
 )  # fmt: skip
 def difficulty(runs: Runs) -> Content:
     """One row per run, policy (base or trained), tier and bin: the share of the tier's `problems` in that bin."""

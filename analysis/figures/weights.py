@@ -95,7 +95,7 @@ def _box(axes: Axes, x: float, y: float, size: tuple[float, float], **style: Any
 def _draw_sampling(axes: Axes) -> None:
     """Draw the way from a prompt to its accuracy, from top to bottom."""
     width, height = 17.0, 8.6
-    steps = ("prompt x", f"G = {G} rollouts\nof the old policy", "p = share of correct\nrollouts")
+    steps = ("prompt x", f"G = {G} rollouts\nof the old policy", "p = share of\ncorrect rollouts")
     for row, words in enumerate(steps):
         y = TOP - GAP - height - row * (height + 2.0)
         _box(axes, 0.5, y, (width, height), facecolor="#f4f4f4", edgecolor="#222222")
@@ -118,9 +118,9 @@ def _draw_method(axes: Axes, rows: pd.DataFrame, arm: str, bottom: float) -> Non
             width = (CELL[0] - 3.0) / (G // 2)
             left = middle - len(here) / 2 * width + np.arange(len(here)) * width
             axes.bar(left, 15 * here["weight"], 0.75 * width, bottom=bottom + 5.2, align="edge", color=color)
-            axes.text(middle, bottom + 2.5, words, ha="center", va="center", fontsize=7)
+            axes.text(middle, bottom + 2.6, textwrap.fill(words, 13), ha="center", va="center", fontsize=7)
         else:
-            axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(words, 18), ha="center", va="center", fontsize=7)
+            axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(words, 16), ha="center", va="center", fontsize=7)
 
 
 GRADIENTS = "gradients of single prompts"

@@ -40,7 +40,7 @@ def build(data: Mapping[str, Runs]) -> Product:
         Grid("Held-out pass@1 (%)", ("model", "arm", "step", *_tiers(runs), "mean"), list(_held_out(runs)), labels=3),
         Grid(
             "Training: first to last quarter",
-            ("model", "arm", *(f"{name} (%)" for name in COMPOSITION.values()), "rollouts", "minutes"),
+            ("model", "arm", *COMPOSITION.values(), "rollouts", "minutes"),
             list(_training(runs)),
             labels=2,
         ),
@@ -94,14 +94,13 @@ def _training(runs: Runs) -> Iterator[list[str]]:
     for (model, arm), rows in runs.steps().groupby(["model", "arm"], sort=False):
         steps = rows["step"] / rows["step"].max()
         first, last = rows[steps <= 1 - LATE], rows[steps > LATE]
-        moves = [f"{100 * first[name].mean():.0f} to {100 * last[name].mean():.0f}" for name in COMPOSITION]
+        moves = [f"{first[name].mean():.2f} to {last[name].mean():.2f}" for name in COMPOSITION]
         end = rows.sort_values("step").iloc[-1]
         yield [str(model), str(arm), *moves, f"{end['cost/rollouts']:,.0f}", f"{end['cost/seconds'] / 60:.1f}"]
 
 
 def _draw(axes: Axes, here: pd.DataFrame) -> None:
     base.curves(axes, here, "value", points=here["quantity"].iloc[0] == CURVES[0])
-    base.percent(axes)
     base.integer_ticks(axes)
     axes.set(xlabel="global step", ylabel="share", ylim=(0, 1))
 
@@ -110,10 +109,9 @@ def _sentence(points: pd.DataFrame) -> str:
     held_out = points[points["quantity"] == CURVES[0]]
     start = held_out.loc[held_out["step"] == 0, "value"].mean()
     ends = held_out[held_out["step"] == held_out["step"].max()].groupby("arm", sort=False)["value"].mean()
-    reached = ", ".join(f"{100 * value:.0f} % under {arm}" for arm, value in ends.items())
+    reached = ", ".join(f"{value:.3f} under {arm}" for arm, value in ends.items())
     return (
-        f"Held-out pass@1, mean over tiers, goes from {100 * start:.0f} % before training to {reached} "
-        f"({averaged(held_out)})."
+        f"Held-out pass@1, mean over tiers, goes from {start:.3f} before training to {reached} ({averaged(held_out)})."
     )
 
 

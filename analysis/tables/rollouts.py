@@ -72,4 +72,4 @@ def _side(responses: Sequence[str]) -> str:
     return "\n".join([*lines, f"and {len(counted) - MOST} more"] if len(counted) > MOST else lines)
 
 
-ARTIFACT = Artifact("rollouts", TITLE, "beyond", (SUITE,), build)
+ARTIFACT = Artifact("rollouts", TITLE, "samples", (SUITE,), build)

@@ -31,7 +31,7 @@ from mcpo_cli.analysis.render import Grid
 from mcpo_cli.analysis.sources import reached
 from mcpo_cli.config import load, plan, reading
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, closest, first_line, nearest
+from mcpo_cli.errors import ConfigError, McpoError, MissingCells, RunFailed, first_line, mend, nearest
 from mcpo_cli.home import run_dir
 from mcpo_cli.machine import cores
 from mcpo_cli.plugins import Found
@@ -98,7 +98,7 @@ def names(wanted: str) -> list[str]:
     if wanted in plan.suites():
         return [name for name, artifact in known.items() if wanted in artifact.needs] or [wanted]
     choices = [*known, *plan.suites(), ALL, "figures"]
-    fix = f"mcpo reproduce {closest(wanted, choices)}"
+    fix = mend("mcpo reproduce {}", wanted, choices, "mcpo reproduce --help")
     raise ConfigError(f"unknown artifact '{wanted}': {nearest(wanted, choices)}", fix=fix)
 
 
@@ -263,6 +263,7 @@ class Workshop:
             "section": artifact.section,
             "sentence": product.sentence,
             "notes": [*product.notes, *marks, made],
+            "brief": product.brief,
             "marks": list(dict.fromkeys(mark for one in runs.values() for mark in one.not_finite())),
             "grids": [asdict(grid) for grid in product.grids],
             "command": command,

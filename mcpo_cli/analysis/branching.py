@@ -89,10 +89,8 @@ def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
 
 def product(study: Study, rows: pd.DataFrame) -> Product:
     """The study's tables, figure and tidy data: one row per arm, and one verdict per hypothesis."""
-    found = outcomes(rows)
-    first = found[0]
-    steps = _curve(study.curve, found)
-    data = pd.DataFrame([_numbers(one, first, steps) for one in found])
+    data = numbers(study.curve, rows)
+    first = outcomes(rows)[0]
     columns: Columns = {
         "arm": "arm",
         "lost": _shown("lost"),
@@ -112,6 +110,13 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     notes = [*NOTES, f"{sizes}; {_mastered(rows)}.", *_resampled(rows)]
     title = f"{study.title} ({sizes})"
     return Product(title, _sentence(first, *selection(rows, first.arm)), data, grids, notes, _figure(data, study.curve))
+
+
+def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
+    """The table's numbers: one row per arm, with mean, half-width of the 95 % interval, p and number of trunk runs."""
+    found = outcomes(rows)
+    steps = _curve(curve, found)
+    return pd.DataFrame([_numbers(one, found[0], steps) for one in found])
 
 
 def judged(hypotheses: Sequence[Hypothesis], rows: pd.DataFrame, curve: Sequence[str]) -> list[verdicts.Outcome]:
@@ -237,6 +242,4 @@ def _draw(axes: Axes, data: pd.DataFrame, curve: Sequence[str]) -> None:
             row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
             color=style.color, marker=style.marker, linestyle="none", elinewidth=0.6, label=row["arm"],
         )  # fmt: skip
-    for axis in "xy":
-        base.points(axes, axis)
-    axes.set(xlabel="gained by held-out problems (points)", ylabel="lost by mastered prompts (points)")
+    axes.set(xlabel="gained by held-out problems", ylabel="lost by mastered prompts")

@@ -9,7 +9,7 @@ from mcpo_cli.analysis.measures import STATISTICS
 from mcpo_cli.config import plan, reference
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 
 Rule = Literal["nominal", "holm", "90% interval"]
 """The rule that decides: p, p after Holm's method over all tests of the file, or a 90 % interval within the margin."""
@@ -159,4 +159,4 @@ def _claim(entry: Mapping[str, Any]) -> Claim:
 
 def _known(what: str, name: str, choices: Mapping[str, Any]) -> None:
     if name not in choices:
-        raise ConfigError(f"unknown {what} '{name}': {nearest(name, choices)}", fix=f"{what}: {closest(name, choices)}")
+        raise ConfigError(f"unknown {what} '{name}': {nearest(name, choices)}", fix=mend(what + ": {}", name, choices))

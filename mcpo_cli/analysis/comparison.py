@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.analysis import equal_cost
+from mcpo_cli.analysis import equal_cost, pairing
 from mcpo_cli.analysis.equal_cost import AVERAGE, AXES, at_equal, by_run
 from mcpo_cli.analysis.frames import PAIR, Runs, tree
-from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.errors import McpoError
 from mcpo_cli.statistics import effects, stats, variance
 from mcpo_cli.statistics.effects import Estimate
 from mcpo_cli.statistics.power import ALPHA
@@ -31,8 +30,6 @@ DIFFERENCE = (*PLACE, *EFFECT, "by_seed", "above", "p_holm", "test", "family", "
 UNKNOWN = Estimate(np.nan, np.nan, np.nan)
 Row = dict[str, Any]
 """One row of a frame, by column."""
-Pair = tuple[int, int]
-"""Base seed and seed."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,8 @@ class Comparison:
     """By model and arm: where the variance of the headline's difference comes from, at equal steps."""
     curves: pd.DataFrame
     """The headline's metric averaged over tiers, of each run along each axis: at, x, model, arm, seed, value."""
+    paths: pd.DataFrame
+    """The same as a figure draws it: `equal_cost.curves`."""
     final: pd.DataFrame
     """The headline's metric of each run and tier at the first axis: model, arm, tier, seed, value."""
 
@@ -98,6 +97,18 @@ class Comparison:
     def axes(self) -> list[str]:
         """The names of AXES at which arms are compared."""
         return list(dict.fromkeys(at for at, _ in self.where))
+
+    @property
+    def shown_axes(self) -> list[str]:
+        """Those of `axes` at which some headline difference is another than at the axes before."""
+        tests = {at: {row["test"] for row in records(self.headline, at=at)} for at in self.axes}
+        before: set[int] = set()
+        shown: list[str] = []
+        for at in self.axes:
+            if not shown or tests[at] - before:
+                shown.append(at)
+            before |= tests[at]
+        return shown
 
     @property
     def models(self) -> list[str]:
@@ -137,6 +148,11 @@ def records(frame: pd.DataFrame, **wanted: Any) -> list[Row]:
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
+def in_a_word(verdict: str) -> str:
+    """`better` or `worse` where p adjusted over the headline decides, as in a comparison of logs; else `undecided`."""
+    return {"above (Holm)": "better", "below (Holm)": "worse"}.get(verdict, "undecided")
+
+
 def compared(verdict: str, loses: bool, baseline_loses: bool, baseline: str) -> str:
     """A difference in words: `loses less than DAPO`. verdict: see `_verdict`."""
     direction = verdict.partition(" ")[0]
@@ -162,12 +178,12 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     arms = list(dict.fromkeys(cell.arm for cell in data.plan.cells))
     wanted = data.plan.same.get(choice.baseline, choice.baseline)
     baseline = equal_cost.known("baseline", wanted or arms[0], arms)
-    _check_failed(data, baseline)
+    pairing.check_failed(data, baseline)
     last = _last(data)
     spec, k = data.cells[0].spec, min(K, int(last["n"].min()))
     metrics = list(dict.fromkeys(["pass@1", f"best@{k}", f"pass@{k}"]))
     metric = equal_cost.known("metric", choice.metric or metrics[0], metrics)
-    _check_pairs(last, data.plan)
+    pairing.check(last, data.plan)
     scores = data.scores(k)
     axes = equal_cost.axes(choice.at, scores, data.plan)
     tables = {at: at_equal(scores, AXES[at], metrics) for at in axes}
@@ -175,6 +191,7 @@ def compare(data: Runs, choice: Choice) -> Comparison:
     sizes = {str(tier): int(rows["problem"].nunique()) for tier, rows in last.groupby("tier", sort=False)}
     problems = {**sizes, AVERAGE: sum(sizes.values())}
     starts, before = equal_cost.base_policies(scores, data.plan.cells, metrics)
+    paths = pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True)
     return Comparison(
         plan=data.plan,
         baseline=baseline,
@@ -194,7 +211,8 @@ def compare(data: Runs, choice: Choice) -> Comparison:
             row for at in axes for name in asked[at] for row in _aggregates(at, name, tables[at], baseline)
         ),
         components=dict(_components(last, baseline, metric)),
-        curves=pd.concat([equal_cost.curves(at, scores, metric) for at in axes], ignore_index=True),
+        curves=paths[paths["shared"]].drop(columns=["measured", "shared"]).reset_index(drop=True),
+        paths=paths,
         final=tables[axes[0]].drop(index=AVERAGE, level="tier")[metric].rename("value").reset_index(),
     )
 
@@ -204,43 +222,6 @@ def _last(data: Runs) -> pd.DataFrame:
     rows, most = data.eval(step="all"), min(cell.spec.train.steps for cell in data.cells)
     within = rows[rows["step"] <= most]
     return within[within["step"] == within.groupby("run_id")["step"].transform("max")].reset_index(drop=True)
-
-
-def _check_pairs(last: pd.DataFrame, plan: Plan) -> None:
-    """Raise McpoError unless all arms of a model have the same seeds and were evaluated on the same problems."""
-    pairs = _pairs(plan.cells)
-    seeds: dict[str, set[frozenset[Pair]]] = {}
-    for (model, _), held in pairs.items():
-        seeds.setdefault(model, set()).add(frozenset(held))
-    problems: dict[str, set[frozenset[tuple[str, str]]]] = {}
-    for _, rows in last.groupby(["model", "arm", *PAIR], sort=False):
-        asked = frozenset(zip(rows["tier"], rows["problem"], strict=True))
-        problems.setdefault(rows["model"].iloc[0], set()).add(asked)
-    if max(map(len, seeds.values())) > 1 or max(map(len, problems.values())) > 1:
-        runs = ", ".join(cell.spec.run_id for cell in plan.cells)
-        fix = f"remove the runs that an older version trained from runs/, then: {plan.command}"
-        raise McpoError(f"{plan.suite}: not all runs were evaluated with the same seeds and problems: {runs}", fix=fix)
-
-
-def _check_failed(data: Runs, baseline: str) -> None:
-    """Raise McpoError where failures leave an arm without a pair to compare."""
-    scored = _pairs(data.cells)
-    for model, arm in _pairs(data.plan.cells) if data.failed else ():
-        if not scored.get((model, arm), set()) & scored.get((model, baseline), set()):
-            errors = "; ".join(f"{one.cell.arm}, {one.cell.spec.run_id}: {one.error}" for one in data.failed)
-            raise McpoError(
-                f"{data.plan.suite}: no seed has a completed run of both {arm} and {baseline} on {model}, as runs "
-                f"failed: {errors}",
-                fix=f"compare the other arms alone, or continue the runs: {data.plan.command}",
-            )
-
-
-def _pairs(cells: Sequence[PlannedRun]) -> dict[tuple[str, str], set[Pair]]:
-    """The pairs of each model and arm."""
-    pairs: dict[tuple[str, str], set[Pair]] = {}
-    for cell in cells:
-        pairs.setdefault((cell.spec.model.name, cell.arm), set()).add((cell.spec.seed_of_base, cell.spec.seed))
-    return pairs
 
 
 def _runs(data: Runs, collapsed: set[tuple[str, str, int, int]]) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import pandas as pd
 from mcpo_cli import records
 from mcpo_cli.analysis.frames import PAIR
 from mcpo_cli.config.plan import Plan, PlannedRun
-from mcpo_cli.errors import ConfigError, McpoError, closest, nearest
+from mcpo_cli.errors import ConfigError, McpoError, mend, nearest
 from mcpo_cli.statistics.interpolate import at_cost
 
 AVERAGE = "average"
@@ -25,7 +25,7 @@ DEFAULT = ("steps", "rollouts")
 def known(what: str, name: str, choices: Sequence[str]) -> str:
     """`name`, if it is one of `choices`; `what` is the option that names it. Raises ConfigError otherwise."""
     if name not in choices:
-        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=f"--{what} {closest(name, choices)!r}")
+        raise ConfigError(f"--{what} {name}: {nearest(name, choices)}", fix=mend(f"--{what} '{{}}'", name, choices))
     return name
 
 
@@ -79,9 +79,11 @@ def by_run(table: pd.DataFrame) -> Iterator[tuple[str, str, str, str, pd.Series]
 
 
 def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Each run's mean over tiers at the costs of the first run's evaluations, up to the cost that all runs reach.
+    """Each run's mean over tiers at the costs of the evaluations of its arm, up to the cost that all runs reach.
 
-    Columns: at, x, model, arm, base_seed, seed, value. at: one of AXES. scores: `Runs.scores`.
+    Columns: at, x, model, arm, base_seed, seed, value; measured: whether the run was evaluated there, else the value is
+    interpolated; shared: whether x is the cost of an evaluation of the first run, at which all arms have a value.
+    at: one of AXES. scores: `Runs.scores`.
     """
     column, keys = AXES[at], ["model", "arm", *PAIR]
     mean = scores.groupby([*keys, "step", column], sort=False, as_index=False)[metric].mean()
@@ -89,13 +91,20 @@ def curves(at: str, scores: pd.DataFrame, metric: str) -> pd.DataFrame:
     for _, rows in mean.groupby("model", sort=False):
         runs = [pd.DataFrame(here) for _, here in rows.groupby(keys, sort=False)]
         end = min(here[column].max() for here in runs)
-        grid = [*(cost for cost in runs[0][column] if cost < end), end]
+        shared = {*(cost for cost in runs[0][column] if cost < end), end}
+        own = {arm: {cost for cost in here[column] if cost < end} for arm, here in rows.groupby("arm")}
         for here in runs:
             rising = _rising(here, column)
             costs, reached = rising[column].tolist(), rising[metric].tolist()
-            values = [at_cost(costs, reached, where) for where in grid]
             about = {name: here[name].iloc[0] for name in ("model", "arm", *PAIR)}
-            blocks.append(pd.DataFrame({**about, "at": at, "x": grid, "value": values}))
+            grid = sorted(shared | own[about["arm"]])
+            points = {
+                "x": grid,
+                "value": [at_cost(costs, reached, where) for where in grid],
+                "measured": [where in costs for where in grid],
+                "shared": [where in shared for where in grid],
+            }
+            blocks.append(pd.DataFrame({**about, "at": at, **points}))
     return pd.concat(blocks, ignore_index=True)
 
 

@@ -204,8 +204,15 @@ class Runs:
         """
         return self._own.once("steps", self._read_steps)
 
-    def settings(self) -> pd.DataFrame:
-        """One row per run and setting that decides its result: the columns `setting` and `value`, as text."""
+    def settings(self, *, wide: bool = False) -> pd.DataFrame:
+        """One row per run and setting that decides its result: the columns `setting` and `value`, as text.
+
+        wide: one row per run, and one column per setting, with its value.
+        """
+        if wide:
+            return pd.DataFrame([{**cell.spec.flat_identity(), **_about(cell)} for cell in self.cells]).set_index(
+                "run_id"
+            )
         rows = [
             {**_about(cell), "setting": name, "value": str(value)}
             for cell in self.cells

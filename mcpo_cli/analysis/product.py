@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mcpo_cli.analysis.frames import Runs
 
-Section = Literal["summary", "claims", "paper", "beyond", "diagnostic"]
+Section = Literal["summary", "claims", "paper", "beyond", "samples", "diagnostic"]
 """Section of the report; `summary` is its first screen, `diagnostic` artifacts are built only by name, not by `all`."""
 
 
@@ -34,6 +34,8 @@ class Product:
     notes: Sequence[str] = ()
     """How to read it."""
     figure: Figure | None = None
+    brief: Sequence[str] | None = None
+    """The notes of the short form, which has the first table only; None: the short form is the whole."""
 
 
 @dataclass(frozen=True)

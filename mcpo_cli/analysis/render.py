@@ -7,21 +7,24 @@ pandas would not make this shorter: `DataFrame.to_latex` does not escape `±`, `
 import io
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 from rich.text import Text
+
+from mcpo_cli.redaction import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-UNLIMITED = 1000
-"""Terminal width in columns, wider than any table."""
+LONGEST_WORD, BESIDE_NUMBERS, HEADING = 32, 16, 8
+"""Columns of the longest word that a narrow table keeps whole: of a text, of a name beside numbers, of a heading."""
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "<": "$<$", ">": "$>$",
@@ -46,6 +49,8 @@ class Grid:
     rows: Sequence[Sequence[str]]
     labels: int = 1
     """Number of leading columns that hold left-aligned names; the others hold numbers."""
+    is_detail: bool = False
+    """Whether the short form of a page and its LaTeX leave it out."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -53,10 +58,10 @@ class Grid:
                 raise ValueError(f"{self.title}: {len(row)} cells under {len(self.header)} headings: {', '.join(row)}")
 
     @classmethod
-    def of(cls, title: str, rows: Iterable[Any], columns: "Columns", labels: int) -> "Grid":
+    def of(cls, title: str, rows: Iterable[Any], columns: "Columns", labels: int, *, is_detail: bool = False) -> "Grid":
         """One line per row."""
         cells = [[cell(row) if callable(cell) else str(row[cell]) for cell in columns.values()] for row in rows]
-        return cls(title, list(columns), cells, labels)
+        return cls(title, list(columns), cells, labels, is_detail)
 
 
 @dataclass(frozen=True)
@@ -72,24 +77,73 @@ class Page:
 
 
 def text(page: Page, width: int) -> str:
-    """Plain text for a terminal: prose wraps at `width` columns, table rows are never cut or wrapped."""
+    """Plain text for a terminal of `width` columns."""
     folded = [textwrap.fill(note, width, initial_indent="- ", subsequent_indent="  ") for note in page.notes]
     sentence = textwrap.fill(page.sentence, width)
-    return "\n\n".join([page.title, sentence, *(_lines(grid) for grid in page.grids), "\n".join(folded)]) + "\n"
+    return "\n\n".join([page.title, sentence, *(_lines(grid, width) for grid in page.grids), "\n".join(folded)]) + "\n"
 
 
-def _lines(grid: Grid) -> str:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for i, name in enumerate(grid.header):
-        # Numbers are narrower than their headings, which therefore get one line per word.
-        number = i >= grid.labels
-        heading = Text(name.replace(" ", "\n") if number else name)
-        table.add_column(heading, justify="right" if number else "left", vertical="bottom", no_wrap=True)
-    for row in grid.rows:
-        table.add_row(*map(Text, row))
+def _lines(grid: Grid, width: int) -> str:
     file = io.StringIO()
-    Console(file=file, width=UNLIMITED, color_system=None, force_terminal=False).print(table)
+    console = Console(file=file, width=width, color_system=None, force_terminal=False)
+    for table in tables(grid, width):
+        console.print(table)
     return "\n".join([grid.title, *(line.rstrip() for line in file.getvalue().splitlines())])
+
+
+def tables(grid: Grid, width: int, styles: Mapping[str, str] = MappingProxyType({})) -> Iterator[Table]:
+    """The grid for a terminal of `width` columns: names wrap at blanks, no number is broken, nothing is cut.
+
+    What does not fit side by side comes below, with the names again. styles: of cells, by their whole text.
+    """
+    least, natural = ([_room(grid, place, wraps=wraps) for place in range(len(grid.header))] for wraps in (True, False))
+    names = list(range(grid.labels if grid.labels < len(grid.header) else 1))
+    gap = 2 if sum(least) + 2 * (len(least) - 1) <= width else 1
+    for places in _side_by_side([one + gap for one in least], names, width + gap):
+        room = width - gap * (len(places) - 1)
+        widths = _widths([least[place] for place in places], [natural[place] for place in places], room)
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+        for place, columns in zip(places, widths, strict=True):
+            justify: JustifyMethod = "left" if place < grid.labels else "right"
+            table.add_column(Text(visible(grid.header[place])), overflow="fold", justify=justify, width=columns)
+        for row in grid.rows:
+            table.add_row(*(Text(visible(row[place]), style=styles.get(row[place], "")) for place in places))
+        yield table
+
+
+def _room(grid: Grid, place: int, *, wraps: bool) -> int:
+    """The columns that a column of the grid takes; at least, where its heading and its names wrap at blanks."""
+    cells, heading = [visible(row[place]) for row in grid.rows], visible(grid.header[place])
+    if not wraps:
+        return max(cell_len(line) for text in (heading, *cells) for line in (text.splitlines() or [""]))
+    if place >= grid.labels:
+        return max([_longest_word([heading], HEADING), *map(cell_len, cells)])
+    return _longest_word([heading, *cells], LONGEST_WORD if grid.labels == len(grid.header) else BESIDE_NUMBERS)
+
+
+def _longest_word(texts: Sequence[str], most: int) -> int:
+    return min(most, max((cell_len(word) for text in texts for word in text.split()), default=1))
+
+
+def _side_by_side(rooms: Sequence[int], names: Sequence[int], width: int) -> Iterator[list[int]]:
+    """The places of the columns of each table, the names in all of them. rooms: of each column, with its gap."""
+    places = list(names)
+    for place in range(len(names), len(rooms)):
+        if len(places) > len(names) and sum(rooms[one] for one in (*places, place)) > width:
+            yield places
+            places = list(names)
+        places.append(place)
+    yield places
+
+
+def _widths(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
+    """The width of each column: what the least widths leave of `room` goes to those whose text would wrap."""
+    widths, left = list(least), room - sum(least)
+    while left > 0 and (short := [place for place, wide in enumerate(widths) if wide < natural[place]]):
+        for place in short[:left]:
+            widths[place] += 1
+        left -= min(left, len(short))
+    return widths
 
 
 def templates(*folders: Path, html: bool) -> "Environment":
@@ -142,10 +196,10 @@ def _one_line(text: str) -> str:
 
 
 def tex(page: Page) -> str:
-    """One LaTeX table float per grid, for \\input; needs the packages booktabs and graphicx."""
+    """One LaTeX float for each table that is no detail, for \\input; needs the packages booktabs and graphicx."""
     head = [f"% {page.title}", "% needs \\usepackage{booktabs,graphicx}", _tex(page.sentence)]
     items = "\n".join(rf"  \item {_tex(note)}" for note in page.notes)
-    floats = [_float(grid) for grid in page.grids]
+    floats = [_float(grid) for grid in page.grids if not grid.is_detail]
     return "\n\n".join([*head, *floats, "\\begin{itemize}\n" + items + "\n\\end{itemize}"]) + "\n"
 
 

@@ -1,6 +1,8 @@
 // Search: shows the articles, and their entries in the contents, that hold every word that is typed.
 const articles = [...document.querySelectorAll("article")];
-document.querySelector("#search").addEventListener("input", ({ target }) => {
+const search = document.querySelector("#search");
+search.hidden = false;
+search.addEventListener("input", ({ target }) => {
   const words = target.value.toLowerCase().split(/\s+/).filter(Boolean);
   let found = 0;
   for (const article of articles) {

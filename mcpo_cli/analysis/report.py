@@ -11,7 +11,7 @@ import platform
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ HEADINGS = {
     "claims": "Verdicts on the paper's claims",
     "paper": "Tables and figures of the paper",
     "beyond": "Beyond the paper",
+    "samples": "Samples",
     "diagnostic": "Diagnostics",
 }
 PACKAGES = ("torch", "transformers", "verl", "vllm", *artifacts.LIBRARIES)
@@ -53,8 +54,8 @@ KINDS = {
     "not built": "bad",
 }
 """CSS class of table cells that begin with these words."""
-ALONE = ("supported", "contradicted", "above", "below")
-"""Verdicts of a single test, which do not hold for all tests together: they are paler."""
+HOLDS = "(Holm)"
+"""What verdicts end with that hold for all tests together: they alone are bold."""
 NOTHING = ("", "-")
 """Text of empty cells."""
 LONG = 40
@@ -115,6 +116,8 @@ class Content:
     provenance: Sequence[Grid]
     """Runs, artifacts and software versions."""
     run_ids: Sequence[str]
+    links: Mapping[str, str] = field(default_factory=dict)
+    """The address of a run's page in MLflow by run id, as far as the store has the run."""
 
     @property
     def title(self) -> str:
@@ -122,10 +125,15 @@ class Content:
         return f"MCPO: claims, tables and figures at scale {self.scale}"
 
     @property
-    def first_sentences(self) -> list[str]:
-        """The sentences to read first: the experiment, its outcome, and the verdicts on the paper's claims."""
+    def conclusion(self) -> list[str]:
+        """The sentences to read first: the outcome, and which claims hold after correction."""
         first = [*self.summary, *self.sections.get(HEADINGS["claims"], ())]
-        return [self.statement, *(piece.built.page.sentence for piece in first if piece.built)]
+        return [piece.built.page.sentence for piece in first if piece.built]
+
+    @property
+    def limits(self) -> list[str]:
+        """What a reader needs to know before any number: the experiment, then warnings."""
+        return [self.statement, *self.marks]
 
     @property
     def pieces(self) -> list[Piece]:
@@ -136,11 +144,6 @@ class Content:
     def lacking(self) -> list[Piece]:
         """The artifacts that are not built."""
         return [piece for piece in self.pieces if piece.built is None]
-
-    @property
-    def permalink(self) -> str:
-        """The file that keeps this content, whatever `report.html` says later."""
-        return f"report-{self.facts['content']}.html"
 
     def to_json(self) -> dict[str, Any]:
         """Its provenance: runs, code, and artifacts with the hashes of their inputs."""
@@ -158,10 +161,10 @@ class Content:
         }
 
 
-def gather(workshop: Workshop, names: Sequence[str]) -> Content:
+def gather(workshop: Workshop, names: Sequence[str], links: Mapping[str, str] | None = None) -> Content:
     """Build the artifacts `names` as far as possible and collect the content of the report.
 
-    Diagnostic artifacts whose runs are not done are left out, because they are optional.
+    Diagnostic artifacts whose runs are not done are left out, because they are optional. links: see `Content`.
     """
     pieces = list(_pieces_of(workshop, names))
     plans = {suite: workshop.plans[suite] for piece in pieces for suite in piece.artifact.needs}
@@ -185,6 +188,7 @@ def gather(workshop: Workshop, names: Sequence[str]) -> Content:
         software=software,
         provenance=[_runs(runs), _pieces(pieces), _versions(software)],
         run_ids=sorted(cells),
+        links=links or {},
     )
 
 
@@ -323,15 +327,10 @@ def complaint(content: Content, command: str, data: Mapping[str, Any]) -> McpoEr
 
 
 def write(content: Content, folder: Path) -> list[Path]:
-    """Write the report into `folder`, which also holds the artifact files that it links to; return its files.
-
-    The page is written a second time under a name of its content, which stays when a later report has other numbers.
-    """
+    """Write the report into `folder`, which also holds the artifact files that it links to; return its files."""
     date = f"written on {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     document = json.dumps(content.to_json(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {"report.html": html(content, date), "report.md": markdown(content, date), "report.json": document}
-    if not (folder / content.permalink).exists():
-        files[content.permalink] = files["report.html"]
     for name, text in files.items():
         write_atomic(folder / name, text)
     return [folder / name for name in files]
@@ -363,8 +362,8 @@ def _slug(heading: str) -> str:
 def _kind(cell: str, is_number: bool) -> str:
     """The CSS classes of a table cell."""
     standing_out = next((kind for word, kind in KINDS.items() if cell.startswith(word)), "")
-    if cell in ALONE:
-        standing_out += " alone"
+    if cell.endswith(HOLDS):
+        standing_out += " holds"
     folds = "long" if len(cell) > LONG else ""
     return " ".join(filter(None, ["number" if is_number else "label", folds, standing_out]))
 

@@ -28,6 +28,8 @@ class Backend(Protocol):
 
     preloads: str
     """Module with its heavy imports, which runs of one plan load once; empty for a backend that starts processes."""
+    grace: float | None
+    """Seconds after which a run that was asked to stop is ended wherever it is; None: a checkpoint takes its time."""
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError for whatever is missing. Quick: starts no process, imports no torch."""
@@ -58,6 +60,13 @@ class Backend(Protocol):
 
     def observe(self, spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], prompts: int) -> None:
         """Record rollouts of the first `prompts` training problems under the checkpoints of `steps`; trains nothing.
+
+        Raises:
+            ConfigError: the backend does not support this.
+        """
+
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        """Copy the checkpoint of `step`, one of those `kept`, into another run's attempt, which goes on from it.
 
         Raises:
             ConfigError: the backend does not support this.

@@ -6,8 +6,8 @@ the bounds (truncated importance sampling, TIS), a mask by w within the bounds a
 importance sampling, MIS; by token with both bounds it is IcePop). The off-policy mask of DeepSeek-V3.2 (arXiv
 2512.02556) drops responses with A < 0 whose mean log pi_sampler - log pi at the current policy is above a threshold.
 
-Weights and masks equal those of TRL 1.16 (`vllm_importance_sampling_mode`, `off_policy_mask_threshold`); there is no
-gradient through them. The local sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose.
+The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`, executed in a test); the weights follow its lines
+(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. There is no gradient through them. The local sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose.
 """
 
 import dataclasses

@@ -1,23 +1,24 @@
-"""The verbs that explain: `mcpo method`, `help`, `schema` and `doctor`."""
+"""The verbs that explain: `mcpo method`, `task`, `help`, `schema` and `doctor`."""
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, complete_methods, complete_settings
+from mcpo_cli.commands.verbs import Debug, Family, Json, complete_methods, complete_settings, complete_tasks
 
 if TYPE_CHECKING:
     from mcpo_cli.config.reference import Entry
     from mcpo_cli.methods import Method
+    from mcpo_cli.testing import Outcome
 
 SCHEMA_EXAMPLES = """\
+\b
 Examples:
+  mcpo schema suite > suite.schema.json                  then, as the first line of a suite:
+  # yaml-language-server: $schema=./suite.schema.json    editors with the YAML language server complete and check it"""
 
-mcpo schema suite > suite.schema.json                    then, as the first line of a suite:
-
-# yaml-language-server: $schema=./suite.schema.json      editors with the YAML language server complete and check it"""
-
-app = typer.Typer(help="List methods, show one, check one against the contract.", no_args_is_help=True)
+app = typer.Typer(cls=Family, help="List methods, show one, check one against the contract.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="METHOD", help="A registered method.", autocompletion=complete_methods)]
 Options = Annotated[
@@ -89,25 +90,82 @@ def check(name: Name, options: Options = None, as_json: Json = False, debug: Deb
 
     Your own tests can run the same checks with `mcpo_cli.testing.check`.
     """
+    from mcpo_cli.testing import CHECKS, check
+
+    method = _method(name, options)
+    _report("method", name, method.label, check(method), CHECKS, as_json=as_json)
+
+
+def _report(
+    kind: str,
+    name: str,
+    label: str,
+    outcomes: "Sequence[Outcome]",
+    checks: Mapping[str, Callable[[Any], None]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print what the `checks` of a kit found. Raises Findings if one failed."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
     from mcpo_cli.errors import Findings
-    from mcpo_cli.testing import CHECKS, check
 
-    method = _method(name, options)
-    outcomes = check(method)
     failed = [outcome for outcome in outcomes if not outcome.passed]
-    document = {"method": method.label, "checks": [asdict(outcome) for outcome in outcomes]}
+    document = {kind: label, "checks": [asdict(outcome) for outcome in outcomes]}
     if as_json and not failed:
         console.print_json(document)
     if not as_json:
-        demands = {name: (one.__doc__ or "").partition("\n")[0] for name, one in CHECKS.items()}
+        demands = {name: (one.__doc__ or "").partition("\n")[0] for name, one in checks.items()}
         rows = [["ok" if one.passed else "wrong", one.name, one.detail or demands[one.name]] for one in outcomes]
         console.print_table(["", "check", "requirement, or what is wrong"], rows)
     if failed:
         names = "; ".join(outcome.name for outcome in failed)
-        raise Findings(f"method {name} fails {len(failed)} of {len(outcomes)} checks: {names}", data=document)
+        raise Findings(f"{kind} {name} fails {len(failed)} of {len(outcomes)} checks: {names}", data=document)
+
+
+task_app = typer.Typer(cls=Family, help="List tasks, check one against the contract.", no_args_is_help=True)
+Task = Annotated[str, typer.Argument(metavar="TASK", help="A registered task.", autocompletion=complete_tasks)]
+TaskOptions = Annotated[
+    list[str] | None, typer.Argument(metavar="task.OPTION=VALUE", help="Its options.", show_default=False)
+]
+
+
+@task_app.command("list")
+def list_tasks(as_json: Json = False, debug: Debug = False) -> None:
+    """One line per task, with its grader and which models it is for."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.tasks import ClosedTask, registry
+
+    listed = [
+        {
+            "task": name,
+            "about": (kind.__doc__ or "").partition("\n")[0],
+            "grader": kind.grader,
+            "models": "any" if issubclass(kind, ClosedTask) else "existing",
+        }
+        for name, kind in sorted(registry().items())
+    ]
+    if as_json:
+        console.print_json({"tasks": listed})
+    else:
+        console.print_table(["task", "what it is", "grader", "models"], [list(row.values()) for row in listed])
+
+
+@task_app.command("check")
+def check_task(name: Task, options: TaskOptions = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Check that a task keeps the contract: problems, splits, prompts, grader; exit 1 if not.
+
+    Your own tests can run the same checks with `mcpo_cli.testing.check_task`.
+    """
+    from mcpo_cli.config import load
+    from mcpo_cli.tasks import get
+    from mcpo_cli.testing import TASK_CHECKS
+    from mcpo_cli.testing import check_task as check
+
+    # `get` says which names there are.
+    task = load.settings(type(get(name)), [text.removeprefix("task.") for text in options or []])
+    _report("task", name, name, check(task), TASK_CHECKS, as_json=as_json)
 
 
 def _method(name: str, options: list[str] | None) -> "Method":
@@ -123,7 +181,7 @@ Key = Annotated[
     str,
     typer.Argument(
         metavar="[SETTING|GROUP]",
-        help="A setting, such as train.lr, or a group of them, such as train.",
+        help="A setting (train.lr), a group of them (train), or a word in what they mean (kl).",
         autocompletion=complete_settings,
     ),
 ]
@@ -134,7 +192,7 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
-    from mcpo_cli.config import reference
+    from mcpo_cli.config import load, reference
 
     found = reference.look_up(key) if key else reference.entries()
     if as_json:
@@ -143,6 +201,8 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
         print("\n\n".join(map(_explained, found)))
     else:
         console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
+    if key in load.groups()["method"]:
+        console.talk(f"the method: mcpo method show {key}")
 
 
 def _row(entry: "Entry") -> list[str]:
@@ -194,11 +254,13 @@ def doctor(as_json: Json = False, debug: Debug = False) -> None:
     broken = [line for line in lines if line.needed_by == "local" and line.state != "ok"]
     document = {"ok": not broken, "lines": [asdict(line) for line in lines]}
     if not as_json:
-        rows = [[line.name, line.needed_by, line.state, line.found, line.fix] for line in lines]
-        console.print_table(["", "for", "state", "found", "fix"], rows)
+        rows = [[line.name, line.needed_by, line.state, line.found] for line in lines]
+        console.print_table(["", "for", "state", "found"], rows)
+        # A fix may be a command to copy, which no table must break.
+        fixes = {line.fix: [other.name for other in lines if other.fix == line.fix] for line in lines if line.fix}
+        console.print_text("\n".join(f"\n{', '.join(names)}:\n  {fix}" for fix, names in fixes.items()))
         lacking = ", ".join(line.name for line in lines if line not in broken and line.state != "ok")
-        where = "backend=verl, the Hugging Face Hub or plug-ins"
-        console.print_text(f"\nmissing for {where}: {lacking}" if lacking else "\nnothing is missing")
+        console.print_text(f"\nmissing, but not needed to train here: {lacking}" if lacking else "\nnothing is missing")
     elif not broken:
         console.print_json(document)
     if broken:

@@ -7,16 +7,19 @@ from typing import Any
 
 import pandas as pd
 
+from mcpo_cli import probes
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis import branching as branch_tables
+from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.analysis import report as report_files
 from mcpo_cli.analysis.artifacts import Built, Workshop
 from mcpo_cli.commands import console
-from mcpo_cli.commands.publish import publish_artifacts
+from mcpo_cli.commands.publish import publish_artifacts, run_pages
 from mcpo_cli.commands.start_runs import run_plan
-from mcpo_cli.config import branching, load, plan
+from mcpo_cli.config import branching, forking, load, plan
 from mcpo_cli.config.branching import Study, Trunk
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.probes import branches
 from mcpo_cli.runs.journal import Journal, write_atomic
@@ -26,9 +29,17 @@ def plans(names: Sequence[str], overrides: Sequence[str], command: str) -> dict[
     """The plans of the suites that the artifacts `names` are made from, by suite.
 
     Raises:
-        ConfigError: bad overrides.
+        ConfigError: bad overrides, or they sweep a setting: tables, figures and claims are about a suite's own arms.
     """
-    return {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    made = {suite: plan.from_suite(suite, overrides, command) for suite in artifacts.suites(names)}
+    for suite, one in made.items():
+        if swept := {cell.arm for cell in one.cells} - plan.read(suite).arms.keys():
+            raise ConfigError(
+                f"{suite}: its tables and figures are about its own arms, not {', '.join(sorted(swept)[:2])}, ...; "
+                "only model, base_seed and seed can be swept",
+                fix=shlex.join(["mcpo", "compare", suite, *overrides]),
+            )
+    return made
 
 
 def merged(plans: Mapping[str, Plan]) -> Plan:
@@ -49,31 +60,34 @@ def workshop(plans: Mapping[str, Plan], overrides: Sequence[str]) -> Workshop:
 
 
 def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[str, Any]] = ()) -> None:
-    """Build every artifact, and each diagnostic one whose runs are done; write the report and print what was built.
+    """Build every artifact whose runs are done; write the report, print what was built and what is missing.
 
     suites: outcomes of the runs started for the report, for `--json`.
 
     Raises:
         ConfigError: bad overrides; nothing is written.
-        MissingCells: an artifact's runs are not done; the report is written and says so.
-        McpoError: an artifact cannot be built although its runs are done; likewise.
+        McpoError: an artifact cannot be built although its runs are done, or one of `suites` still lacks runs; the
+            report is written and says so.
     """
     command, names = "mcpo reproduce all", list(artifacts.registry())
     made = workshop(plans(names, overrides, command), overrides)
     console.talk(f"building {len(names)} tables and figures")
-    content = report_files.gather(made, names)
+    content = report_files.gather(made, names, run_pages(made.plans.values()))
     files = report_files.write(content, made.folder)
     document = {"suites": suites, "report": {**content.to_json(), "files": [str(path) for path in files]}}
     if not as_json:
         for piece in content.pieces:
             if piece.built:
-                show(piece.built, whole=False)
+                show_sentence(piece.built)
             else:
                 console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
-    if error := report_files.complaint(content, shlex.join([*command.split(), *overrides]), document):
+    error = report_files.complaint(content, shlex.join([*command.split(), *overrides]), document)
+    if error and (suites or not isinstance(error, MissingCells)):
         raise error
+    if error:
+        console.talk(f"{error.message}\nto train what is missing: {error.fix}")
     if as_json:
         console.print_json(document)
 
@@ -92,13 +106,33 @@ def publish_suite(plan: Plan, built: Sequence[Built]) -> None:
     publish_artifacts([(plan, built)])
 
 
-def show(built: Built, *, whole: bool) -> None:
-    """Print an artifact: all of it if `whole`, else its first sentence."""
-    if whole:
-        console.print_text(built.text(console.width()))
-        console.talk("\n".join(f"written: {path}" for path in built.paths))
-    else:
-        console.print_text(f"{built.name}: {built.record['sentence']}")
+def show(built: Built, *, full: bool) -> None:
+    """Print an artifact: its sentence, its first table and what that needs to be read; all of it with `full`."""
+    page, brief = built.page, built.record["brief"]
+    is_short = brief is not None and not full
+    console.print_paragraph(page.title)
+    console.print_text("")
+    console.print_paragraph(page.sentence)
+    for grid in page.grids[:1] if is_short else page.grids:
+        console.print_text("")
+        console.print_paragraph(grid.title)
+        console.print_text("")
+        console.print_grid(grid)
+    console.print_text("")
+    for note in brief if is_short else page.notes:
+        console.print_remark(note)
+    if built.paths:
+        first, *others = built.paths
+        beside = f", and {' '.join(path.suffix for path in others)} beside it" if others else ""
+        console.talk(f"written: {first}{beside}")
+    if is_short:
+        more = f"next: --full prints {len(page.grids) - 1} more tables and how to read them"
+        console.talk(f"{more}; mcpo ui shows the curves")
+
+
+def show_sentence(built: Built) -> None:
+    """Print an artifact's sentence, in a list of artifacts."""
+    console.print_text(f"{built.name}: {built.record['sentence']}")
 
 
 def measure_branches(study: str, trunk: Trunk, command: str) -> None:
@@ -127,10 +161,30 @@ def build_branches(
     name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     workshop = Workshop({}, home() / "reports", scale, overrides)
-    workshop.folder.mkdir(parents=True, exist_ok=True)
-    path = workshop.folder / f"{name}-rows.csv"
-    write_atomic(path, pd.DataFrame(rows).to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    path = _write_rows(workshop.folder, name, pd.DataFrame(rows))
     return workshop.make(branch_tables.artifact(name, content, path), command)
+
+
+def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:
+    """Write what the forks of a plan changed to a CSV file beside the report; build table and figure from it."""
+    probe, first = probes.get("fork"), chosen.cells[0].spec
+    findings = {
+        cell.spec.run_id: (cell.arm, probe.measure(cell.spec, Journal(run_dir(cell.spec.run_id))))
+        for cell in chosen.cells
+    }
+    run_id, step = forking.place(first.fork)
+    name = f"fork-{run_id}-{step}"
+    workshop = Workshop({}, home() / "reports", first.scale, overrides)
+    path = _write_rows(workshop.folder, name, fork_tables.rows(findings))
+    return workshop.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+
+
+def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:
+    """Write the rows that an artifact is built from, as CSV."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-rows.csv"
+    write_atomic(path, rows.to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.6g"))
+    return path
 
 
 def branch_points(trunks: Sequence[Trunk]) -> list[dict[str, Any]]:

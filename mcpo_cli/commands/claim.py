@@ -14,15 +14,12 @@ if TYPE_CHECKING:
     from mcpo_cli.results.support import Support
 
 EXAMPLES = """\
+\b
 Examples:
-
-mcpo claim "54.2 vs 51.7, n=30, 32 samples"              one run each, 32 samples per problem
-
-mcpo claim "54.2 vs 51.7, n=500, 3 seeds, sd 1.2 vs 0.9" with the standard deviation over runs
-
-mcpo claim "66.7 vs 60.0 pass@8, n=30" --json            another metric: avg@k, pass@k, best@k, maj@k
-
-mcpo claim claims.yaml                                   several benchmarks, and assumptions of your own"""
+  mcpo claim "54.2 vs 51.7, n=30, 32 samples"              one run each, 32 samples per problem
+  mcpo claim "54.2 vs 51.7, n=500, 3 seeds, sd 1.2 vs 0.9" with the standard deviation over runs
+  mcpo claim "66.7 vs 60.0 pass@8, n=30" --json            another metric: avg@k, pass@k, best@k, maj@k
+  mcpo claim claims.yaml                                   several benchmarks, and assumptions of your own"""
 SCOPE_WORDS = {
     "answers": "other answers to the same problems",
     "problems": "and other problems of the kind",

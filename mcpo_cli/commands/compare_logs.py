@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from mcpo_cli.commands import console, publish
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.home import home
 from mcpo_cli.results import page, readers
 from mcpo_cli.results.comparison import Comparison, Question, compare
@@ -191,7 +191,7 @@ def _pairs(text: str, option: str, known: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"{option} {word}: must be NAME=COLUMN", fix=f"{option} correct=exact_match")
         if name not in known:
             raise ConfigError(
-                f"{option} {word}: {nearest(name, known)}", fix=f"{option} {closest(name, known)}={value}",
+                f"{option} {word}: {nearest(name, known)}", fix=mend(f"{option} {{}}={value}", name, known),
                 code="unknown_name",
             )  # fmt: skip
         pairs[name] = value

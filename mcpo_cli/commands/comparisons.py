@@ -23,9 +23,11 @@ def plan_of(words: Sequence[str], command: str) -> Plan:
     """The plan of the runs that `words` name, whether they are done or not. command: the verb that takes the words.
 
     Raises:
-        ConfigError: see `parted`; or there is no such suite or run.
+        ConfigError: see `parted`; or there is no such suite, setting or run.
     """
     named, overrides = parted(words, command)
+    if not named:
+        return plan.from_overrides(overrides)
     if plan.is_suite(named[0]):
         return plan.from_suite(named[0], overrides, f"mcpo ablate {shlex.quote(named[0])}")
     return catalog.plan_of(location(), named, command)
@@ -44,21 +46,41 @@ def all_done(command: str) -> Plan:
 
 
 def parted(words: Sequence[str], command: str) -> tuple[list[str], list[str]]:
-    """The suite or runs that `words` begin with, and the overrides after them.
+    """The suite or runs that `words` begin with, and the overrides after them; no name where all words are settings.
 
     Raises:
-        ConfigError: nothing is named, or a suite and something else, or runs and overrides.
+        ConfigError: there are no words, or a suite and something else, or runs and overrides.
     """
+    words = plan.expanded(words)
     named, overrides = [word for word in words if "=" not in word], [word for word in words if "=" in word]
     suites = [word for word in named if plan.is_suite(word)]
     fix = f"{command} table1, or: {command} RUN_ID RUN_ID (mcpo runs list)"
-    if not named:
-        raise ConfigError("name a suite, or runs", fix=fix)
+    if not words:
+        raise ConfigError("name a suite, settings or runs", fix=fix)
     if len(suites) > 1 or (suites and len(named) > 1):
         raise ConfigError(f"name one suite, or several runs, not {', '.join(named)}", fix=fix)
-    if overrides and not suites:
+    if overrides and named and not suites:
         raise ConfigError(f"{named[0]} is an existing run: its settings cannot be changed", fix=fix)
     return named, overrides
+
+
+def of_words(words: Sequence[str], choice: Choice) -> list[Built]:
+    """Build and publish the comparison of the arms that the words name, one for each regime; of a design, its map.
+
+    Raises:
+        ConfigError: no such suite, setting, run, arm, metric or axis; or the runs do not share seeds and problems.
+        MissingCells: a run is not done.
+    """
+    named, overrides = parted(words, "mcpo compare")
+    if named and plan.is_suite(named[0]):
+        return suite(named[0], overrides, choice)
+    whole = plan_of(words, "mcpo compare")
+    parts = by_regime(whole)
+    names = {regime: _slug("compare", part.plan_id, *_words(choice)) for regime, part in parts.items()}
+    return [
+        _make(comparison.of_runs(part, names[regime], choice), part, [], words, choice)
+        for regime, part in parts.items()
+    ]
 
 
 def suite(name: str, overrides: Sequence[str], choice: Choice) -> list[Built]:
@@ -126,18 +148,6 @@ def headline(whole: Plan, choice: Choice) -> list[Row]:
     ]
 
 
-def runs(ids: Sequence[str], choice: Choice) -> list[Built]:
-    """Build and publish the comparison of single runs, by the ids or the beginnings of ids.
-
-    Raises:
-        ConfigError: no such run, arm, metric or axis; or the runs do not share model, seeds and problems.
-        MissingCells: a run is not done.
-    """
-    whole = catalog.plan_of(location(), ids, "mcpo compare")
-    name = _slug("compare", whole.plan_id, *_words(choice))
-    return [_make(comparison.of_runs(whole.suite, name, choice), whole, [], list(ids), choice)]
-
-
 def _named(name: str, choice: Choice, regime: str) -> Artifact:
     """The suite's table; for another choice, or if an artifact has the suite's name, a comparison of its own."""
     stem = load.stem(name)
@@ -166,9 +176,3 @@ def _words(choice: Choice) -> list[str]:
 def _slug(*words: str) -> str:
     """The words as a file name."""
     return "-".join(filter(None, (re.sub(r"[^a-z0-9]+", "-", word.lower()).strip("-") for word in words)))
-
-
-def show(built: Sequence[Built]) -> None:
-    """Print the comparisons, whole."""
-    for one in built:
-        build_artifacts.show(one, whole=True)

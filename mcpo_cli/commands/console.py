@@ -7,22 +7,20 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from mcpo_cli.analysis.render import Grid, tables
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.redaction import visible
 from mcpo_cli.runs.journal import finite
 from mcpo_cli.scheduling.progress import RunView, View
-
-if TYPE_CHECKING:
-    from mcpo_cli.analysis.render import Grid
 
 PIPE_WIDTH = 160
 """Columns if stdout is not a terminal; wide enough that no name is cut."""
@@ -30,15 +28,16 @@ LINE_SECONDS = 5.0
 """Least seconds between two progress lines about the same run."""
 STANDSTILL_SECONDS = 60.0
 """Least seconds between two that are equal."""
-ROOMY = 100
-"""Least width in columns at which columns of numbers stand two blanks apart."""
-BAR_WIDTH = 120
-"""Least terminal width in columns at which running cells have a progress bar."""
+PROSE = 100
+"""Most columns of a line of prose."""
+BAR_WIDTH, LEFT_WIDTH, LEAST_DETAILS = 10, len("1:00:00 left"), 12
+"""Columns of a running cell's bar and time left, and the fewest that its details must have beside a bar."""
 JSON_VERSION = 1
 """Of what `--json` prints: it changes when a key goes away or changes its meaning, not when one is added."""
 LIVE_METRICS = {"accuracy": "train/accuracy", "mastered": "mastery/mastered"}
 STYLES = {"done": "green", "failed": "red", "interrupted": "yellow", "running": "cyan", "planned": "dim"}
 STYLES |= {"ok": "green", "wrong": "red", "missing": "yellow"}
+STYLES |= {"supported": "green", "contradicted": "red", "unresolved": "yellow"}
 STYLES |= {"better": "green", "not worse": "green", "equivalent": "green", "worse": "red", "undecided": "yellow"}
 
 
@@ -93,36 +92,25 @@ def width() -> int:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout; a narrow terminal wraps cells and cuts nothing."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    _print_rows(table, rows)
+    """Print a table of names and texts on stdout; see `print_grid`."""
+    print_grid(Grid("", columns, list(rows), labels=len(columns)))
 
 
-def print_grid(grid: "Grid") -> None:
-    """Print a table of names and numbers on stdout: a narrow terminal wraps names, and breaks no number."""
-    gap = 2 if width() >= ROOMY else 1
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-    for place, name in enumerate(grid.header):
-        number = place >= grid.labels
-        longest = max((len(row[place]) for row in grid.rows), default=1)
-        justify: JustifyMethod = "right" if number else "left"
-        least = longest if number else None
-        table.add_column(Text(visible(name)), overflow="fold", justify=justify, vertical="bottom", min_width=least)
-    _print_rows(table, grid.rows)
+def print_grid(grid: Grid) -> None:
+    """Print a table on stdout without its title; a narrow terminal wraps names, breaks no number and cuts nothing."""
+    console = Console(highlight=False, width=width())
+    for place, table in enumerate(tables(grid, width(), STYLES)):
+        console.print(*(["\n"] if place else []), table, sep="")
 
 
-def _print_rows(table: Table, rows: Iterable[Sequence[str]]) -> None:
-    """Print a table of `rows` whose columns are there."""
-    for row in rows:
-        table.add_row(*(Text(visible(cell), style=STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False, width=width()).print(table)
+def print_paragraph(text: str) -> None:
+    """Print a sentence on stdout, wrapped to the terminal."""
+    print_text(textwrap.fill(visible(text), min(width(), PROSE)))
 
 
 def print_remark(text: str) -> None:
     """Print a sentence on stdout, wrapped to the terminal and indented from its second line on."""
-    print_text(textwrap.fill(visible(text), min(width(), 100), initial_indent="- ", subsequent_indent="  "))
+    print_text(textwrap.fill(visible(text), min(width(), PROSE), initial_indent="- ", subsequent_indent="  "))
 
 
 def seconds(option: str, text: str) -> float:
@@ -179,14 +167,20 @@ class LiveDisplay:
         running = [cell for cell in view.cells if cell.state == "running"]
         names = [cell.cell.spec.run_id for cell in running]
         table = Table.grid(padding=(0, 1))
-        # If space is short, first the bar is dropped, then metrics are cut; names never are.
-        table.add_column(no_wrap=True, min_width=max(map(len, names), default=0))
-        table.add_column(no_wrap=True, overflow="ellipsis")
+        # If space is short, first details are cut, then the bar is dropped; name and time left never are.
+        longest = max(map(len, names), default=0)
+        room = self.console.width - longest - LEFT_WIDTH - BAR_WIDTH - 3
+        has_bar = room >= LEAST_DETAILS
+        table.add_column(no_wrap=True, min_width=longest)
+        table.add_column(no_wrap=True, min_width=LEFT_WIDTH, justify="right")
+        if has_bar:
+            table.add_column(no_wrap=True, width=BAR_WIDTH)
+        table.add_column(no_wrap=True, overflow="ellipsis", max_width=max(1, room if has_bar else room + BAR_WIDTH))
         for name, cell in zip(names, running, strict=True):
-            row: list[RenderableType] = [name, details(cell)]
-            if self.console.width >= BAR_WIDTH:
-                row.append(ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=16))
-            table.add_row(*row)
+            bar = ProgressBar(total=cell.cell.spec.train.steps, completed=cell.progress.step, width=BAR_WIDTH)
+            left = cell.progress.seconds_left
+            shown: list[RenderableType] = [name, "" if left is None else f"{duration(left)} left"]
+            table.add_row(*shown, *([bar] if has_bar else []), ", ".join(_activity(cell)))
         return table
 
 
@@ -226,8 +220,8 @@ class LineDisplay:
                     self._said[name] = now, shown
 
     def note(self, text: str) -> None:
-        """Print one line on stderr."""
-        talk(text)
+        """Print a message on stderr, after the time of day."""
+        talk(f"{time.strftime('%H:%M:%S')} {text}")
 
 
 @contextmanager
@@ -267,14 +261,18 @@ def header(view: View) -> str:
 
 def details(cell: RunView) -> str:
     """A running cell's phase, metrics and time left."""
+    left = cell.progress.seconds_left
+    return ", ".join(_activity(cell) + ([] if left is None else [f"{duration(left)} left"]))
+
+
+def _activity(cell: RunView) -> list[str]:
+    """A running cell's phase and metrics."""
     progress = cell.progress
     parts = [progress.phase]
     parts += [f"{name} {progress.metrics[key]:.3f}" for name, key in LIVE_METRICS.items() if key in progress.metrics]
     if progress.pass_at_1 is not None:
         parts.append(f"eval pass@1 {progress.pass_at_1:.3f}")
-    if progress.seconds_left is not None:
-        parts.append(f"{duration(progress.seconds_left)} left")
-    return ", ".join(parts)
+    return parts
 
 
 def _failures(view: View) -> list[Text]:

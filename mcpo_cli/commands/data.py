@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, Json, starting_with
+from mcpo_cli.commands.verbs import Debug, Family, Json, starting_with
 
 if TYPE_CHECKING:
     from mcpo_cli.data.base import Dataset
 
-app = typer.Typer(help="List and audit data sets.", no_args_is_help=True)
+app = typer.Typer(cls=Family, help="List and audit data sets.", no_args_is_help=True)
 SHOWN = 10
 """Most findings of a kind in the text report; `--json` has all."""
 

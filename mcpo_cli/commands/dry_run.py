@@ -1,16 +1,22 @@
 """Show the runs of a plan instead of starting them: ids, states, expected time and cost, and the started process."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from mcpo_cli import backends
 from mcpo_cli.backends import local
 from mcpo_cli.commands import console
 from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.schema import Train
 from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.scheduling.estimate import Forecast, forecast
+
+WILD = 0.05
+"""The least learning rate that nobody means."""
+LONG = 6 * 3600.0
+"""Seconds of a plan that is long enough to say so."""
 
 
 def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | None = None) -> None:
@@ -37,10 +43,26 @@ def show(plan: Plan, *, verbose: bool, as_json: bool, mean_response: float | Non
         console.print_json({**head, "estimate": about, "runs": runs})
         return
     _print_runs(plan, expected)
+    for caution in cautions(plan, expected):
+        console.talk(f"warning: {caution}")
     _print_needs(expected)
     _print_costs(expected)
     if previews:
         console.print_text(f"\n{previews_text(previews) if verbose else 'each setting of verl: add --verbose'}")
+
+
+def cautions(plan: Plan, expected: Forecast) -> Iterator[str]:
+    """What of a plan is allowed and was hardly meant."""
+    if wild := sorted({cell.spec.train.lr for cell in plan.cells if cell.spec.train.lr >= WILD}):
+        yield (
+            f"train.lr={wild[-1]:g}: AdamW changes every weight by about that much in a gradient step, which destroys "
+            f"a policy; the default is {Train.lr:g}"
+        )
+    if expected.seconds > LONG:
+        yield (
+            f"about {console.duration(expected.seconds)} left for {len(plan.cells)} runs, {expected.parallel} at a "
+            "time; Ctrl-C stops them, and the same command continues"
+        )
 
 
 def _preview(preview: Mapping[str, Any] | None) -> dict[str, Any]:

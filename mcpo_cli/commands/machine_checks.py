@@ -5,6 +5,7 @@ import os
 import platform
 import resource
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, grading, machine, methods, plugins, probes, tasks
+from mcpo_cli import data, extras, grading, machine, methods, plugins, probes, tasks
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
@@ -42,6 +43,9 @@ REBUILD_KERNELS = (
     "--requirement constraints-flash-attn.txt  (in a checkout)"
 )
 
+REINSTALL = "make setup in a checkout, or reinstall the wheel"
+OTHER_NAMES = f"mcpo-lab, or {sys.executable} -m mcpo_cli: the same program"
+
 State = Literal["ok", "missing", "wrong"]
 
 
@@ -50,8 +54,8 @@ class Line:
     """The result of one check."""
 
     name: str
-    needed_by: Literal["local", "verl", "hub", "plug-in"]
-    """`local` is needed for everything; the others only for those features."""
+    needed_by: Literal["local", "extra", "shell", "verl", "hub", "plug-in"]
+    """`local` is needed for everything; the others only for those features. shell: to type `mcpo`."""
     state: State
     found: str
     fix: str = ""
@@ -60,7 +64,8 @@ class Line:
 def examine() -> list[Line]:
     """All checks, in the order in which to fix them."""
     gpus = machine.gpus()
-    return [*_python(), *_gpus(gpus), *_stack(gpus), *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
+    of_verl = (*_gpus(gpus), *_stack(gpus))
+    return [*_python(), *_command(), *of_verl, *_home(), *_hub(), *_memory(), *_limits(), *_plugins()]
 
 
 def _python() -> Iterator[Line]:
@@ -70,9 +75,8 @@ def _python() -> Iterator[Line]:
     yield _held("Python", "local", version, wanted, "make setup PYTHON=python3.12")
     stated = [Requirement(line) for line in metadata.requires(DISTRIBUTION) or []]
     own = {one.name: str(one.specifier) for one in stated if one.marker is None}
-    shown = ("torch", "transformers", "mlflow")
-    for name in shown:
-        yield _held(name, "local", checks.installed(name), own.pop(name), "make setup")
+    for name in ("torch", "transformers"):
+        yield _held(name, "local", checks.installed(name), own.pop(name), REINSTALL)
     bad = [
         line
         for name, wanted in own.items()
@@ -80,9 +84,24 @@ def _python() -> Iterator[Line]:
     ]
     if bad:
         told = ", ".join(f"{line.name} {line.found}" for line in bad)
-        yield Line("other packages", "local", bad[0].state, told, "make setup")
+        yield Line("other packages", "local", bad[0].state, told, REINSTALL)
     else:
         yield Line("other packages", "local", "ok", f"{len(own)}, all in range")
+    for extra in dict.fromkeys(extras.EXTRAS.values()):
+        of_it = {one.name: str(one.specifier) for one in stated if one.marker and one.marker.evaluate({"extra": extra})}
+        for name, wanted in of_it.items():
+            yield _held(name, "extra", checks.installed(name), wanted, extras.command(extra))
+
+
+def _command() -> Iterator[Line]:
+    """Check that `mcpo` in the shell is this program: another package on PyPI has a command of that name, too."""
+    found = shutil.which("mcpo")
+    if found is None:
+        yield Line("command mcpo", "shell", "missing", "not on PATH", OTHER_NAMES)
+    elif b"mcpo_cli" not in Path(found).read_bytes():
+        yield Line("command mcpo", "shell", "wrong", f"{found} is another program", OTHER_NAMES)
+    else:
+        yield Line("command mcpo", "shell", "ok", found)
 
 
 def _gpus(gpus: list[machine.Gpu]) -> Iterator[Line]:
@@ -158,11 +177,11 @@ def _store(home: Path) -> Iterator[Line]:
     """Check the MLflow store that runs would be written to; creates no database."""
     setting = os.environ.get("MLFLOW_TRACKING_URI", "")
     database = home / "mlflow.db"
-    if not setting and not database.exists():
+    if not setting and extras.is_installed("mlflow") and not database.exists():
         yield Line("MLflow store", "local", "ok", f"{database} (the first run will create it)")
         return
-    if setting == OFFLINE:
-        yield Line("MLflow store", "local", "ok", "offline: journals only")
+    if setting == OFFLINE or not extras.is_installed("mlflow"):
+        yield Line("MLflow store", "local", "ok", "none: journals only")
         return
     from mcpo_cli.store.connection import Connection
 
@@ -257,7 +276,7 @@ def _plugins() -> Iterator[Line]:
     yield from (Line("plug-in", "plug-in", "wrong", problem) for problem in plugins.problems())
 
 
-def _held(name: str, needed_by: Literal["local", "verl"], version: str | None, wanted: str, fix: str) -> Line:
+def _held(name: str, needed_by: Literal["local", "extra", "verl"], version: str | None, wanted: str, fix: str) -> Line:
     """Check an installed version against the range `wanted`."""
     if version is None:
         return Line(name, needed_by, "missing", f"not installed; wanted: {wanted or 'any'}", fix)

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from mcpo_cli.commands.verbs import Debug, DryRun, Json, RunId, starting_with
+from mcpo_cli.commands.verbs import Debug, DryRun, Family, Json, RunId, starting_with
 
-app = typer.Typer(help="List and fetch models.", no_args_is_help=True)
+app = typer.Typer(cls=Family, help="List and fetch models.", no_args_is_help=True)
 EVALUATE_SETTINGS = """\
 Settings, key=value: engine=hf|local|vllm n=8 temperature=0.7 top_p=1 max_tokens=20480 seed=0 prompt=dapo|boxed|plain
 chat=auto|off revision=COMMIT protocol=paper data.path=FILE|FOLDER grading.timeout=5 compute.device=auto|cpu|cuda ...

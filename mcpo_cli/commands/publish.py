@@ -4,8 +4,7 @@ A failing store only causes a warning: the files and records on the disk have ev
 """
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +44,15 @@ def publish_artifacts(built: "Sequence[tuple[Plan, Sequence[Built]]]", report: S
         console.talk(f"warning: {error}")
 
 
+def run_pages(plans: "Iterable[Plan]") -> dict[str, str]:
+    """The address of each run's page in the store that the first plan names, by run id; empty without a store."""
+    uri = resolve(next((plan.cells[0].spec.compute.tracking_uri for plan in plans), ""))
+    try:
+        return _connected(uri).pages() if uri else {}
+    except McpoError:
+        return {}  # what is sent to the store afterwards warns of it
+
+
 def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequence[Path]) -> None:
     """Log a comparison of logs to a run of its own in the store: its differences as metrics, its files as artifacts.
 
@@ -54,9 +62,11 @@ def publish_comparison(title: str, key: str, found: "LogComparison", files: Sequ
     if uri is None:
         console.talk("warning: not logged to MLflow: MLFLOW_TRACKING_URI=offline")
         return
+    from mcpo_cli.store.descriptions import metric_part
+
     values: dict[str, float | None] = {}
     for row in found.differences.to_dict("records"):
-        place = "/".join([row["metric"], *(re.sub(r"[/+\s]+", "_", row[name]) for name in ("benchmark", "arm"))])
+        place = "/".join(metric_part(row[name]) for name in ("metric", "benchmark", "arm"))
         values |= _with_interval(
             f"difference/{place}", {"mean": row["difference"], "low": row["low"], "high": row["high"]}
         )
@@ -136,19 +146,17 @@ def _connected(uri: str) -> "Store":
 
 
 def _headlines(built: "Built") -> dict[str, float]:
-    """A comparison's numbers with the ends of their intervals, `.../low` and `.../high`, as far as they are known.
+    """A comparison's headline differences as far as they are known: `difference/<metric>/<equal>/<model>/<arm>`.
 
-    Headline differences and their adjusted p are called `difference/<metric>/<equal>/<model>/<arm>` and `p_holm/...`,
-    means over tiers and seeds `average/<metric>/<model>/<arm>`.
+    MLflow makes a chart of one bar of each metric, so all other numbers are in the tables alone.
     """
-    values: dict[str, float | None] = {}
-    for row in built.to_json()["rows"]:
-        if row.get("family") == "headline":
-            place = "/".join(row[name] for name in ("metric", "at", "model", "arm"))
-            values |= _with_interval(f"difference/{place}", row) | {f"p_holm/{place}": row["p_holm"]}
-        elif (row.get("block"), row.get("tier"), row.get("at")) == ("measured", "average", "steps"):
-            values |= _with_interval(f"average/{row['metric']}/{row['model']}/{row['arm']}", row)
-    return {name: value for name, value in values.items() if value is not None}
+    from mcpo_cli.store.descriptions import metric_part
+
+    return {
+        "/".join(["difference", *(metric_part(row[name]) for name in ("metric", "at", "model", "arm"))]): row["mean"]
+        for row in built.to_json()["rows"]
+        if row.get("family") == "headline" and row["mean"] is not None
+    }
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> dict[str, float | None]:

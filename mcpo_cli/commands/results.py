@@ -9,6 +9,7 @@ import typer
 from mcpo_cli.commands.verbs import (
     Debug,
     DryRun,
+    Full,
     Json,
     Overrides,
     Verbose,
@@ -19,23 +20,17 @@ from mcpo_cli.commands.verbs import (
 from mcpo_cli.errors import ConfigError
 
 COMPARE_EXAMPLES = """\
+\b
 Examples:
-
-mcpo compare table2                                      the arms of a suite, against its first one
-
-mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
-
-mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
-
-mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
-
-mcpo compare table2 --plan                               what N seeds can find, before training them
-
-mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
-
-mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
-
-mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
+  mcpo compare method.delta=0.01,0.05 seed=0,1,2           the arms of a sweep: the words that trained it
+  mcpo compare table2                                      the arms of a suite, against its first one
+  mcpo compare table2 --baseline DAPO --metric best@8      another baseline, another headline
+  mcpo compare mine.yaml seed=0,1,2 --at seconds           a suite of yours, at equal time
+  mcpo compare dapo-toy-s-s0 mcpo-toy-s-s0                 runs by the beginnings of their ids
+  mcpo compare table2 --plan                               what N seeds can find, before training them
+  mcpo compare base.jsonl new.jsonl                        samples of any tool: is new better?
+  mcpo compare out_base/ out_new/ --margin 0.01            two folders of lm-eval; or new not worse by a point
+  mcpo compare --arm a='logs/a-s*' --arm b='logs/b-s*'     arms of several training seeds"""
 
 
 def _complete_arms(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -78,8 +73,8 @@ def _complete_compared(ctx: typer.Context, incomplete: str) -> list[str]:
 Compared = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="SUITE [KEY=VALUE]|RUN_ID...|LOG...",
-        help="A suite or its file, with settings to change in it; several runs; or logs of any tool, files or folders.",
+        metavar="[SUITE] [KEY=VALUE...]|RUN_ID...|LOG...",
+        help="A suite or its file, settings, or both, as for `mcpo train`; several runs; or logs of any tool.",
         autocompletion=_complete_compared,
     ),
 ]
@@ -158,9 +153,6 @@ Out = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Of logs: write the files there (default: reports/compare/ in MCPO_HOME)."),
 ]
-Full = Annotated[
-    bool, typer.Option("--full", help="Of logs: also what the doubt comes from, and problems that changed.")
-]
 MLflow = Annotated[bool, typer.Option("--mlflow", help="Of logs: log the comparison to MLflow, too.")]
 
 
@@ -185,11 +177,12 @@ def compare(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compare the arms of a suite, single runs, or logs of any tool with a baseline. Trains nothing."""
+    """Compare arms with a baseline: of a suite, a sweep, runs, or logs of any tool. Trains nothing."""
     words = what or []
     if not words and not arm:
         raise ConfigError(
-            "name a suite, runs, or logs", fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1"
+            "name a suite, the settings of runs, runs, or logs",
+            fix="mcpo compare base.jsonl new.jsonl, or: mcpo compare table1",
         )
     of_runs: dict[str, object] = {"--metric": metric, "--at": at, "--plan": plan}
     of_logs: dict[str, object] = {
@@ -202,7 +195,7 @@ def compare(
         "--benchmark": benchmark,
         "--reader": reader,
     }
-    of_logs |= {"--out": out, "--full": full, "--mlflow": mlflow}
+    of_logs |= {"--out": out, "--mlflow": mlflow}
     if arm or _names_logs(words):
         from mcpo_cli.commands import compare_logs
 
@@ -214,7 +207,7 @@ def compare(
         compare_logs.run(asked, out, full=full, mlflow=mlflow, as_json=as_json)
         return
     _refuse(of_logs, "logs")
-    _compare_runs(words, baseline, metric, at or (), plan=plan, as_json=as_json)
+    _compare_runs(words, baseline, metric, at or (), plan=plan, full=full, as_json=as_json)
 
 
 def _names_logs(words: Sequence[str]) -> bool:
@@ -234,22 +227,21 @@ def _refuse(given: Mapping[str, object], kind: str) -> None:
 
 
 def _compare_runs(
-    what: Sequence[str], baseline: str, metric: str, at: Sequence[str], *, plan: bool, as_json: bool
+    what: Sequence[str], baseline: str, metric: str, at: Sequence[str], *, plan: bool, full: bool, as_json: bool
 ) -> None:
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import comparisons, console, seeds
-    from mcpo_cli.config.plan import is_suite
+    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
 
-    names, overrides = comparisons.parted(what, "mcpo compare")
     choice = Choice(baseline, metric, tuple(at))
     if plan:
-        seeds.show_reach(names[0], overrides, choice, as_json=as_json)
+        seeds.show_reach(what, choice, as_json=as_json)
         return
-    built = comparisons.suite(names[0], overrides, choice) if is_suite(names[0]) else comparisons.runs(names, choice)
+    built = comparisons.of_words(what, choice)
     if as_json:
         console.print_json({"comparisons": [one.to_json() for one in built]})
-    else:
-        comparisons.show(built)
+        return
+    for one in built:
+        build_artifacts.show(one, full=full)
 
 
 Artifact = Annotated[
@@ -273,6 +265,7 @@ def reproduce(
     artifact: Artifact,
     overrides: Overrides = None,
     budget: Budget = "",
+    full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -305,7 +298,10 @@ def reproduce(
         console.print_json({"suites": documents, "artifacts": {one.name: one.to_json() for one in built}})
         return
     for one in built:
-        build_artifacts.show(one, whole=len(built) == 1)
+        if len(built) == 1:
+            build_artifacts.show(one, full=full)
+        else:
+            build_artifacts.show_sentence(one)
 
 
 def report(overrides: Overrides = None, as_json: Json = False, debug: Debug = False) -> None:

@@ -1,6 +1,7 @@
 """`mcpo runs`: list and show the runs of MCPO_HOME; copy them to the MLflow store, other tools and other people."""
 
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from mcpo_cli.commands.samples import samples
 from mcpo_cli.commands.verbs import (
     Debug,
+    Family,
     Json,
     RunId,
     What,
@@ -23,17 +25,15 @@ if TYPE_CHECKING:
 
 STEP = re.compile(r"step_\d+\.jsonl$")
 EXAMPLES = """\
+\b
 Examples:
-
-mcpo runs export --to data                 all done runs of MCPO_HOME
-
-mcpo runs export table1 --to data          the runs of a suite
-
-mcpo runs bundle table1 table1.mcpo        the same runs for a colleague,
-
-mcpo runs unbundle table1.mcpo             who then prints the same Table 1: mcpo reproduce table1"""
+  mcpo runs export --to data                 all done runs of MCPO_HOME
+  mcpo runs export table1 --to data          the runs of a suite
+  mcpo runs bundle table1 table1.mcpo        the same runs for a colleague,
+  mcpo runs unbundle table1.mcpo             who then prints the same Table 1: mcpo reproduce table1"""
 
 app = typer.Typer(
+    cls=Family,
     help="List and show runs; copy them to the MLflow store, to other tools and to other people.",
     no_args_is_help=True,
 )
@@ -115,11 +115,13 @@ def show_run(run_id: RunId, as_json: Json = False, debug: Debug = False) -> None
 @app.command("sync")
 def sync_runs(as_json: Json = False, debug: Debug = False) -> None:
     """Upload the missing runs and evaluations of MCPO_HOME to the MLflow store. Rerunning sends nothing twice."""
+    from mcpo_cli import extras
     from mcpo_cli.commands import console, publish
     from mcpo_cli.errors import ConfigError, StoreError
     from mcpo_cli.machine import lasting
     from mcpo_cli.store import resolve
 
+    extras.require("mlflow", "mcpo runs sync")
     uri = resolve("")
     if uri is None:
         raise ConfigError("MLFLOW_TRACKING_URI=offline names no store", fix="unset MLFLOW_TRACKING_URI")
@@ -260,13 +262,21 @@ def _text(document: dict[str, Any]) -> str:
         lines += [f"    {note}" for note in attempt.get("notes", [])]
     if document["warnings"]:
         lines += ["warnings", *(f"  {line(warned)}, {warned['steps']} steps" for warned in document["warnings"])]
-    lines += ["metrics", *(f"  {name:<40}{value:.6g}" for name, value in sorted(document["metrics"].items()))]
+    longest = max(map(len, document["metrics"]), default=0)
+    lines += ["metrics", *(f"  {name:<{longest}}  {value:.6g}" for name, value in sorted(document["metrics"].items()))]
     return "\n".join([*lines, "files", *(f"  {path}" for path in document["files"])])
 
 
 def _indented(spec: dict[str, Any]) -> list[str]:
+    """A line for each group of settings, wrapped."""
+    from mcpo_cli.commands.console import width
+
+    longest = max(map(len, spec))
     lines = []
     for key, value in spec.items():
-        inner = ", ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else value
-        lines.append(f"  {key:<9}{inner}")
+        inner = ", ".join(f"{name}={item}" for name, item in value.items()) if isinstance(value, dict) else str(value)
+        head = f"  {key:<{longest}}  "
+        lines += textwrap.wrap(
+            inner, width(), initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+        ) or [head.rstrip()]
     return lines

@@ -70,10 +70,10 @@ def samples(
 
 
 def _check_tier(tier: str, tiers: "Sequence[str]") -> None:
-    from mcpo_cli.errors import ConfigError, closest, nearest
+    from mcpo_cli.errors import ConfigError, mend, nearest
 
     if tier and tier not in tiers:
-        raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=f"--tier {closest(tier, tiers)}")
+        raise ConfigError(f"--tier {tier}: {nearest(tier, tiers)}", fix=mend("--tier {}", tier, tiers))
 
 
 def _kept_none(run: "Run") -> "ConfigError":

@@ -20,25 +20,24 @@ from mcpo_cli.statistics.power import ALPHA, POWER
 SEEDS = (3, 5, 6, 8, 10, 12, 20, 40)
 
 
-def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json: bool) -> None:
+def show_reach(words: Sequence[str], choice: Choice, *, as_json: bool) -> None:
     """Print, for each model and arm, the smallest difference that each of SEEDS finds with probability POWER.
 
     Where at least `stats.LEAST` seeds of all arms are done, it is in units of the metric, with the 80 % interval that
-    these seeds leave to the standard deviation; else in standard deviations.
+    these seeds leave to the standard deviation; else in standard deviations. words: see `comparisons.plan_of`.
 
     Raises:
-        ConfigError: `suite` is not a suite, or bad overrides.
+        ConfigError: no such suite, setting or run, or the suite has a design.
     """
-    if not plan.is_suite(suite):
-        raise ConfigError(
-            f"--plan shows what the seeds of a suite can find; {suite} is not a suite", fix="mcpo compare table1 --plan"
-        )
-    comparisons.refuse_design(suite)
-    about, whole = plan.read(suite), plan.from_suite(suite, overrides, f"mcpo ablate {suite}")
-    choice = replace(comparisons.chosen(suite, choice), at=choice.at or ("steps",))
+    named, _ = comparisons.parted(words, "mcpo compare")
+    suite = named[0] if named and plan.is_suite(named[0]) else ""
+    if suite:
+        comparisons.refuse_design(suite)
+        choice = comparisons.chosen(suite, choice)
+    smallest = plan.read(suite).smallest_effect if suite else plan.SMALLEST_EFFECT
+    whole, choice = comparisons.plan_of(words, "mcpo compare"), replace(choice, at=choice.at or ("steps",))
     found = [
-        {key: one[key] for key in ("regime", "at", "model", "arm")}
-        | _reach(one["sd"], one["seeds"], about.smallest_effect)
+        {key: one[key] for key in ("regime", "at", "model", "arm")} | _reach(one["sd"], one["seeds"], smallest)
         for one in comparisons.headline(_done(whole), choice)
         if one["seeds"] >= stats.LEAST and one["sd"] > stats.ROUNDING
     ]
@@ -47,7 +46,7 @@ def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json:
         "suite": whole.suite,
         "power": POWER,
         "alpha": ALPHA,
-        "smallest_effect": about.smallest_effect,
+        "smallest_effect": smallest,
         "in_standard_deviations": relative,
         "differences": found,
     }
@@ -63,12 +62,13 @@ def show_reach(suite: str, overrides: Sequence[str], choice: Choice, *, as_json:
     console.print_table(header, rows)
     for seen in found:
         low, high = (words.count(seen[end]) for end in ("fewest", "most"))
-        console.print_text(f"{_place(seen)}: a difference of {about.smallest_effect:g} takes {low} to {high} seeds")
+        console.print_text(f"{_place(seen)}: a difference of {smallest:g} takes {low} to {high} seeds")
     stages = ", ".join(map(str, sequential.STAGES))
+    in_stages = f" Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
     console.talk(
         f"Differences that a paired t-test finds with probability {POWER:g} at level {ALPHA:g}. The standard deviation "
-        f"is that of arm minus baseline over seeds{'' if found else f'; fewer than {stats.LEAST} seeds are done'}. "
-        f"Seeds in stages of {stages} that stop at a verdict: mcpo ablate {suite} --until decided"
+        f"is that of arm minus baseline over seeds{'' if found else f'; fewer than {stats.LEAST} seeds are done'}."
+        f"{in_stages if suite else ''}"
     )
 
 
@@ -152,7 +152,7 @@ def show_decisions(decisions: Sequence[Mapping[str, Any]]) -> None:
             f"{one['difference']:+.3f}",
             words.p_value(one["p_holm"]),
             f"{one['level']:g}",
-            one["verdict"],
+            {"above": "better", "below": "worse"}.get(one["verdict"], "undecided"),
         ]
         for one in decisions
     ]

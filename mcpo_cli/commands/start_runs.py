@@ -1,6 +1,6 @@
 """Start the runs of a plan, follow them and print their outcomes; shared by the verbs that train."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,7 @@ from mcpo_cli.commands import console, dry_run
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.home import location
 from mcpo_cli.scheduling import estimate, scheduler
+from mcpo_cli.scheduling.progress import RunView, View
 
 
 def execute(
@@ -18,10 +19,21 @@ def execute(
         dry_run.show(plan, verbose=verbose, as_json=as_json, mean_response=mean_response)
         return
     document = run_plan(plan)
-    if not as_json:
-        print_runs(document)
-    else:
+    if as_json:
         console.print_json(document)
+        return
+    print_runs(document)
+    console.talk_pairs({"records:": str(location() / "runs"), **next_steps(plan)})
+
+
+def next_steps(plan: Plan) -> dict[str, str]:
+    """What to type once the runs of `plan` are done, by what it shows."""
+    one = plan.cells[0].spec.run_id
+    if len({cell.arm for cell in plan.cells}) > 1:
+        first = {"comparison:": plan.command.replace("mcpo train", "mcpo compare", 1)}
+    else:
+        first = {"curves:": f"mcpo runs show {one}"}
+    return {**first, "answers:": f"mcpo runs samples {one}", "charts:": "mcpo ui"}
 
 
 def run_plan(plan: Plan) -> dict[str, Any]:
@@ -30,10 +42,39 @@ def run_plan(plan: Plan) -> dict[str, Any]:
     return scheduler.document(plan, outcomes)
 
 
-def finish(plan: Plan) -> list[scheduler.Outcome]:
-    """Run what is not done of `plan`, with a progress display; see `scheduler.run` for errors."""
+Callback = Callable[[RunView], None] | None
+
+
+def finish(plan: Plan, on_step: Callback = None, on_end: Callback = None) -> list[scheduler.Outcome]:
+    """Run what is not done of `plan`, with a progress display and callbacks; see `scheduler.run` for errors."""
+    for caution in dry_run.cautions(plan, estimate.forecast(plan, location())):
+        console.talk(f"warning: {caution}")
     with console.display() as display:
-        return scheduler.run(plan, display)
+        return scheduler.run(plan, _Calling(display, on_step, on_end))
+
+
+class _Calling:
+    """A display that also calls functions when a run has done a step or has ended."""
+
+    def __init__(self, display: scheduler.Display, on_step: Callback, on_end: Callback) -> None:
+        self.display, self.on_step, self.on_end = display, on_step, on_end
+        self._seen: dict[str, tuple[int, str]] = {}
+
+    def update(self, view: View) -> None:
+        """See `scheduler.Display`."""
+        self.display.update(view)
+        for one in view.cells:
+            key, now = one.cell.spec.run_id, (one.progress.step, one.state)
+            before = self._seen.setdefault(key, now)
+            self._seen[key] = now
+            if self.on_step and now[0] > before[0]:
+                self.on_step(one)
+            if self.on_end and one.state != before[1] and one.state not in ("planned", "running"):
+                self.on_end(one)
+
+    def note(self, text: str) -> None:
+        """See `scheduler.Display`."""
+        self.display.note(text)
 
 
 def print_runs(document: Mapping[str, Any]) -> None:

@@ -8,9 +8,11 @@ import typer
 from mcpo_cli.commands.verbs import (
     Debug,
     DryRun,
+    Full,
     Json,
     MeanLength,
     Overrides,
+    RunId,
     SuiteOverrides,
     Verbose,
     complete_run_id,
@@ -19,13 +21,18 @@ from mcpo_cli.commands.verbs import (
 )
 
 BRANCH_EXAMPLES = """\
+\b
 Examples:
+  mcpo branch toy                       eight arms, three states of six runs, at toy scale
+  mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
+  mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
 
-mcpo branch toy                       eight arms, three states of six runs, at toy scale
 
-mcpo branch toy seed=0,1,2,3 --dry-run    which trunk runs, and for how long
-
-mcpo branch ./mine.yaml               a study of yours; docs/branching.md explains its file"""
+FORK_EXAMPLES = """\
+\b
+Examples:
+  mcpo fork dapo-toy-s-s0 --at 10 method=dapo,mcpo       the same first ten steps, then each method's own
+  mcpo fork dapo-toy-s-s0 --at 10 train.lr=1e-4,3e-4     or each step size's"""
 
 
 def train(
@@ -56,6 +63,7 @@ Until = Annotated[
 def ablate(
     overrides: SuiteOverrides = None,
     until: Until = None,
+    full: Full = False,
     dry_run: DryRun = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -72,7 +80,7 @@ def ablate(
         shown.show(plan.from_suite(suite, rest, command), as_json=as_json, verbose=verbose)
         return
     from mcpo_cli.analysis.comparison import Choice
-    from mcpo_cli.commands import comparisons, console, seeds
+    from mcpo_cli.commands import build_artifacts, comparisons, console, seeds
     from mcpo_cli.commands.start_runs import print_runs, run_plan
 
     if until:
@@ -83,10 +91,44 @@ def ablate(
     if as_json:
         console.print_json({**document, "comparisons": [one.to_json() for one in built]})
         return
-    print_runs(document)
-    comparisons.show(built)
+    if full:
+        print_runs(document)
+    for one in built:
+        build_artifacts.show(one, full=full)
     if until:
         seeds.show_decisions(document["decisions"])
+
+
+def fork(
+    run_id: RunId,
+    at: Annotated[int, typer.Option("--at", min=1, help="The global step that the forks share as their last.")],
+    overrides: Overrides = None,
+    dry_run: DryRun = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Continue copies of a run from a global step, each with another method or step size; show what that changed."""
+    from mcpo_cli.config import forking
+    from mcpo_cli.home import location
+    from mcpo_cli.runs import catalog
+
+    parent, words = catalog.find(location(), run_id).spec, overrides or []
+    command = shlex.join(["mcpo", "fork", parent.run_id, "--at", str(at), *words])
+    chosen = forking.plan(parent, at, words, command)
+    if dry_run:
+        from mcpo_cli.commands import dry_run as shown
+
+        shown.show(chosen, as_json=as_json, verbose=verbose)
+        return
+    from mcpo_cli.commands import build_artifacts, console, start_runs
+
+    document = start_runs.run_plan(chosen)
+    built = build_artifacts.build_forks(chosen, words)
+    if as_json:
+        console.print_json({**document, **built.to_json()})
+    else:
+        build_artifacts.show(built, full=True)
 
 
 def _complete_studies(incomplete: str) -> list[str]:
@@ -123,7 +165,7 @@ def branch(
     if as_json:
         console.print_json({"study": study, "points": build_artifacts.branch_points(trunks), **built.to_json()})
     else:
-        build_artifacts.show(built, whole=True)
+        build_artifacts.show(built, full=True)
 
 
 def _complete_probes(incomplete: str) -> list[str]:
@@ -148,8 +190,8 @@ ProbeName = Annotated[
 Target = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="RUN_ID|CHECKPOINT|SUITE|KEY=VALUE",
-        help="A run, one of its checkpoints, a suite, or settings of a new run as for `mcpo train`.",
+        metavar="RUN_ID...|CHECKPOINT...|SUITE|KEY=VALUE...",
+        help="Runs or their checkpoints, a suite, or settings of new runs as for `mcpo train`.",
         autocompletion=_complete_targets,
     ),
 ]
@@ -186,12 +228,12 @@ def probe(
         console.print_list("probes", listed, {"probe": "probe", "question": "question"}, as_json=as_json)
         return
     chosen, words = probes.get(name), overrides or []
-    if target := probe_run.target(words):
+    if targets := probe_run.targets(words, f"mcpo probe {name}"):
         if dry_run:
             raise ConfigError(
-                "--dry-run shows runs that a probe would start; this run exists already", fix="omit --dry-run"
+                "--dry-run shows runs that a probe would start; these exist already", fix="omit --dry-run"
             )
-        measured = [probe_run.existing(chosen, target, prompts)]
+        measured = [probe_run.existing(chosen, target, prompts) for target in targets]
     else:
         if prompts:
             fix = f"mcpo probe {name} RUN_ID --prompts {prompts}"

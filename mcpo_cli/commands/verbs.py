@@ -2,17 +2,20 @@
 
 import itertools
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from mcpo_cli.commands.habits import meant
 from mcpo_cli.errors import ConfigError
 
 EXAMPLES = {
     "train": """\
+\b
+Examples:
   mcpo train scale=smoke                               every stage once, in seconds
   mcpo train method=mcpo model=toy-m seed=0,1,2        a sweep: one run per seed
   mcpo train method=dapo,mcpo train.lr=5e-4 --dry-run  the planned runs and their time
@@ -21,22 +24,30 @@ EXAMPLES = {
   mcpo train table1 scale=paper --dry-run --mean-length 4000
                                                        on GPUs, for responses of 4000 tokens on average""",
     "ablate": """\
+\b
+Examples:
   mcpo ablate                            the ablations of Table 2
   mcpo ablate why-reweight seed=0,1      another suite, with two seeds
   mcpo ablate ./mine.yaml --dry-run      the planned runs of a suite of your own""",
     "probe": """\
+\b
+Examples:
   mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
   mcpo probe hinge RUN_ID                the records of one run""",
     "reproduce": """\
+\b
+Examples:
   mcpo reproduce table1                  train what is missing, then print the table
   mcpo reproduce figures seed=0,1,2      every figure from three seeds
   mcpo reproduce ./mine.yaml             the table of a suite of your own""",
     "report": """\
+\b
+Examples:
   mcpo report                            every table, figure and verdict of the done runs
   mcpo report seed=0,1,2                 from these seeds only""",
 }
-"""Of the commands that take overrides."""
+"""Epilogs of the commands that take overrides; click does not wrap what follows `\\b`."""
 SETTINGS = """\
 
 Settings, group.key=value: mcpo help lists them, mcpo help train explains a group."""
@@ -80,6 +91,13 @@ def complete_methods(incomplete: str) -> list[str]:
     from mcpo_cli.config import load
 
     return starting_with(incomplete, load.groups()["method"])
+
+
+def complete_tasks(incomplete: str) -> list[str]:
+    """Names of the registered tasks."""
+    from mcpo_cli.config import load
+
+    return starting_with(incomplete, load.groups()["task"])
 
 
 def complete_suite_overrides(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -133,16 +151,24 @@ def _only_when_dry(ctx: typer.Context, param: typer.CallbackParam, value: Any) -
     return value
 
 
-class Verbs(TyperGroup):
+class Family(TyperGroup):
+    """A group of verbs, whose help has the first sentence of each in full."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """See click's `Group`, which cuts these sentences to one line."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in verbs if verb])
+
+
+class Verbs(Family):
     """The whole command line. Sets the error style from the raw words, for errors before options are parsed."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """See `TyperGroup`. `plan` is the old word for a dry run of `train`."""
-        if args[:1] == ["plan"]:
-            args = ["train", *args[1:], "--dry-run"]
+        """See `TyperGroup`. Verbs of habit are replaced."""
         style = ctx.ensure_object(ErrorStyle)
         style.as_json, style.debug = "--json" in args, "--debug" in args
-        return super().parse_args(ctx, args)
+        return super().parse_args(ctx, meant(args))
 
 
 Overrides = Annotated[
@@ -192,6 +218,9 @@ MeanLength = Annotated[
         callback=_only_when_dry,
     ),
 ]
+Full = Annotated[
+    bool, typer.Option("--full", help="Print every table and how to read it, not only the verdict and what it needs.")
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout.", callback=_set_style, is_eager=True)
 ]
@@ -201,15 +230,18 @@ Debug = Annotated[
 
 
 class OverridesCommand(TyperCommand):
-    """A command that takes overrides; its help ends with its examples and with where settings are explained."""
-
-    examples: ClassVar[Mapping[str, str]] = EXAMPLES
+    """A command that takes overrides; its help ends with the presets and with where settings are explained."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Raises ConfigError for a setting that is written like an option, such as `--seed 3`."""
         own = {name for param in self.params for name in param.opts}
         for word, following in itertools.pairwise([*args, "VALUE"]):
             name, _, value = word.partition("=")
+            if name == "--config":
+                raise ConfigError(
+                    "--config is not an option: a file of settings or of a suite comes first, without it",
+                    fix=f"mcpo {ctx.info_name} {value or ('FILE' if following == 'VALUE' else following)}",
+                )
             if name.startswith("--") and name not in own and _is_setting(name.removeprefix("--")):
                 value = value or ("VALUE" if following.startswith("-") else following)
                 raise ConfigError(f"{name} is not an option but a setting", fix=f"{name.removeprefix('--')}={value}")
@@ -217,8 +249,7 @@ class OverridesCommand(TyperCommand):
 
     def get_help(self, ctx: Any) -> str:
         """The help text; reads the presets only when it is printed."""
-        examples = self.examples.get(str(ctx.info_name), "")
-        return "\n".join([super().get_help(ctx), "Examples:", examples, "", *_presets(), SETTINGS])
+        return "\n".join([super().get_help(ctx), "", *_presets(), SETTINGS])
 
 
 def _is_setting(name: str) -> bool:

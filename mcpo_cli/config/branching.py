@@ -15,7 +15,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 
 STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
 """Settings besides the method in which arms may differ: they change the step, not the batch it is taken on."""
@@ -116,7 +116,7 @@ def read(name: str) -> Study:
     if not load.is_file(name) and name not in known:
         raise ConfigError(
             f"unknown branch study '{name}': {nearest(name, known)}",
-            fix=f"mcpo branch {closest(name, known)}",
+            fix=mend("mcpo branch {}", name, known),
             code="unknown_name",
         )
     path = known.get(name) or paths.named(name)
@@ -142,7 +142,7 @@ def _check(study: Study) -> None:
             if arm not in study.arms:
                 raise ConfigError(
                     f"hypotheses, {one.id}: unknown arm '{arm}': {nearest(arm, study.arms)}",
-                    fix=f"arm: {closest(arm, study.arms)}",
+                    fix=mend("arm: {}", arm, study.arms),
                 )
 
 

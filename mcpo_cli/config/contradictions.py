@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
+from mcpo_cli.grading import functions
 from mcpo_cli.settings import plain
+
+REWARDS = ("verdict", "random")
+"""The values of `train.reward` besides a function."""
 
 
 def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -42,6 +46,11 @@ def _batch(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    if not (functions.is_one(spec.train.reward) or spec.train.reward in REWARDS):
+        yield (
+            f"train.reward={spec.train.reward} is neither {' nor '.join(REWARDS)} nor a function",
+            "train.reward=FILE.py:FUNCTION, or train.reward=verdict",
+        )
     if spec.train.reward != "random":
         return
     if spec.method.dynamic_sampling:

@@ -2,13 +2,12 @@
 
 import copy
 import dataclasses
-import difflib
 import functools
 import itertools
 import math
 import operator
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +15,13 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, paths, plugins, tasks
-from mcpo_cli.config import contradictions, existing
-from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short
+from mcpo_cli import methods, paths, plugins, tasks
+from mcpo_cli.config import contradictions, existing, own, spelling
+from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short, written
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import SIMILAR, ConfigError, closest, first_line, nearest
-from mcpo_cli.plugins import Found, Plugin
+from mcpo_cli.errors import ConfigError, first_line, mend, nearest
+from mcpo_cli.plugins import Found
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
@@ -32,6 +31,8 @@ OF_EXISTING = "laptop"
 """The scale of a local run whose model exists and has no preset."""
 KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
 """Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
+_CHOSEN = {f"{group}.name" for group in KINDS}
+"""What files call the choice of a class."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -41,20 +42,7 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
         ConfigError: any mistake in the overrides.
     """
     specs = [_load_one(combination) for combination in _expand(overrides)]
-    return [dataclasses.replace(spec, plugins=used_plugins(spec)) for spec in specs]
-
-
-def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
-    """The plug-ins that decide the result of `spec`, by what each one provides."""
-    task = spec.task
-    uses: list[tuple[str, Found[Any], Collection[str]]] = [
-        ("method", methods.registry(), [spec.method.name]),
-        ("task", tasks.registry(), [task.name]),
-        ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
-        ("dataset", datasets.registry(), task.published),
-        ("collection", datasets.collections(), datasets.collections_of(task.published)),
-    ]
-    return {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
+    return [dataclasses.replace(spec, plugins=own.used_plugins(spec)) for spec in specs]
 
 
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
@@ -155,6 +143,20 @@ def _options(kind: type) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
 
 
+def as_overrides(content: Mapping[str, Any]) -> list[str]:
+    """The content of a YAML file of settings as overrides; a list is a sweep, unless the setting is a list itself.
+
+    Raises:
+        ConfigError: a value contains itself.
+    """
+    lists = {key for key, value in flat(_base_node()).items() if isinstance(value, list | tuple)}
+    try:
+        texts = written(content, lists)
+    except RecursionError:
+        raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
+    return [text.replace(".name=", "=", 1) if key_of(text) in _CHOSEN else text for text in texts]
+
+
 def validate(spec: RunSpec) -> RunSpec:
     """Returns `spec` if none of its settings contradict each other.
 
@@ -212,42 +214,27 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     if key in options:
         for value in values:
             if value not in options[key] and (key in KINDS or not is_file(value)):
-                fix = f"{key}={closest(value, options[key])}"
+                fix = mend(key + "={}", value, options[key], _elsewhere(key, value))
                 raise ConfigError(
                     f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix, code="unknown_name"
                 )
-    elif key in {f"{group}.name" for group in KINDS}:
+    elif key in _CHOSEN:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
         raise unknown_key(key, lambda name: f"{name}={','.join(values)}")
 
 
+def _elsewhere(group: str, name: str) -> str | None:
+    """The fix of a name that is none of its group, and like none: where it belongs, or what lists the group."""
+    if group == "task" and name in datasets.registry():
+        return f"task=math task.data={name}"
+    return {"method": "mcpo method list", "model": "mcpo model list", "task": "mcpo help task"}.get(group)
+
+
 def unknown_key(key: str, mend: Callable[[str], str]) -> ConfigError:
     """The error of a key that does not exist; `mend` makes the fix of the key that was probably meant."""
-    meant = _meant(key)
-    hint = f": did you mean {' or '.join(repr(name) for name in meant)}?" if meant else ""
-    group = key.partition(".")[0]
-    listed = f"mcpo help {group}" if any(name.startswith(f"{group}.") for name in keys()) else "mcpo help"
-    fix = short(mend(meant[0])) if meant else f"{listed}  (lists the settings)"
-    return ConfigError(f"unknown key '{short(key)}'{hint}", fix=fix, code="unknown_key")
-
-
-def _meant(key: str) -> list[str]:
-    """The keys that an unknown key may mean: the same name in another group, or else one of a similar spelling.
-
-    `warmup.max_ops` may mean `task.warmup_max_ops`. In a group that exists, the names in it are compared: the group's
-    own letters say nothing about how alike they are.
-    """
-    known = [*keys(), *groups()]
-    group, _, wanted = key.rpartition(".")
-    siblings = {name.removeprefix(f"{group}."): name for name in known if group and name.startswith(f"{group}.")}
-    return (
-        [name for name in known if name.rpartition(".")[2] == key.replace(".", "_")]
-        or [siblings[name] for name in difflib.get_close_matches(wanted, siblings, n=1, cutoff=SIMILAR)]
-        or [name for name in known if name.rpartition(".")[2] == wanted]
-        or ([] if siblings else difflib.get_close_matches(key, known, n=1, cutoff=SIMILAR))
-    )
+    return spelling.unknown_key(key, [*keys(), *groups()], mend)
 
 
 def _load_one(overrides: list[str]) -> RunSpec:
@@ -267,6 +254,8 @@ def _load_one(overrides: list[str]) -> RunSpec:
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
+            # So a preset can share what few seeds have among all: `base_seed: ${remainder:${seed},3}`.
+            OmegaConf.register_new_resolver("remainder", operator.mod, replace=True)
             data = OmegaConf.to_container(OmegaConf.create(data), resolve=True)
     except (HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         raise ConfigError(f"cannot compose {short(' '.join(overrides))}: {first_line(error)}") from error

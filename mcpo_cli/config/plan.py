@@ -2,17 +2,17 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from mcpo_cli import paths, plugins
-from mcpo_cli.config import load
+from mcpo_cli.config import arms, load, own
 from mcpo_cli.config.design import Design
 from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 
 SMALLEST_EFFECT = 0.02
 """The smallest difference that matters, unless a suite says otherwise: two points of pass@1."""
@@ -20,7 +20,7 @@ SMALLEST_EFFECT = 0.02
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a plan, with the name of its arm."""
+    """One run of a plan, with the name of its arm (see `arms.names`)."""
 
     arm: str
     spec: RunSpec
@@ -39,6 +39,9 @@ class Plan:
     cells: tuple[PlannedRun, ...]
     same: Mapping[str, str] = field(default_factory=dict)
     """Arms whose settings are those of an arm before them, and that arm: both are the same runs, listed once."""
+
+    def __repr__(self) -> str:
+        return f"Plan({self.suite}: {len(self.cells)} runs)"
 
     @property
     def plan_id(self) -> str:
@@ -78,8 +81,9 @@ def from_overrides(overrides: Sequence[str]) -> Plan:
     Raises:
         ConfigError: invalid overrides.
     """
-    cells = [PlannedRun(spec.method.label, spec) for spec in load.load(overrides)]
-    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique(cells))
+    specs = load.load(own.spelled_out(overrides))
+    cells = map(PlannedRun, arms.names([None] * len(specs), specs), specs)
+    return Plan("train", shlex.join(["mcpo", "train", *overrides]), _unique([*cells]))
 
 
 def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
@@ -88,7 +92,7 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: no such suite, invalid overrides, or an override of a setting in which the arms differ.
     """
-    suite = read(name)
+    suite, overrides = read(name), own.spelled_out(overrides)
     given = {key_of(text) for text in overrides}
     varied = {key_of(text) for arm in suite.arms.values() for text in arm}
     for key in sorted(given & varied):
@@ -109,6 +113,10 @@ def from_suite(name: str, overrides: Sequence[str], command: str) -> Plan:
         for arm, settings in suite.arms.items()
         for spec in load.load([*settings, *_of_point(values, [*settings, *overrides]), *sweep, *overrides])
     ]
+    if not suite.design:
+        # The points of a design are settings, too, which an arm is compared over.
+        named = arms.names([cell.arm for cell in cells], [cell.spec for cell in cells])
+        cells = [replace(cell, arm=arm) for cell, arm in zip(cells, named, strict=True)]
     kept = _unique(cells)
     return Plan(load.stem(name), f"{command} {shlex.join(overrides)}".strip(), kept, _same(cells, kept))
 
@@ -120,10 +128,23 @@ def _of_point(values: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
 
 def split_suite(words: Sequence[str]) -> tuple[str, list[str]]:
     """Splits off a leading suite name: that name (empty if there is none) and the overrides."""
+    words = expanded(words)
     # A setting without its value is left to the reader of overrides, which says how to write it.
     settings = load.keys()
     named = words[:1] if words and "=" not in words[0] and words[0] not in settings else []
     return "".join(named), list(words[len(named) :])
+
+
+def expanded(words: Sequence[str]) -> list[str]:
+    """The words, with a first one that stands for settings replaced by them: a method's name, or a file of settings."""
+    first, rest = "".join(words[:1]), list(words[1:])
+    if first in load.groups()["method"] and first not in suites():
+        return [f"method={first}", *rest]
+    of_suites = {"claims", *(one.name for one in fields(Suite))}
+    if load.is_file(first) and not (content := read_yaml(paths.named(first))).keys() & of_suites:
+        given = {key_of(word) for word in rest}
+        return [*(text for text in load.as_overrides(content) if key_of(text) not in given), *rest]
+    return list(words)
 
 
 def suites() -> dict[str, Path]:
@@ -147,7 +168,7 @@ def file(name: str) -> Path:
         if name not in known:
             raise ConfigError(
                 f"unknown suite '{name}': {nearest(name, known)}",
-                fix=f"mcpo train {closest(name, known)}",
+                fix=mend("mcpo train {}", name, known, "mcpo train --help"),
                 code="unknown_name",
             )
         return known[name]

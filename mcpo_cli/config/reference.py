@@ -45,14 +45,31 @@ def entries() -> list[Entry]:
 
 
 def look_up(key: str) -> list[Entry]:
-    """The entries of `key`, and of all keys of the group that it names (`train`).
+    """The entries of `key`, and of all keys of the group that it names (`train`); else those that `search` finds.
 
     Raises:
-        ConfigError: there is no such key.
+        ConfigError: nothing is found.
     """
-    if found := [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]:
-        return found
-    raise load.unknown_key(key, lambda name: f"mcpo help {name}")
+    return [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")] or search(key)
+
+
+def search(word: str) -> list[Entry]:
+    """The entries that have this word: in the key, then in the meaning or as a choice.
+
+    Raises:
+        ConfigError: no entry has it.
+    """
+    whole = re.compile(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])")
+    keys: list[Entry] = []
+    others: list[Entry] = []
+    for entry in entries():
+        texts = (entry.key.replace(".", " ").replace("_", " "), f"{entry.meaning} {entry.allowed}")
+        in_key, in_text = (whole.search(text.lower()) for text in texts)
+        if in_key or in_text:
+            (keys if in_key else others).append(entry)
+    if not keys and not others:
+        raise load.unknown_key(word, lambda name: f"mcpo help {name}")
+    return [*keys, *others]
 
 
 def _presets() -> Iterator[Entry]:
@@ -114,6 +131,8 @@ def preset() -> Schema:
     schema = of(RunSpec)
     properties = schema["properties"]
     del schema["required"], properties["plugins"]
+    # A preset may take it from the seed, as `smoke` does.
+    properties["base_seed"] = {"anyOf": [properties["base_seed"], {"type": "string", "pattern": r"^\$\{.+\}$"}]}
     for group, kinds in load.KINDS.items():
         properties[group] = _any(list(map(of, kinds().values())))
     tasks = {name: of(kind) for name, kind in load.KINDS["task"]().items()}

@@ -141,10 +141,12 @@ class Train:
     """Longest prompt; published problems with a longer one are left out."""
     max_response: int = identity(20, ge=2)
     """Tokens of the longest response; a longer one is cut off."""
-    reward: Literal["verdict", "random"] = identity("verdict")
-    """What the method gets as correctness and reward: the grader's verdict, or a fair coin of each rollout.
+    reward: str = identity("verdict")
+    """What the method gets as reward: `verdict` of the grader, what a function of yours returns
+    (`FILE.py:FUNCTION`), or `random`.
 
-    `random` is a control: what rises under it does not come from rewards. Records and evaluations keep the verdicts.
+    `random` is a control, a fair coin of each rollout in place of correctness, too: what rises under it does not come
+    from rewards. Records and evaluations keep the verdicts.
     """
     overlong_cache: int = identity(4, ge=0)
     """Last tokens before max_response; there the reward falls linearly from 0 to -overlong_penalty (DAPO, Eq. 13)."""
@@ -288,8 +290,14 @@ class RunSpec:
     probe: Probe = identity(Probe())
     compute: Compute = identity(Compute())
     cluster: Cluster = identity(Cluster())
+    fork: str = later("")
+    """`RUN_ID@STEP`: the run continues the records and the state of that run after that global step. `mcpo fork` sets
+    it, with everything else as in that run."""
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
+
+    def __repr__(self) -> str:
+        return f"RunSpec({self.run_id})"
 
     @functools.cached_property
     def run_id(self) -> str:
@@ -324,7 +332,8 @@ class RunSpec:
         parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
         # How RL trains it changes nothing about where RL starts.
         parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
-        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith("method ")}:
+        of_rl = ("method ", "reward ")
+        if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
 

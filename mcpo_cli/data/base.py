@@ -11,6 +11,8 @@ from typing import Literal
 Role = Literal["train", "benchmark"]
 HELD_OUT_SHARE = 8
 """One in this many generated problems, chosen by a hash of its text, is held out of training."""
+HELD_OUT = "held_out"
+"""Names, as a benchmark, the problems of a training file that are held out of it in the same way."""
 INTEGER = re.compile(r"([+-]?)(\d+|\d{1,3}(?:,\d{3})+)(?:\.0*)?")
 
 

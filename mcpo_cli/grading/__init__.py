@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from mcpo_cli.grading import tally
-from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict, load
+from mcpo_cli.grading import functions, tally
+from mcpo_cli.grading.base import STATUSES, Grader, Status, Verdict
+from mcpo_cli.grading.functions import load
 from mcpo_cli.grading.pool import Pool, registry
 
 __all__ = ["STATUSES", "Grader", "Pool", "Status", "Verdict", "loaded", "registry", "verdicts"]
@@ -20,17 +21,19 @@ def loaded(name: str) -> Grader:
 def verdicts(name: str, pairs: Sequence[tuple[str, str]], *, apart: bool) -> list[Verdict]:
     """The verdicts of the grader `name` on (gold, response) pairs, in order, as rewards of training.
 
-    apart: whether in a process of its own, with a pool's limits, rather than in this one (see `loaded`).
+    apart: whether in a process of its own, with a pool's limits, rather than in this one (see `loaded`). A user's
+    function always is; the gold of its pairs is a `functions.question`.
 
     Raises:
         RunFailed: too many of them could not be judged.
     """
-    if not apart:
+    if not apart and not functions.is_one(name):
         grader = loaded(name)
         return [grader.grade(gold, response, extracted=False) for gold, response in pairs]
     found = _pool(name).grade(pairs)
     failed = [verdict for verdict in found if verdict.status == "infra_error"]
-    tally.check(Counter(verdict.status for verdict in found), failed[0].detail if failed else "")
+    example = failed[0].detail if failed else ""
+    tally.check(Counter(verdict.status for verdict in found), example, function=functions.is_one(name))
     return found
 
 

@@ -1,8 +1,7 @@
 """Verdicts on answers, and the interface of a grader."""
 
-import importlib
 from dataclasses import dataclass
-from typing import Literal, Protocol, cast, get_args
+from typing import Literal, Protocol, get_args
 
 Status = Literal["correct", "wrong", "unevaluated", "unparsable", "timeout", "infra_error"]
 """`unevaluated`: the answer has the correct value but is not evaluated, such as the sum of k^2 from 1 to 6 for 91; a
@@ -22,6 +21,13 @@ class Verdict:
     """The judged text, as extracted from the response; None if nothing was extracted."""
     detail: str = ""
     """The reason, if the status alone does not give it ("hedged: ...", "memory", ...)."""
+    score: float | None = None
+    """The number that a user's function returned; None from any other grader."""
+
+    @property
+    def reward(self) -> float:
+        """The score, or else 1 for a correct response and 0 for any other."""
+        return float(self.status == "correct") if self.score is None else self.score
 
 
 NO_ANSWER = Verdict("unparsable", detail="no answer is marked")
@@ -53,10 +59,3 @@ class Grader(Protocol):
     def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
         """The verdict; extracted: whether `response` is already the bare answer."""
         ...
-
-
-def load(where: str) -> Grader:
-    """The grader at `where`: a module, or `module:name` of an object in it."""
-    module, _, name = where.partition(":")
-    found = importlib.import_module(module)
-    return cast(Grader, getattr(found, name) if name else found)

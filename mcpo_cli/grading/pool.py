@@ -29,7 +29,8 @@ from typing import Any, Self
 
 import mcpo_cli
 from mcpo_cli import machine, plugins
-from mcpo_cli.errors import ConfigError, RunFailed, closest, nearest
+from mcpo_cli.errors import ConfigError, RunFailed, mend, nearest
+from mcpo_cli.grading import functions
 from mcpo_cli.grading.base import Verdict
 from mcpo_cli.grading.integers import compare
 from mcpo_cli.plugins import Found, Place
@@ -77,6 +78,11 @@ def registry() -> Found[str]:
     return found
 
 
+def _where(grader: str) -> str:
+    """What `functions.load` takes for `grader`."""
+    return functions.absolute(grader) if functions.is_one(grader) else registry()[grader]
+
+
 class _Died(Exception):
     """The process that was grading the item died."""
 
@@ -93,7 +99,7 @@ class _Worker:
     """One worker process (see worker.py), used by one thread; only `finish` may be called from others."""
 
     def __init__(self, grader: str, memory_mib: int, timeout: float) -> None:
-        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", registry()[grader], str(memory_mib)]
+        self.command = [sys.executable, "-P", "-m", "mcpo_cli.grading.worker", _where(grader), str(memory_mib)]
         self.timeout = timeout
         self.about: dict[str, Any] = {}
         self._count = 0
@@ -164,7 +170,7 @@ class _Worker:
             if message["id"] == self._count:
                 if message["leaving"]:
                     self._pid = None
-                return Verdict(message["status"], message["answer"], message["detail"])
+                return Verdict(message["status"], message["answer"], message["detail"], message["score"])
         self._kill()
         self._pid = None
         return Verdict("timeout", detail=f"no verdict within {self.timeout:g} s")
@@ -276,7 +282,7 @@ class Pool:
     r"""Grades answers in worker processes; a context manager, safe to use from any thread or kind of process.
 
     Args:
-        grader: one of `registry()`. workers: number of processes, 0 for one per core.
+        grader: one of `registry()`, or a user's function. workers: number of processes, 0 for one per core.
         timeout: seconds per item, from the start of its grading. memory_mib: cap per worker, supervisor included.
         refuse_unevaluated: call an answer that restates the problem (`\sum_{k=1}^{6} k^2` for 91) `unevaluated`, for
             training rewards; otherwise it is `correct`, as benchmarks are graded.
@@ -294,10 +300,13 @@ class Pool:
         memory_mib: int = 1024,
         refuse_unevaluated: bool = False,
     ) -> None:
-        if grader not in registry():
+        self._failed: Verdict | None = None
+        """The first error of a user's function, which ends the run: no later item has to wait for another."""
+        self._function = grader if functions.is_one(grader) else ""
+        if not self._function and grader not in registry():
             hint = nearest(grader, registry())
             raise ConfigError(
-                f"unknown grader '{grader}': {hint}", fix=f"grader={closest(grader, registry())}", code="unknown_name"
+                f"unknown grader '{grader}': {hint}", fix=mend("grader={}", grader, registry()), code="unknown_name"
             )
         self._line = _Line()
         self._workers = [_Worker(grader, memory_mib, timeout) for _ in range(workers or machine.cores())]
@@ -336,12 +345,18 @@ class Pool:
             gold = item.gold
             if item.future.set_running_or_notify_cancel():
                 try:
-                    item.future.set_result(self._counted(worker.judge(item)))
+                    verdict = self._failed or self._counted(worker.judge(item))
+                    if self._function and verdict.status == "infra_error":
+                        self._failed = verdict
+                    item.future.set_result(verdict)
                 except Exception as error:
                     item.future.set_exception(error)
         worker.stop()
 
     def _counted(self, verdict: Verdict) -> Verdict:
+        if self._function and verdict.status == "timeout":
+            # A long answer may exceed the limits of a grader; a function that does is wrong.
+            return Verdict("infra_error", detail=f"{Path(self._function).name}: {verdict.detail}")
         if verdict.status != "unevaluated" or self._refuse:
             return verdict
         return Verdict("correct", verdict.answer, "unevaluated")

@@ -30,7 +30,8 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from mcpo_cli.grading.base import Grader, Verdict, load
+from mcpo_cli.grading.base import Grader, Verdict
+from mcpo_cli.grading.functions import load
 
 MIB = 2**20
 DIGITS = 100_000

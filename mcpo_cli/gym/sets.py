@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import mcpo_cli
+from mcpo_cli import extras
 from mcpo_cli.data.base import Collection, Dataset, Problem, Reading, Role, held_out
 from mcpo_cli.errors import ConfigError, bad_data, no_room
 from mcpo_cli.home import home
@@ -160,7 +161,7 @@ def _checksum(text: str) -> str:
 
 def _installed() -> None:
     """Raises ConfigError if the package is missing or of another version."""
-    fix = f"{sys.executable} -m pip install reasoning-gym=={VERSION}"
+    fix = extras.command("gym")
     try:
         # It has no wheel, so it may be missing where the other one is there.
         version("pycosat")

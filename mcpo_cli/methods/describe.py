@@ -4,12 +4,19 @@ import inspect
 import math
 import sys
 
-from mcpo_cli.methods.base import AdvancedMethod, Method
+from mcpo_cli.methods.base import AdvancedMethod, Method, Step
+
+DECIDES = ("advantages", "divisor", "signals")
+"""What decides a method's advantages: a class that overrides one of them makes an inherited `query_weight` untrue."""
+TOLERANCE = 1e-9
 
 
 def text(method: type[Method]) -> str:
     """Source, formula, defaults, edge cases, disagreements: the docstring of the class, or of its module if longer."""
-    return max((inspect.getdoc(one) or "" for one in (method, sys.modules[method.__module__])), key=len)
+    own = inspect.getdoc(method) or ""
+    # A dataclass without a docstring gets its signature as one.
+    own = "" if own.startswith(f"{method.__name__}(") else own
+    return max((own, inspect.getdoc(sys.modules[method.__module__]) or ""), key=len)
 
 
 def summary(method: type[Method]) -> str:
@@ -28,7 +35,44 @@ def backends(method: Method) -> dict[str, str]:
 
 
 def curve(method: Method, rollouts: int) -> list[tuple[float, float]]:
-    """(p, W(p)) for each accuracy that a group of `rollouts` can have; empty for a method without a curve."""
+    """(p, W(p)) for each accuracy that a group of `rollouts` can have; empty for a method without a curve.
+
+    By `query_weight`, or from the advantages themselves where the method changes these and not `query_weight`.
+    """
     points = [right / rollouts for right in range(rollouts + 1)]
     weights = [float(method.query_weight(p, rollouts)) for p in points]
+    if _is_outdated(type(method)) and not any(map(math.isnan, weights)):
+        weights = _measured(method, rollouts)
     return [] if any(map(math.isnan, weights)) else list(zip(points, weights, strict=True))
+
+
+def _is_outdated(method: type[Method]) -> bool:
+    """Whether a class below the one that defines `query_weight` decides the advantages."""
+
+    def depth(name: str) -> int:
+        return next((place for place, one in enumerate(method.__mro__) if name in vars(one)), len(method.__mro__))
+
+    return any(depth(name) < depth("query_weight") for name in DECIDES)
+
+
+def _measured(method: Method, rollouts: int) -> list[float]:
+    """W = mean_i (c_i - p) A_i (Eq. 6) of groups with 0 to `rollouts` correct of as many, whose reward is correctness.
+
+    NaN where they depend on more than that: on inputs that the method needs, or on the other groups of the batch.
+    """
+    import torch
+
+    def weights(right: list[int]) -> list[float]:
+        correct_PG = torch.arange(rollouts) < torch.tensor(right)[:, None]
+        c_PG = correct_PG.double()
+        length_PG = torch.ones(correct_PG.shape, dtype=torch.long)
+        step = Step(c_PG, correct_PG, length_PG, torch.arange(len(right)), limit=1)
+        advantage_PG = method.signals(step, {})[0].advantage_PG
+        weight_P = ((c_PG - c_PG.mean(-1, keepdim=True)) * advantage_PG).mean(-1)
+        return [float(weight) for weight in weight_P]
+
+    every = range(rollouts + 1)
+    if {*method.needs} & {"logp", "entropy", "answers"}:
+        return [math.nan]
+    together, alone = weights([*every]), [weights([right])[0] for right in every]
+    return together if torch.allclose(torch.tensor(together), torch.tensor(alone), atol=TOLERANCE) else [math.nan]

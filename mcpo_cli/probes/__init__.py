@@ -3,7 +3,7 @@
 from functools import cache
 
 from mcpo_cli import plugins
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.plugins import Found
 from mcpo_cli.probes.base import Finding, Probe
 
@@ -24,6 +24,7 @@ def get(name: str) -> Probe:
     """
     if name not in registry():
         raise ConfigError(
-            f"unknown probe '{name}': {nearest(name, registry())}", fix=f"mcpo probe {closest(name, registry())}"
+            f"unknown probe '{name}': {nearest(name, registry())}",
+            fix=mend("mcpo probe {}", name, registry(), "mcpo probe list"),
         )
     return registry()[name]

@@ -1,6 +1,7 @@
 """Applies a probe to new runs, or to records or checkpoints of an existing one; summarizes each arm over its seeds."""
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -114,28 +115,37 @@ class Target:
     """An existing run, or one of its checkpoints."""
 
     run: Run
+    cell: PlannedRun
+    """The run with its arm among the runs that it is measured with."""
     step: int | None
     """The step of the checkpoint; None means the whole run."""
 
 
-def target(words: Sequence[str]) -> Target | None:
-    """The run or checkpoint that `words` name; None if they name a suite, settings or nothing.
+def targets(words: Sequence[str], command: str) -> list[Target]:
+    """The runs or checkpoints that `words` name; empty if they name a suite, settings or nothing.
+
+    command: the verb that takes the words.
 
     Raises:
         ConfigError: no such run, or settings given for an existing run.
     """
     if not words or "=" in words[0] or plan.is_suite(words[0]):
-        return None
-    if len(words) > 1:
-        fix = f"mcpo probe PROBE {' '.join(words[1:])}  (starts a new run)"
+        return []
+    if settings := [word for word in words if "=" in word]:
+        fix = f"{command} {shlex.join(settings)}  (starts a new run)"
         raise ConfigError(f"{words[0]} is an existing run: its settings cannot be changed", fix=fix)
-    folder = paths.named(words[0])
+    found = [_named(word) for word in words]
+    cells = catalog.named([run for run, _ in found])
+    return [Target(run, cell, step) for (run, step), cell in zip(found, cells, strict=True)]
+
+
+def _named(word: str) -> tuple[Run, int | None]:
+    """The run that `word` names, and the step where it names a checkpoint: RUN_ID/attempt_N/checkpoints/step_N."""
+    folder = paths.named(word)
     step = re.fullmatch(r"step_(\d+)", folder.name)
     if folder.is_dir() and step:
-        # RUN_ID/attempt_N/checkpoints/step_N
-        run_id = folder.resolve().parent.parent.parent.name
-        return Target(catalog.find(location(), run_id), int(step[1]))
-    return Target(catalog.find(location(), words[0]), None)
+        return catalog.find(location(), folder.resolve().parent.parent.parent.name), int(step[1])
+    return catalog.find(location(), word), None
 
 
 def runs(probe: Probe, words: Sequence[str]) -> Plan:
@@ -166,7 +176,7 @@ def existing(probe: Probe, target: Target, prompts: int | None) -> Measured:
     journal = Journal(run.folder)
     if target.step is not None or prompts or probe.lacks(journal):
         journal = Journal(_observed(target, prompts or run.spec.task.distinct_problems or PROMPTS))
-    return measure(probe, run.cell, journal)
+    return measure(probe, target.cell, journal)
 
 
 def _observed(target: Target, prompts: int) -> Path:

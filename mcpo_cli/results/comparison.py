@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, closest, nearest
+from mcpo_cli.errors import ConfigError, mend, nearest
 from mcpo_cli.results import majority, verdicts
 from mcpo_cli.results.flips import with_texts
 from mcpo_cli.results.log import Scores, Side
@@ -118,7 +118,7 @@ def _parted(sides: Sequence[Side], baseline: str) -> tuple[Side, list[Side]]:
     if baseline and baseline not in names:
         raise ConfigError(
             f"no side is named {baseline!r}: {nearest(baseline, names)}",
-            fix=f"--baseline {shlex.quote(closest(baseline, names))}",
+            fix=mend("--baseline {}", baseline, map(shlex.quote, names)),
             code="unknown_name",
         )
     first = sides[names.index(baseline)] if baseline else sides[0]

@@ -1,13 +1,14 @@
 """The runs that a home holds."""
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mcpo_cli.config import load
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.reading import key_of, read
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError, RunFailed, nearest
 from mcpo_cli.home import is_plain
@@ -30,6 +31,19 @@ class Run:
         return attempts.state(self.folder, self.spec)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What runs are chosen and sorted by: the settings that decide the result, `name` and `state`."""
+        return {
+            **self.spec.flat_identity(later_too=True),
+            **self.spec.about,
+            "name": self.folder.name,
+            "state": self.state,
+        }
+
+    def __repr__(self) -> str:
+        return f"Run({self.folder.name}, {self.state})"
+
+    @property
     def cell(self) -> PlannedRun:
         """The run with the arm that it was started as."""
         return PlannedRun(self.origin.get("arm", self.spec.method.label), self.spec)
@@ -42,6 +56,37 @@ def runs(home: Path, note: Callable[[str], None] = lambda _: None) -> Iterator[R
             yield _read(folder)
         except McpoError as error:
             note(f"{folder.name} is left out: {error}")
+
+
+def chosen(found: Iterable[Run], where: Sequence[str] = (), sort: str = "") -> list[Run]:
+    """Those of `found` with these settings, in order.
+
+    where: words such as `method=mcpo`, `train.lr=1e-3`, `state=done`. sort: a setting, `name` or `state`; with a minus,
+    the largest first; runs that lack it come last.
+
+    Raises:
+        ConfigError: no run has a setting of that name.
+    """
+    facts = [(run, run.facts) for run in found]
+    for key in filter(None, [*map(key_of, where), sort.removeprefix("-")]):
+        known = {name: None for _, one in facts for name in one}
+        if facts and key not in known:
+            raise ConfigError(f"no run has a setting '{key}': {nearest(key, known)}", code="unknown_key")
+    wanted = {key_of(word): read(word).value() for word in where}
+    kept = [
+        (run, one) for run, one in facts if all(one.get(key) in (value, str(value)) for key, value in wanted.items())
+    ]
+    if key := sort.removeprefix("-"):
+        with_it = [(run, one) for run, one in kept if one.get(key) is not None]
+        with_it.sort(key=lambda pair: natural(pair[1][key]), reverse=sort.startswith("-"))
+        kept = with_it + [(run, one) for run, one in kept if one.get(key) is None]
+    return [run for run, _ in kept]
+
+
+def natural(value: Any) -> tuple[bool, float, str]:
+    """Numbers in their order, before texts in theirs."""
+    is_number = isinstance(value, int | float)
+    return not is_number, float(value) if is_number else 0.0, str(value)
 
 
 def folders(home: Path) -> list[Path]:
@@ -76,15 +121,18 @@ def plan_of(home: Path, ids: Sequence[str], command: str) -> Plan:
     Raises:
         ConfigError: see `find`; or two of `ids` name one run.
     """
-    cells = [find(home, wanted).cell for wanted in ids]
-    run_ids = [cell.spec.run_id for cell in cells]
+    found = [find(home, wanted) for wanted in ids]
+    run_ids = [run.spec.run_id for run in found]
     if twice := [run_id for run_id in dict.fromkeys(run_ids) if run_ids.count(run_id) > 1]:
         raise ConfigError(f"{', '.join(twice)} is named twice: a run is not compared with itself", fix="mcpo runs list")
-    names = {(cell.arm, cell.spec.model.name, cell.spec.seed_of_base, cell.spec.seed) for cell in cells}
-    if len(names) < len(cells):
-        # Runs of one method that differ in a setting: the ids tell them apart.
-        cells = [replace(cell, arm=f"{cell.arm} {cell.spec.run_id[-4:]}") for cell in cells]
-    return Plan("runs", shlex.join([*command.split(), *ids]), tuple(cells))
+    return Plan("runs", shlex.join([*command.split(), *ids]), named(found))
+
+
+def named(found: Sequence[Run]) -> tuple[PlannedRun, ...]:
+    """The runs with their arms, named from what differs between these runs, whichever commands trained them."""
+    specs = [run.spec for run in found]
+    labels = [arms.label(run.cell.arm, run.spec) for run in found]
+    return tuple(map(PlannedRun, arms.names(labels, specs), specs))
 
 
 def spec(folder: Path) -> RunSpec:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from mcpo_cli import backends
+from mcpo_cli import backends, extras
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import Interrupted, RunFailed
@@ -115,10 +115,11 @@ def run(plan: Plan, display: Display, worker: Sequence[str] = ()) -> list[Outcom
         backends.check(spec)
         check_limits(spec)
     if any(spec.cluster.launcher == "slurm" for spec in unfinished):
+        extras.require("submitit", "cluster.launcher=slurm")
         from mcpo_cli.scheduling import slurm
 
         slurm.check()
-    with uploading(plan, display.note), _signals(scheduler.stop), closing(scheduler):
+    with uploading(plan, display.note, lambda: scheduler.stops > 0), _signals(scheduler.stop), closing(scheduler):
         scheduler.loop()
     outcomes = [_outcome(job) for job in scheduler.jobs]
     _raise_unfinished(plan, folder, outcomes, stopped=scheduler.stops > 0)
@@ -180,7 +181,7 @@ class _Scheduler:
                 job.process.kill()
             job.told = min(self.stops, 2)
         if going and self.stops == 1:
-            self.display.note("stopping: each run writes a checkpoint first (Ctrl-C again to kill them)")
+            self.display.note("stopping: runs write a checkpoint if it takes seconds (Ctrl-C again to kill them)")
 
     def _job(self, cell: PlannedRun) -> _Job:
         folder = self.home / "runs" / cell.spec.run_id
@@ -289,14 +290,24 @@ class _Scheduler:
         }
 
     def _view(self) -> View:
-        running = [job for job in self.jobs if job.process]
-        left = [
-            seconds if (seconds := job.progress.seconds_left) is not None else self.estimates[job.cell.spec.run_id]
-            for job in [*running, *(job for job in self.jobs if job.waits)]
+        going = [*(job for job in self.jobs if job.process), *(job for job in self.jobs if job.waits)]
+        left = {job.cell.spec.run_id: self._seconds_left(job) for job in going}
+        cells = [
+            RunView(
+                job.cell,
+                job.state,
+                replace(job.progress, seconds_left=left.get(job.cell.spec.run_id, job.progress.seconds_left)),
+                job.error,
+            )
+            for job in self.jobs
         ]
-        cells = [RunView(job.cell, job.state, job.progress, job.error) for job in self.jobs]
         elapsed = time.monotonic() - self.began
-        return View(self.plan.suite, cells, elapsed, makespan(left, self.slots), stopping=self.stops > 0)
+        return View(self.plan.suite, cells, elapsed, makespan([*left.values()], self.slots), stopping=self.stops > 0)
+
+    def _seconds_left(self, job: _Job) -> float:
+        """By its own speed, or as estimated while that is unknown."""
+        own = job.progress.seconds_left
+        return self.estimates[job.cell.spec.run_id] if own is None else own
 
 
 def _placed(spec: RunSpec) -> RunSpec:

@@ -9,27 +9,35 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mcpo_cli import backends, plugins
-from mcpo_cli.config import load
+from mcpo_cli.config import own
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
-from mcpo_cli.runs import catalog, provenance
+from mcpo_cli.runs import catalog, forks, provenance
 from mcpo_cli.runs.attempts import Attempt, Busy, durable_step, missing, owned, recorded_state, resume_step
 
 BUSY = 75
 """Exit code if another process works on the run: EX_TEMPFAIL of sysexits.h."""
 
 
+class Overdue(BaseException):
+    """A run was asked to stop and has not; no `Exception`, as errors of methods and graders are caught on the way."""
+
+
+def _end(*_: object) -> None:
+    raise Overdue
+
+
 class StopRequest:
     """Returns true once a signal asked the run to stop or the parent process is gone."""
 
     def __init__(self) -> None:
-        self._asked = False
+        self._asked, self._grace = False, 0.0
         self._parent = os.getppid()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._ask)
@@ -37,8 +45,30 @@ class StopRequest:
     def __call__(self) -> bool:
         return self._asked or os.getppid() != self._parent
 
-    def _ask(self, _number: int, _frame: object) -> None:
+    @contextmanager
+    def within(self, grace: float | None) -> Iterator[None]:
+        """A run inside that does not end in `grace` seconds of the request is ended where it is; None: it is not.
+
+        Raises:
+            Interrupted: it was ended so.
+        """
+        signal.signal(signal.SIGALRM, _end)
+        self._grace = grace or 0.0
+        try:
+            if self._asked:
+                self._ask()
+            yield
+        except Overdue:
+            raise Interrupted("stopped where it was; it continues from its last checkpoint") from None
+        finally:
+            self._grace = 0.0
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _ask(self, *_: object) -> None:
         self._asked = True
+        if self._grace:
+            # Again every second, as an exception in a destructor is lost.
+            signal.setitimer(signal.ITIMER_REAL, self._grace, 1.0)
 
 
 def work(run_id: str, command: Sequence[str]) -> int:
@@ -59,7 +89,7 @@ def work(run_id: str, command: Sequence[str]) -> int:
 def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     """Train the run whose lock this process holds; returns the exit code."""
     spec = catalog.spec(folder)
-    if load.used_plugins(spec) != spec.plugins:
+    if own.used_plugins(spec) != spec.plugins:
         raise RunFailed(
             f"{', '.join(spec.plugins)}: the plug-in has changed since this run was planned",
             fix="repeat the command that started the run: it plans a new run",
@@ -68,6 +98,8 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     if recorded_state(folder, spec) == "done":
         return 0
     backend = backends.get(spec.backend)
+    if spec.fork:
+        forks.begin(folder, spec, backend.kept, backend.copy_state)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
     attempt = Attempt(folder, spec, start)
     try:
@@ -79,7 +111,8 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
         provenance.write(attempt.folder, command)
         for change in provenance.changes(folder):
             attempt.note(change)
-        backend.run(spec, attempt, stop)
+        with stop.within(backend.grace):
+            backend.run(spec, attempt, stop)
         if gaps := missing(folder, spec):
             raise RunFailed("the run ended but its records are incomplete: " + "; ".join(gaps))
         attempt.end("done")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as distributions
 
+from mcpo_cli import extras
 from mcpo_cli.statistics.stats import Floats
 
 Flags = NDArray[np.bool_]
@@ -43,6 +44,7 @@ class Surface:
         """place_NF: the points' places, in 0..1. value_N: what was seen at each."""
         import warnings
 
+        extras.require("sklearn", "a response surface")
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel

@@ -1,10 +1,12 @@
 """The MLflow store. Only this package imports mlflow, and only its public API.
 
-`resolve` says whether there is a store at all. It stands here because its callers must not wait for mlflow's import.
+`resolve` says whether there is a store at all, without importing mlflow, for which its callers must not wait. An
+installation without mlflow has none unless a setting names one: the journals hold everything.
 """
 
 import os
 
+from mcpo_cli import extras
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.home import home
 
@@ -26,18 +28,30 @@ os.environ.update(
 OFFLINE = "offline"
 
 
+def named(setting: str) -> str:
+    """The store that `setting` (`compute.tracking_uri`) or else MLFLOW_TRACKING_URI names; empty for the default."""
+    return setting or os.environ.get("MLFLOW_TRACKING_URI", "")
+
+
 def resolve(setting: str) -> str | None:
-    """The tracking URI for the value `setting` of `compute.tracking_uri`; None for "offline".
+    """The tracking URI for the value `setting` of `compute.tracking_uri`.
+
+    None for "offline", and for the default store where mlflow is not installed.
 
     Raises:
-        ConfigError: MCPO_HOME cannot be written, or its path cannot stand in the URI of a database.
+        ConfigError: a store is named and mlflow is not installed; MCPO_HOME cannot be written, or its path cannot stand
+            in the URI of a database.
     """
-    uri = setting or os.environ.get("MLFLOW_TRACKING_URI")
-    if not uri:
-        if signs := sorted(set("?#%") & set(str(home()))):
-            raise ConfigError(
-                f"MCPO_HOME={home()} cannot hold an MLflow store: its path contains {' '.join(signs)}",
-                fix="move it, or MLFLOW_TRACKING_URI=offline",
-            )
-        uri = f"sqlite:///{home() / 'mlflow.db'}"
-    return None if uri == OFFLINE else uri
+    if uri := named(setting):
+        if uri == OFFLINE:
+            return None
+        extras.require("mlflow", "a store")
+        return uri
+    if not extras.is_installed("mlflow"):
+        return None
+    if signs := sorted(set("?#%") & set(str(home()))):
+        raise ConfigError(
+            f"MCPO_HOME={home()} cannot hold an MLflow store: its path contains {' '.join(signs)}",
+            fix="move it, or MLFLOW_TRACKING_URI=offline",
+        )
+    return f"sqlite:///{home() / 'mlflow.db'}"

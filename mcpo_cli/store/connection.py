@@ -1,10 +1,11 @@
 """A connection to an MLflow store: connect, find or create experiments and runs, log."""
 
+import getpass
 import re
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ RUN_ID, PLAN_ID = "mcpo.run_id", "mcpo.plan_id"
 """The tags by which MLflow runs are found: those of our runs, and those of the plans above them."""
 SUITE = "suite"
 """The tag with the suite that an MLflow run stands under."""
+SOURCE, USER = "mlflow.source.name", "mlflow.user"
+"""The tags that MLflow's UI shows as Source and User."""
 NOTE = "mlflow.note.content"
 """The tag that MLflow's UI shows as the Markdown description of an experiment or run."""
 UNNAMEABLE = re.compile(r"[^\w./ -]")
@@ -131,6 +134,10 @@ class Connection:
                     fix=f"rm {self.database}, then {SYNC}, which rebuilds the store from the journals",
                 )
             self._experiments[suite] = str(found.experiment_id)
+            if found.tags.get(NOTE, "") in ("", descriptions.experiment_note(suite)):
+                # Only now its id is known.
+                note = descriptions.experiment_note(suite, found.experiment_id)
+                self.client().set_experiment_tag(found.experiment_id, NOTE, note)
         return self._experiments[suite]
 
     def find(self, experiment: str, tag: str, value: str) -> Any:
@@ -144,7 +151,10 @@ class Connection:
 
     def create(self, experiment: str, name: str, key: tuple[str, str], start: float, tags: Mapping[str, str]) -> Any:
         """A new run, to be found by the tag and value `key`. start: in seconds since the epoch."""
-        self.client().create_run(experiment, milliseconds(start), {**dict([key]), **tags}, name)
+        about = {SOURCE: "mcpo", "mlflow.source.type": "LOCAL"}
+        with suppress(OSError, KeyError):  # a user id without a name
+            about[USER] = getpass.getuser()
+        self.client().create_run(experiment, milliseconds(start), {**dict([key]), **about, **tags}, name)
         return self.find(experiment, *key)
 
     def describe(self, mlflow_id: str, note: str) -> None:

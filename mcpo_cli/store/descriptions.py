@@ -1,15 +1,14 @@
 """Texts for MLflow's UI: names and descriptions of experiments, plans and runs."""
 
+import re
 import textwrap
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
+from mcpo_cli.config import arms
 from mcpo_cli.config.plan import Plan, PlannedRun, about
-from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.redaction import redact
-from mcpo_cli.settings import flat
 
 LONGEST = 120
 """Most characters that the list of arms takes in a plan's name."""
@@ -28,7 +27,8 @@ OURS = "<!-- mcpo writes this description; without this line it leaves it as it 
 """The last line of a description that may be replaced by a newer one."""
 READING = """\
 - **Child runs** are the runs; they differ in the tags `arm`, `model`, `regime` and `seed`.
-- **Charts** are grouped by the part of a metric's name before its last slash: `eval/...` held-out problems, `train`
+- **Charts** are grouped by the part of a metric's name before its last slash: `accuracy` of rollouts and, as mean over
+  the tiers, of held-out problems; `eval/...` held-out problems, `train`
   batches, `mastery` mastered and all-wrong prompts, `hinge` the prompts under MCPO's hinge, `probe/...` probe results,
   `cost` what training has spent. To average over seeds, group the runs by the tag `series`.
 - **Artifacts**, folder `reports`: the tables, figures and the report built from these runs."""
@@ -45,35 +45,34 @@ def plan_name(plan: Plan) -> str:
 
 
 def series(plan: Plan) -> dict[str, str]:
-    """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`.
-
-    The name holds arm and model, then any other setting that differs within the plan: `mcpo toy-s train.lr=0.001`.
-    """
-    names = {cell.spec.run_id: f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells}
-    settings = {cell.spec.run_id: _settings(cell.spec) for cell in plan.cells}
-    for key in dict.fromkeys(key for values in settings.values() for key in values):
-        values: dict[str, set[str]] = defaultdict(set)
-        for run_id, name in names.items():
-            values[name].add(settings[run_id].get(key, ""))
-        names = {
-            run_id: name if len(values[name]) == 1 else f"{name} {settings[run_id].get(key, '')}".strip()
-            for run_id, name in names.items()
-        }
-    return names
+    """Run id -> name shared by the runs that differ only in their seeds: `MCPO toy-s`, `mcpo toy-s regime=drift`."""
+    labels = [f"{cell.arm} {cell.spec.model.name}" for cell in plan.cells]
+    named = arms.names(labels, [cell.spec for cell in plan.cells], columns=())
+    return {cell.spec.run_id: name for cell, name in zip(plan.cells, named, strict=True)}
 
 
-def experiment_note(suite: str) -> str:
-    """The description of a suite's experiment."""
+def experiment_note(suite: str, experiment: str = "") -> str:
+    """The description of a suite's experiment. experiment: its id, for a link to the charts of its runs."""
     title, question = about(suite)
-    return f"{title}. {question}" if title else OTHERS.get(suite, "")
+    note = f"{title}. {question}" if title else OTHERS.get(suite, "")
+    return f"{note}\n\n[Charts of all runs]({address(experiment)})" if experiment else note
 
 
-def plan_note(plan: Plan, results: str = "") -> str:
-    """The description of a plan's parent run: results if they are known, purpose, command, and how to read it."""
+def metric_part(name: str) -> str:
+    """A name as one part of the name of a metric: `DAPO_w_o_filter`, `best_at_8`."""
+    return re.sub(r"[^\w.-]+", "_", name.replace("@", "_at_"))
+
+
+def plan_note(plan: Plan, charts: str, results: str = "") -> str:
+    """The description of a plan's parent run: results if they are known, purpose, command, and how to read it.
+
+    charts: the address of the charts of its runs, relative to the UI's, which may listen at any port.
+    """
     _, question = about(plan.suite)
-    parts = [results, question, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", READING, OURS]
+    link = f"[Charts of these runs]({charts})"
+    parts = [results, question, link, f"Start or continue it:\n\n```\n{redact(plan.command)}\n```", READING, OURS]
     note = "\n\n".join(part for part in parts if part)
-    return plan_note(plan) if results and len(note) > MOST_NOTE else note
+    return plan_note(plan, charts) if results and len(note) > MOST_NOTE else note
 
 
 def run_note(cell: PlannedRun, scores: Mapping[str, float], step: int, policy: str) -> str:
@@ -112,18 +111,10 @@ def contrasts(plan: Plan) -> dict[str, str]:
     }
 
 
-def address(experiment: str, parent: str) -> str:
-    """The address of the charts of the runs below `parent`, relative to the UI's."""
-    wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'")
+def address(experiment: str, parent: str = "") -> str:
+    """The address of the charts of the runs below `parent`, or of all runs, relative to the UI's."""
+    wanted = quote(f"tags.`mlflow.parentRunId` = '{parent}'" if parent else "tags.arm != ''")
     # Sorted by anything but the date, children are not folded below their parent.
     order = f"orderByKey={quote('tags.`mlflow.runName`')}&orderByAsc=true"
     mode = "workflowType=machine_learning&compareRunsMode=CHART"
     return f"#/experiments/{experiment}/runs?{mode}&{order}&searchFilter={wanted}"
-
-
-def _settings(spec: RunSpec) -> dict[str, str]:
-    """The settings besides seeds and model: presets by name, the rest as overrides."""
-    left_out = ("seed", "base_seed", "model")
-    identity: dict[str, Any] = {key: value for key, value in spec.identity().items() if key not in left_out}
-    presets = {key: str(identity.pop(key)) for key in ("regime", "scale")}
-    return presets | {key: f"{key}={value}" for key, value in flat(identity).items()}

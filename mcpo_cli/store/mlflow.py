@@ -10,7 +10,7 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +25,13 @@ from mcpo_cli.redaction import redact
 from mcpo_cli.runs import attempts, catalog
 from mcpo_cli.runs.journal import FinalSteps, Journal, read_json
 from mcpo_cli.store import contents, descriptions
-from mcpo_cli.store.connection import DOCTOR, NOTE, PARENT, PLAN_ID, RUN_ID, SUITE, Connection, reason
+from mcpo_cli.store.connection import DOCTOR, PARENT, PLAN_ID, RUN_ID, SOURCE, SUITE, Connection, reason
 
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
 """MLflow's status for each state of a started run."""
-ORIGIN, SETTLED = "mcpo.home", "mcpo.settled"
+STEP, EVALUATED = "mlflow.mcpo.step", "mlflow.mcpo.eval_step"
+"""Tags of a run: the last step and evaluation in the store. MLflow's UI hides tags that begin with `mlflow.`."""
+ORIGIN, SETTLED = "mlflow.mcpo.home", "mlflow.mcpo.settled"
 """Tags of a run: machine and home that it was sent from, and the attempt whose end is completely in the store."""
 REFUSALS = {
     *("BAD_REQUEST", "INVALID_PARAMETER_VALUE", "INVALID_STATE"),
@@ -114,18 +116,41 @@ class Store(Connection):
             with self.turn:
                 run = self.find(experiment, PLAN_ID, plan.plan_id)
                 if run is None:
-                    tags = {SUITE: plan.suite, "mcpo.command": redact(plan.command), NOTE: descriptions.plan_note(plan)}
+                    tags = {SUITE: plan.suite, SOURCE: redact(plan.command)}
                     run = self.create(experiment, name, (PLAN_ID, plan.plan_id), self._start(plan), tags)
+                    charts = descriptions.address(experiment, run.info.run_id)
+                    self.describe(run.info.run_id, descriptions.plan_note(plan, charts))
             differing = descriptions.contrasts(plan)
             if differing.keys() - run.data.params.keys():
                 self.log(run.info.run_id, params=differing)
             self._parents[key] = run.info.run_id
         return self._parents[key]
 
+    @property
+    def ui(self) -> str:
+        """The address of MLflow's UI over this store: the server's, or that of `mcpo ui`."""
+        return self.shown.rstrip("/") if self.is_server else descriptions.UI
+
     def link(self, plan: Plan) -> str:
-        """The address of the charts of the plan's runs. Without a server it is that of `mcpo ui`."""
-        server = self.shown.rstrip("/") if self.is_server else descriptions.UI
-        return f"{server}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
+        """The address of the charts of the plan's runs."""
+        return f"{self.ui}/{descriptions.address(self.experiment(plan.suite), self.parent(plan))}"
+
+    def pages(self) -> dict[str, str]:
+        """The address of each run's page by run id; one of them for a run that several suites use.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        found: dict[str, str] = {}
+        with self.answering():
+            experiments, token = [one.experiment_id for one in self.client().search_experiments()], None
+            while token != "":
+                some = self.client().search_runs(experiments, f"tags.`{RUN_ID}` != ''", page_token=token)
+                for run in some:
+                    page = f"{self.ui}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+                    found[run.data.tags[RUN_ID]] = page
+                token = some.token or ""
+        return found
 
     def set_status(self, mlflow_id: str, status: str, end: float) -> None:
         """Set the status of an MLflow run. end: when it ended, in seconds since the epoch, if it did."""
@@ -203,9 +228,9 @@ class Store(Connection):
                 mlflow_id=run.info.run_id,
                 parent=tags.get(PARENT, ""),
                 # Points that are sent again are dropped, so a cursor that cannot be read costs only time.
-                steps=FinalSteps(journal, after=_number(tags.get("mcpo.step"), 0)),
-                evaluated=_number(tags.get("mcpo.eval_step"), -1),
-                settled=tags.get(SETTLED, ""),
+                steps=FinalSteps(journal, after=_number(_hidden(tags, STEP), 0)),
+                evaluated=_number(_hidden(tags, EVALUATED), -1),
+                settled=_hidden(tags, SETTLED) or "",
                 state=tags.get("state", "planned"),
             )
         child = self._children[key]
@@ -226,7 +251,7 @@ class Store(Connection):
         started = _status(journal.attempts()[0])["started"]
         run = self.find(experiment, RUN_ID, run_id)
         if run is not None and run.info.start_time != contents.milliseconds(started):
-            origin = run.data.tags.get(ORIGIN, "another home")
+            origin = _hidden(run.data.tags, ORIGIN) or "another home"
             if origin != self._machine:
                 raise RunFailed(f"{run_id}: the store has it from {origin}, not from {self._machine}")
             # Its folder was removed, and it was trained again.
@@ -235,6 +260,7 @@ class Store(Connection):
         if run is None:
             series = self._series(plan)[run_id]
             tags = {PARENT: self.parent(plan), SUITE: plan.suite, descriptions.SERIES: series, ORIGIN: self._machine}
+            tags[SOURCE] = redact(plan.command)
             run = self.create(experiment, f"{series} {cell.spec.seeds}", (RUN_ID, run_id), started, tags)
         return run
 
@@ -277,7 +303,7 @@ class Store(Connection):
             child.evaluated = max(files)
         if points:
             # After a crash points are sent again from the cursor, and MLflow drops equal ones.
-            self.log(child.mlflow_id, points, {"mcpo.step": child.steps.last, "mcpo.eval_step": child.evaluated})
+            self.log(child.mlflow_id, points, {STEP: child.steps.last, EVALUATED: child.evaluated})
         return len(points)
 
     def _describe_run(self, child: _Child, cell: PlannedRun, attempt: Path) -> None:
@@ -300,6 +326,11 @@ def _run_note(cell: PlannedRun, journal: Journal) -> str:
     policy = journal.attempts()[-1] / "policy"
     where = policy.relative_to(journal.run_dir.parents[1]).as_posix() if policy.is_dir() else ""
     return descriptions.run_note(cell, scores, step, where)
+
+
+def _hidden(tags: Mapping[str, str], name: str) -> str | None:
+    """The value of such a tag; older stores have it without the prefix that hides it."""
+    return tags.get(name, tags.get(name.removeprefix("mlflow.")))
 
 
 def _number(tag: str | None, default: int) -> int:

@@ -84,7 +84,8 @@ def log_artifacts(
             store.client().log_artifact(parent, str(path), FOLDER)
         store.log(parent, [(name, value, now, 0) for name, value in values.items()])
         if results:
-            store.describe(parent, descriptions.plan_note(plan, results))
+            charts = descriptions.address(store.experiment(plan.suite), parent)
+            store.describe(parent, descriptions.plan_note(plan, charts, results))
 
 
 def log_comparison(

@@ -5,30 +5,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from mcpo_cli import extras
 from mcpo_cli.config.plan import Plan
 from mcpo_cli.machine import lasting
-from mcpo_cli.store import resolve
+from mcpo_cli.store import OFFLINE, named, resolve
 
 if TYPE_CHECKING:
     from mcpo_cli.store.mlflow import Store
 
 EVERY_SECONDS = 2.0
-LAST_SECONDS = 60.0
-"""Time limit of the final ingest, after the last run."""
+LAST_SECONDS, STOPPED_SECONDS = 60.0, 2.0
+"""Time limits of the final ingest: after the last run, and after a request to stop."""
 
 
 @contextmanager
-def uploading(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
+def uploading(plan: Plan, note: Callable[[str], None], stopped: Callable[[], bool]) -> Iterator[None]:
     """Ingest the plan's journals while the block runs, and once more when it ends.
 
-    Store errors are never raised; `note` reports the first, and at the end whether data is missing.
+    Store errors are never raised; `note` reports the first, and at the end whether data is missing. stopped: whether
+    the user wants to leave.
 
     Raises:
         ConfigError: the store cannot be reached at the start.
     """
-    uri = resolve(plan.cells[0].spec.compute.tracking_uri)
+    setting = plan.cells[0].spec.compute.tracking_uri
+    uri = resolve(setting)
     if uri is None:
         yield
+        if named(setting) != OFFLINE:
+            note(f"for charts: {extras.command('mlflow')}, then mcpo runs sync and mcpo ui")
+        return
         return
     # Imported here because importing mlflow takes seconds.
     with lasting():
@@ -41,7 +47,7 @@ def uploading(plan: Plan, note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        uploader.close()
+        uploader.close(STOPPED_SECONDS if stopped() else LAST_SECONDS)
 
 
 class _Uploader(threading.Thread):
@@ -61,10 +67,10 @@ class _Uploader(threading.Thread):
             self._ingest(is_running=True)
         self._ingest(is_running=False)
 
-    def close(self) -> None:
-        """Wait for the final ingest and report the result."""
+    def close(self, limit: float) -> None:
+        """Wait at most `limit` seconds for the final ingest and report the result."""
         self._end.set()
-        self.join(LAST_SECONDS)
+        self.join(limit)
         if self.failed or self.is_alive():
             self.note("the MLflow store is incomplete; the journals hold everything. `mcpo runs sync` uploads the rest")
         elif len(self.plan.cells) > 1:

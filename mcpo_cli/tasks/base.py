@@ -145,6 +145,13 @@ class Task(ABC):
         """The whole prompt of `problem`: `role` and `content` of each message (see `tokenization.prompt_ids`)."""
         return [{"role": "user", "content": self.turn(problem)}]
 
+    def solution(self, problem: Problem) -> str:
+        """A correct answer to `problem`, by which `mcpo task check` tests the grader.
+
+        It is the gold, unless that is a condition that several answers meet.
+        """
+        return problem.gold
+
     def contradictions(self, train: Limits) -> Iterator[tuple[str, str]]:
         """A message and a fixing override for each option that contradicts another option or `train`."""
         yield from ()

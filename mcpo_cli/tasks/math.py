@@ -3,23 +3,25 @@ r"""The paper's task: existing language models solve published math problems, or
 `task.data` and `task.benchmarks` name data sets (`mcpo data list`) or files: `task.data=./problems.jsonl
 task.benchmarks=[./held_out.jsonl]`. A file has a column `problem` or `question` and a column `answer`, `final_answer`
 or `ground_truth`, or verl's schema. Its tier is called as the file is without its suffix, and its content is part of
-the run's identity. A problem that both files have is left out of training.
+the run's identity. A problem that both files have is left out of training. `task.benchmarks=[held_out]` holds one in
+eight problems of the training file out of it, chosen by a hash of the text.
 
 Worked examples (`task.examples`) end as `task.prompt` asks: in `Answer: 7`, in `\boxed{7}`, or in `The answer is 7.`
 """
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
 from mcpo_cli import data as datasets
-from mcpo_cli import paths
+from mcpo_cli import grading, paths
 from mcpo_cli.data import files
-from mcpo_cli.data.base import Dataset, Loaded, Problem, Role, render
-from mcpo_cli.errors import ConfigError, bad_data, nearest
+from mcpo_cli.data.base import HELD_OUT, HELD_OUT_SHARE, Dataset, Loaded, Problem, Reading, Role, held_out, render
+from mcpo_cli.errors import ConfigError, bad_data, nearest, no_room
+from mcpo_cli.grading import functions
 from mcpo_cli.records import DataSource
 from mcpo_cli.settings import identity, later, runtime
 from mcpo_cli.tasks.base import Fits, Limits
@@ -69,12 +71,16 @@ class Math(TextTask):
     data: str = identity("dapo_math_17k")
     """The training set: the name of a data set, or a file."""
     benchmarks: tuple[str, ...] = identity(("aime24", "aime25", "amc23"))
-    """The held-out sets, by name or as files; each is a tier and evaluated whole."""
+    """The held-out sets, by name or as files; each is a tier and evaluated whole. `held_out` is one in
+    eight problems of a training file."""
     prompt: Literal["dapo", "boxed", "plain"] = identity("dapo")
     """The template around a problem."""
     data_path: str = runtime("")
     """A file, or a folder with one file per data set, `<name>.jsonl` or `.parquet`; empty loads from the
     Hugging Face Hub."""
+    graded_by: str = later("")
+    """What decides whether an answer to a problem of your own files is correct: a grader (`mcpo grade --help`), or a
+    function of yours, FILE.py:FUNCTION; empty takes math_verify."""
     digests: tuple[str, ...] = later(())
     """`SHA256:COUNT` (12 digits, number of problems) of each file that `data` and `benchmarks` name; filled in when the
     run is planned."""
@@ -96,17 +102,17 @@ class Math(TextTask):
 
     @property
     def source(self) -> str:
-        return files.stem(Path(self.data).name) if files.is_name(self.data) else self.data
+        return self.training_set.name if files.is_name(self.data) else self.data
 
     @property
     def training_set(self) -> Dataset:
         """The declaration of `data`."""
-        return _declared(self.data, "train")
+        return self._declared(self.data, "train")
 
     @property
     def held_out_sets(self) -> list[Dataset]:
         """The declarations of `benchmarks`."""
-        return [_declared(name, "benchmark") for name in self.benchmarks]
+        return [self._declared(name, "benchmark") for name in self.benchmarks]
 
     @property
     def own_template(self) -> str:
@@ -150,8 +156,12 @@ class Math(TextTask):
         if not (datasets.is_one(self.data, "train") or files.is_name(self.data)):
             yield f"task.data={self.data} is not a training set: {nearest(self.data, sets)}", f"task.data={sets[0]}"
         known = datasets.names("benchmark")
+        if self.graded_by and not (functions.is_one(self.graded_by) or self.graded_by in grading.registry()):
+            yield f"task.graded_by: '{self.graded_by}' is not a grader", "task.graded_by=FILE.py:FUNCTION"
+        if self.graded_by and not self._files():
+            yield "task.graded_by has no effect: published sets keep their graders", "task.graded_by=''"
         for name in self.benchmarks:
-            if not (datasets.is_one(name, "benchmark") or files.is_name(name)):
+            if not (datasets.is_one(name, "benchmark") or self._is_own(name)):
                 yield f"task.benchmarks: '{name}' is not a benchmark: {nearest(name, known)}", "mcpo data list"
         if len(set(self.benchmarks)) < max(1, len(self.benchmarks)):
             problem = "is empty" if not self.benchmarks else "repeats a benchmark"
@@ -197,17 +207,41 @@ class Math(TextTask):
     def _files(self) -> list[Dataset]:
         """Those of `data` and `benchmarks` that are files."""
         named: list[tuple[str, Role]] = [(self.data, "train"), *((name, "benchmark") for name in self.benchmarks)]
-        return [datasets.own(name, role) for name, role in named if files.is_name(name)]
+        return [self._declared(name, role) for name, role in named if self._is_own(name)]
+
+    def _is_own(self, name: str) -> bool:
+        """Whether `name` is a file of the user's, or the problems held out of one."""
+        return files.is_name(name) or (name == HELD_OUT and files.is_name(self.data))
+
+    def _declared(self, name: str, role: Role) -> Dataset:
+        if not self._is_own(name):
+            return datasets.get(name)
+        found = datasets.own(self.data if name == HELD_OUT else name, role)
+        found = replace(found, grader=self.graded_by or found.grader)
+        return replace(found, name=HELD_OUT, draw=partial(_held_out, found)) if name == HELD_OUT else found
 
     def _recorded(self, dataset: Dataset) -> tuple[str, int]:
         """Digest and number of problems of a file, as `digests` has them; empty and 0 for any other data set."""
-        found = dict(zip([own.file for own in self._files()], self.digests, strict=False)).get(dataset.file, "")
+        found = dict(zip([own.name for own in self._files()], self.digests, strict=False)).get(dataset.name, "")
         digest, _, count = found.partition(":")
         return digest, int(count or 0)
 
 
-def _declared(name: str, role: Role) -> Dataset:
-    return datasets.own(name, role) if files.is_name(name) else datasets.get(name)
+def _held_out(dataset: Dataset) -> Reading:
+    """The problems of a file that are held out of training.
+
+    Raises:
+        ConfigError: there are none, or the file cannot be read.
+    """
+    reading = datasets.read(dataset)
+    found = {text: golds for text, golds in reading.problems.items() if held_out(Problem(text, ""))}
+    if not found:
+        raise no_room(
+            f"task.benchmarks: of the {len(reading.problems)} problems of {dataset.file} none is held out: one in "
+            f"{HELD_OUT_SHARE} is, chosen by a hash of its text",
+            fix="more problems, or task.benchmarks=[./held_out.jsonl]",
+        )
+    return replace(reading, problems=found, rows=sum(sum(golds.values()) for golds in found.values()))
 
 
 def _sha256(file: str) -> str:

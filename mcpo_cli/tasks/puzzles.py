@@ -1,8 +1,10 @@
 """Puzzles with several correct answers to a problem: `countdown` and `palindrome`."""
 
+import itertools
 import random
 import string
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mcpo_cli.data.base import Problem
@@ -82,6 +84,11 @@ class Countdown(RandomTask):
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         return self._make(rng, rng.randint(*TIERS[tier]))[0]
 
+    def solution(self, problem: Problem) -> str:
+        """See `Task`; the first expression that a search finds."""
+        given, _, target = problem.gold.partition(COLON)
+        return next(text for value, text in _reachable([(int(n), n) for n in given.split()]) if value == int(target))
+
     def _make(self, rng: random.Random, count: int) -> tuple[Problem, str]:
         """A problem with `count` numbers, and an expression of two or more of them that solves it."""
         while True:
@@ -108,6 +115,16 @@ def _combined(rng: random.Random, numbers: list[int]) -> tuple[int, str]:
         value, symbol = rng.choice(_results(left, right))
         parts.append((value, f"{_operand(left_text)} {symbol} {_operand(right_text)}"))
     return parts[0]
+
+
+def _reachable(parts: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Values and texts of all expressions of some of `parts`, with positive integers all the way."""
+    yield from parts
+    for one, two in itertools.permutations(range(len(parts)), 2):
+        (left, left_text), (right, right_text) = parts[one], parts[two]
+        rest = [part for place, part in enumerate(parts) if place not in (one, two)]
+        for value, symbol in _results(left, right):
+            yield from _reachable([(value, f"{_operand(left_text)} {symbol} {_operand(right_text)}"), *rest])
 
 
 def _results(left: int, right: int) -> list[tuple[int, str]]:
@@ -197,6 +214,12 @@ class Palindrome(RandomTask):
     def draw_of_tier(self, rng: random.Random, tier: str) -> Problem:
         palindrome = _palindrome(rng, rng.randint(*PALINDROME_TIERS[tier]))
         return _problem(palindrome, " ".join(sorted(palindrome)))
+
+    def solution(self, problem: Problem) -> str:
+        """See `Task`; each letter once on either side of the one that is left over."""
+        count = Counter(problem.gold.split())
+        half = [letter for letter in count for _ in range(count[letter] // 2)]
+        return " ".join([*half, *(letter for letter in count if count[letter] % 2), *reversed(half)])
 
 
 def _palindrome(rng: random.Random, length: int) -> list[str]:

@@ -7,7 +7,6 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,33 +18,16 @@ from torch import Tensor
 from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing import verl_loss
 from mcpo_cli.testing.batches import mini_batch, step
+from mcpo_cli.testing.outcomes import Outcome, outcomes
 
 TOLERANCE = 1e-9
 """Of sums in float64, relative to the largest value."""
 SEEDS = range(3)
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one check found."""
-
-    name: str
-    passed: bool
-    detail: str
-    """Why it failed, empty where it passed."""
-
-
 def check(method: Method) -> list[Outcome]:
     """Every check on `method`, in order; a check that fails stops none of the others."""
-    return [_outcome(name, one, method) for name, one in CHECKS.items()]
-
-
-def _outcome(name: str, one: Callable[[Method], None], method: Method) -> Outcome:
-    try:
-        one(method)
-    except Exception as error:  # a method under test may raise anything; all of it is a finding
-        return Outcome(name, False, f"{type(error).__name__}: {error}".strip())
-    return Outcome(name, True, "")
+    return outcomes(CHECKS, method)
 
 
 def label(method: Method) -> None:

@@ -108,8 +108,8 @@ class MaxRl(Clipped, GroupRelative):
     gives A = 0. Rewards must not be negative: shaped ones are refused. W(p) = 1 - p: the hardest prompts that are
     solved at all weigh most, and mastered ones nothing, where MCPO's weight is constant above 1/2.
 
-    Disagreement: SkyRL adds 1e-6 to the mean, prime-rl sets A = 0 where it is 0, and so do we. Checked: equal to
-    prime-rl's lines, rewritten in the test. Neither verl 0.9.1 nor TRL has it.
+    Disagreement: SkyRL adds 1e-6 to the mean, prime-rl sets A = 0 where it is 0, and so do we. Checked:
+    advantages on numbers worked by hand; prime-rl's lines were read. Neither verl 0.9.1 nor TRL has it.
     """
 
     name: ClassVar[str] = "max_rl"

@@ -61,6 +61,24 @@ def test_the_search_leaves_what_has_every_word(browser: Browser, address: str) -
     page.close()
 
 
+def test_without_javascript_there_is_no_search(browser: Browser, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator("#search")).to_be_hidden()
+    expect(page.locator("#table1")).to_be_visible()
+    context.close()
+
+
+def test_in_the_dark_no_colour_of_a_picture_changes_its_meaning(browser: Browser, address: str) -> None:
+    page = browser.new_page(color_scheme="dark")
+    page.goto(address)
+    drawn = page.locator("#fig5a img").evaluate("image => getComputedStyle(image).filter")
+    assert "invert" not in drawn
+    assert "hue-rotate" not in drawn
+    page.close()
+
+
 def test_the_switch_makes_it_dark(browser: Browser, address: str) -> None:
     page = opened(browser, address, 1400)
     background = "getComputedStyle(document.body).backgroundColor"

@@ -68,3 +68,36 @@ def test_what_is_wrong_is_one_error_with_a_fix(trained: InProcess) -> None:
         with pytest.raises(api.McpoError) as caught:
             api.plan(*words)
         assert caught.value.fix
+
+
+def test_runs_are_chosen_by_settings_and_sorted(trained: InProcess) -> None:
+    assert {run.spec.method.name for run in api.runs("method=mcpo", "state=done")} == {"mcpo"}
+    assert len(api.runs("method=mcpo", "seed=1")) == 1
+    assert len(api.runs("train.lr=7e-4")) == len(api.runs())
+    seeds = [run.spec.seed for run in api.runs(sort="-seed")]
+    assert seeds == sorted(seeds, reverse=True)
+    assert seeds[0] > seeds[-1]
+    with pytest.raises(api.McpoError) as caught:
+        api.runs("methd=mcpo")
+    assert caught.value.code == "unknown_key"
+
+
+def test_settings_in_columns_and_short_names_of_objects(trained: InProcess) -> None:
+    wide = api.frames(*WORDS).settings(wide=True)
+    (run, *_) = api.runs()
+    assert wide.loc[run.spec.run_id, "train.lr"] == run.spec.train.lr
+    assert repr(run) == f"Run({run.spec.run_id}, done)"
+    plan = api.plan(*WORDS)
+    assert repr(plan) == f"Plan(table1: {len(plan.cells)} runs)"
+    assert repr(run.spec) == f"RunSpec({run.spec.run_id})"
+
+
+@pytest.mark.slow
+def test_callbacks_hear_of_steps_and_ends(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+    steps, ends = list[int](), list[str]()
+    words = ("scale=smoke", "train.steps=4", "train.prompts=512", "train.mini_batch=256")
+    api.train(*words, on_step=lambda one: steps.append(one.progress.step), on_end=lambda one: ends.append(one.state))
+    assert steps
+    assert steps == sorted(set(steps))
+    assert ends == ["done"]

@@ -193,7 +193,7 @@ def test_the_comparison_is_logged_to_mlflow_once(here: InProcess, folder: Path) 
     experiment = client.get_experiment_by_name("compare")
     assert experiment
     (run,) = client.search_runs([experiment.experiment_id])
-    assert run.data.metrics["difference/pass_1/results/new"] == pytest.approx(0.25)
+    assert run.data.metrics["difference/pass_at_1/results/new"] == pytest.approx(0.25)
     assert "reports/comparison.html" in {one.path for one in client.list_artifacts(run.info.run_id, "reports")}
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import pytest
 from rich.console import Console
@@ -40,6 +41,12 @@ def test_details_hold_phase_metrics_and_time() -> None:
     assert console.details(RunView(CELLS[0], "running", Progress())) == "starting"
 
 
+def after_the_time(line: str) -> str:
+    time, _, text = line.partition(" ")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", time)
+    return text
+
+
 def test_lines_tell_changes_at_once_and_progress_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +58,7 @@ def test_lines_tell_changes_at_once_and_progress_now_and_then(
             clock[0] += 0.25
         display.update(view("done", "done", "failed", error="no luck"))
     out, err = capsys.readouterr()
-    lines = err.splitlines()
+    lines = [after_the_time(line) for line in err.splitlines()]
     second = CELLS[1].spec.run_id
     assert out == ""
     assert f"{second}: running" in lines
@@ -74,7 +81,7 @@ def test_lines_of_progress_repeat_themselves_once_a_minute(
         for _ in range(560):
             display.update(view("done", "running", "running"))
             clock[0] += 0.25
-    lines = capsys.readouterr().err.splitlines()
+    lines = [after_the_time(line) for line in capsys.readouterr().err.splitlines()]
     found = sum(line.startswith(f"{CELLS[1].spec.run_id}: step") for line in lines)
     assert expected - 1 <= found <= expected
 
@@ -90,6 +97,17 @@ def test_the_live_display_fits_the_terminal(width: int) -> None:
     assert "mcpo-toy-s-s1" in screen.getvalue()
     assert "no luck" in " ".join(screen.getvalue().split())
     assert "a word" in screen.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_terminal_of_usual_width_shows_a_bar_and_the_time_left(width: int) -> None:
+    screen = io.StringIO()
+    with console.LiveDisplay(Console(file=screen, force_terminal=True, width=width, color_system=None)) as display:
+        display.update(view("done", "running", "running"))
+    row = next(line for line in screen.getvalue().splitlines() if CELLS[1].spec.run_id in line)
+    assert "1:05 left" in row
+    assert "━" in row
+    assert "step 13" in row
 
 
 def test_json_has_no_nan(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,12 +45,20 @@ def test_workflows_call_what_there_is_at_pinned_versions() -> None:
     workflows = [
         yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").glob("*.yml")
     ]
-    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    jobs = [job for workflow in workflows for job in workflow["jobs"].values()]
+    steps = [step for job in jobs for step in job["steps"]]
     run = {step["run"] for step in steps if "run" in step}
-    assert {".ci/run", "make check", "make test"} <= run
+    assert {".ci/run", "make ${{ matrix.part }}", "docker build --tag mcpo ."} <= run
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    parts = {part for job in jobs for part in job.get("strategy", {}).get("matrix", {}).get("part", ())}
+    assert {"test", "check check-findings"} == parts
+    made = {
+        words.split(" ARGS=")[0].removeprefix("make ")
+        for words in run
+        if words.startswith("make ") and "$" not in words
+    }
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\n{step.removeprefix('make ')}: " in makefile for step in run if step.startswith("make "))
+    assert all(f"\n{target}: " in makefile for line in {*made, *parts} for target in line.split())
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
 
 

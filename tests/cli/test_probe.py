@@ -52,7 +52,7 @@ def test_a_finding_comes_from_the_records_of_a_run(here: InProcess) -> None:
 def test_what_cannot_be_asked_is_said_with_what_can(here: InProcess) -> None:
     run_id = finished(OFFLINE, mastered=3)
     for arguments, fix in (
-        ("seed=1", "mcpo probe PROBE seed=1"),
+        ("seed=1", "mcpo probe mastery seed=1"),
         ("--prompts=8", f"mcpo runs show {run_id}"),
         ("--dry-run", "omit --dry-run"),
     ):

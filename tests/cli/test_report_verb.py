@@ -15,9 +15,9 @@ FILES = ("report.html", "report.md", "report.json")
 
 
 @pytest.mark.slow
-def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InProcess) -> None:
+def test_a_report_without_runs_is_written_and_says_what_is_missing(here: InProcess) -> None:
     result = here("report", *SMALL)
-    assert result.returncode == 3
+    assert result.returncode == 0
     command = " ".join(SMALL)
     for name, artifact in artifacts.registry().items():
         if artifact.section == "diagnostic":
@@ -25,19 +25,18 @@ def test_a_report_without_runs_says_what_is_missing_and_how_to_fill_it(here: InP
         elif artifact.needs:
             runs = [len(from_suite(suite, SMALL, "").cells) for suite in artifact.needs]
             gaps = [f"{suite}: {n} of {n} runs are not done" for suite, n in zip(artifact.needs, runs, strict=True)]
-            assert f"{name}: not built: {'; '.join(gaps)}; mcpo reproduce {name} {command}\n" in result.stderr
+            (line,) = (line for line in result.stderr.splitlines() if line.endswith(f": {'; '.join(gaps)}"))
+            assert name in line.partition(":")[0].replace(",", " ").split()
         else:
             assert f"\n{name}: " in f"\n{result.stdout}"
-    assert result.stderr.endswith(f"fix: mcpo reproduce all {command}\n")
+    assert result.stderr.endswith(f"mcpo reproduce all {command}\n")
     assert not (here.home / "runs").exists()
     text = (here.home / "reports/smoke/report.html").read_text(encoding="utf-8")
-    assert text.count("<strong>not built:</strong>") == result.stderr.count(": not built: ")
     # As one document, too.
     result = here("report", *SMALL, "--json")
-    assert result.returncode == 3
+    assert result.returncode == 0
     document = json.loads(result.stdout)
-    assert document["error"]["type"] == "MissingCells"
-    assert document["error"]["fix"] == f"mcpo reproduce all {' '.join(SMALL)}"
+    assert text.count("<strong>not built:</strong>") == len(document["report"]["not_built"])
     assert [Path(path).name for path in document["report"]["files"]] == list(FILES)
     done = document["report"]["artifacts"].keys() | document["report"]["not_built"].keys()
     assert done == set(artifacts.names("all"))

@@ -245,7 +245,7 @@ def test_makespan_takes_runs_in_order() -> None:
 
 
 def test_estimates_follow_the_runs_that_are_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = make("seed=0,1")
+    plan = make("seed=0,1", "compute.shipped_base=false")
     specs = [cell.spec for cell in plan.cells]
     assert estimate.Estimator(home).basis(specs) == "from the cost model"
     monkeypatch.setenv("FAKE_SECONDS", "0.2")

@@ -58,7 +58,7 @@ WRONG = {
         "train: {steps: 0}",
         "train: {stepss: 3}",
         "train: {betas: [0.9]}",
-        "train: {reward: maybe}",
+        "train: {lr: fast}",
         "seed: -1",
         "seed: a",
         "compute: {memory_limit: -1}",

@@ -84,7 +84,7 @@ def test_the_papers_table_is_made_of_runs_from_elsewhere(here: InProcess) -> Non
     overrides = ["scale=paper", "train.steps=2", "compute.tracking_uri=offline"]
     planned = plan.from_suite("table1", overrides, "mcpo reproduce table1")
     write_runs(planned)
-    result = here("reproduce", "table1", *overrides)
+    result = here("reproduce", "table1", *overrides, "--full")
     assert result.returncode == 0, result.stderr
     for column in ("aime24", "aime25", "amc23", "qwen3-8b", "qwen3-14b"):
         assert column in result.stdout

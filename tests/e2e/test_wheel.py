@@ -2,49 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
-import sysconfig
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from mcpo_cli import __version__
+from tests.e2e.conftest import ROOT, Archives
+
 pytestmark = pytest.mark.slow
-
-Archives = tuple[Path, Path]
-
-
-@pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Archives:
-    """The source distribution and the wheel that is built from it, as `python -m build` makes both."""
-    out = tmp_path_factory.mktemp("dist")
-    # --no-isolation: the build backend of this environment, so that nothing is downloaded.
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
-    subprocess.run(command, check=True, capture_output=True)
-    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
-    return sdist, wheel
-
-
-@pytest.fixture(scope="module")
-def installed(archives: Archives, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a new environment that holds the wheel, and nothing else of its own.
-
-    The dependencies come from the environment of the tests by a .pth file: installing torch once more would take
-    minutes. .pth files found in a folder that a .pth file adds are not read, so the editable install of the
-    repository stays out of sight.
-    """
-    folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=False)
-    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
-    python = folder / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-index"]
-    subprocess.run([*install, str(archives[1])], check=True, capture_output=True)
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-    return python.parent
 
 
 def test_wheel_drops_one_package_into_site_packages(archives: Archives) -> None:
@@ -65,6 +35,30 @@ def test_sdist_holds_the_study_and_no_links(archives: Archives) -> None:
         members = {member.name.split("/", 1)[-1]: member for member in archive.getmembers()}
     assert [name for name, member in members.items() if member.issym() or member.islnk()] == []
     assert shipped() - set(members) == set()
+    # What checks it comes with it.
+    assert {"tests/e2e/test_wheel.py", "docs/index.md", "Makefile", "constraints.txt"} <= set(members)
+
+
+def test_a_registry_gets_absolute_links(tmp_path: Path) -> None:
+    """setup.py knows the address of the repository where a release is built."""
+    code = "import setuptools; setuptools.setup = lambda **about: print(about['long_description']); import setup"
+    environment = os.environ | {"REPOSITORY_URL": "https://code.example/mcpo/", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    targets = re.findall(r"\]\(([^)\s]+)\)", done.stdout)
+    assert "https://code.example/mcpo/blob/HEAD/docs/tutorial.md" in targets
+    assert "https://code.example/mcpo/raw/HEAD/docs/lm.png" in targets
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+def test_the_program_has_names_that_no_other_package_takes(installed: Path, tmp_path: Path) -> None:
+    for command in ([installed / "mcpo-lab"], [installed / "python", "-m", "mcpo_cli"]):
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        done = subprocess.run(
+            [*command, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == __version__
 
 
 def test_installed_wheel_trains_outside_the_repository(installed: Path, tmp_path: Path) -> None:

@@ -34,13 +34,15 @@ def in_journals(home: Path, plan: Plan) -> Points:
             finite = [name for name, value in row["metrics"].items() if math.isfinite(float(value))]
             if len(finite) < len(row["metrics"]):
                 finite.append("journal/nonfinite")
+            if "train/accuracy" in finite:
+                finite.append("accuracy/rollouts")
             found.update((run_id, name, row["step"]) for name in finite)
         for path in (attempt / "eval").glob("*.jsonl"):
             rows = [json.loads(line) for line in path.read_text().splitlines()]
             found.update({(run_id, f"eval/{row['tier']}/pass_at_1", row["step"]) for row in rows})
             k = min(8, *(row["n"] for row in rows))
             names = {f"eval/average/{name}" for name in ("pass_at_1", f"pass_at_{k}", f"best_at_{k}")}
-            found.update((run_id, name, rows[0]["step"]) for name in names)
+            found.update((run_id, name, rows[0]["step"]) for name in (*names, "accuracy/held_out"))
     return found
 
 

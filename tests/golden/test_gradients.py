@@ -113,7 +113,9 @@ def sampled() -> tuple[Policy, Rollouts]:
     """A Qwen3 with random weights, and eight responses of its own to one prompt."""
     tokenizer = tokenizers.build(Arithmetic().vocabulary)
     policy = Policy(policies.build(Model(init_std=0.05), tokenizer, 0), torch.device("cpu"))
-    prompt_PS = encode(tokenizer, tasks.closed(load(["scale=smoke"])[0].task).training(0, 0, 1), 9).prompt_PS
+    prompt_PS = encode(
+        tokenizer, tasks.closed(load(["scale=smoke", "task.max_ops=2"])[0].task).training(0, 0, 1), 9
+    ).prompt_PS
     return policy, sample(policy, prompt_PS, 8, 9, 1.0, tokenizer.eos_token_id, seed=3)
 
 

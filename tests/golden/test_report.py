@@ -98,15 +98,33 @@ def page(folder: Path) -> Page:
     return Page((folder / "report.html").read_text(encoding="utf-8"))
 
 
-def test_a_permalink_keeps_a_page_when_the_report_changes(page: Page, content: Content, folder: Path) -> None:
-    kept = folder / content.permalink
-    assert content.permalink in page.attributes["href"]
-    assert kept.read_bytes() == (folder / "report.html").read_bytes()
-    before = kept.read_bytes()
-    other = dataclasses.replace(content, facts={**content.facts, "content": "other"})
-    assert [path.name for path in report.write(other, folder)][3:] == ["report-other.html"]
-    assert [path.name for path in report.write(content, folder)] == ["report.html", "report.md", "report.json"]
-    assert kept.read_bytes() == before
+def test_a_report_is_written_once_however_often_its_content_changes(content: Content, home: Path) -> None:
+    folder = home / "once"
+    folder.mkdir()
+    for name in ("one", "other"):
+        report.write(dataclasses.replace(content, facts={**content.facts, "content": name}), folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "report.json", "report.md"]
+
+
+def test_the_conclusion_comes_first_then_a_figure_then_the_limits(content: Content) -> None:
+    text = report.html(content, "now")
+    (overview,) = content.summary
+    assert overview.built
+    places = [text.index(part) for part in ('class="conclusion"', "<figure", "<strong>Limits", "<nav", "<main")]
+    assert places == sorted(places)
+    assert content.conclusion[0] == overview.built.page.sentence
+
+
+def test_only_what_holds_for_all_tests_together_stands_out() -> None:
+    verdicts = ("supported (Holm)", "supported", "contradicted", "unresolved", "0.31")
+    assert [("holds" in report._kind(verdict, False).split()) for verdict in verdicts] == [True] + 4 * [False]
+
+
+def test_run_ids_lead_to_their_pages_in_mlflow(content: Content) -> None:
+    links = {run_id: f"http://127.0.0.1:5000/#/{run_id}" for run_id in content.run_ids[:-1]}
+    page = Page(report.html(dataclasses.replace(content, links=links), "now"))
+    assert {link for link in page.attributes["href"] if link.startswith("http")} == set(links.values())
+    assert content.run_ids[-1] in page.text
 
 
 @pytest.mark.slow

@@ -1,6 +1,10 @@
 """Base policies that come with mcpo: which these are, when they are taken, and that a warm-up here gives them."""
 
+import os
+import resource
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,9 +41,8 @@ def comes(mcpo_home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunSpec, Pa
     return spec, shipped
 
 
-def test_the_ones_of_table_1_and_of_scale_smoke_come_with_mcpo(mcpo_home: Path) -> None:
+def test_the_ones_of_table_1_come_with_mcpo() -> None:
     specs = {cell.spec.base_id: cell.spec for cell in plan.from_suite("table1", [], "mcpo").cells}
-    specs |= {spec.base_id: spec for spec in load(["scale=smoke"])}
     # A changed task, model or warm-up setting changes the ids: then these are to be made anew.
     assert {folder.name for folder in SHIPPED.iterdir()} == set(specs)
     for base_id, spec in specs.items():
@@ -95,8 +98,23 @@ def test_a_warm_up_here_gives_the_one_that_comes(mcpo_home: Path) -> None:
         assert linalg.norm(weight - others[name]) <= 1e-3 * linalg.norm(others[name])
 
 
-@pytest.mark.parametrize("words", [(), ("seed=7", "base_seed=0"), ("seed=9", "base_seed=0")])
-def test_scale_smoke_starts_from_the_base_policy_that_comes_with_mcpo(words: tuple[str, ...]) -> None:
-    (spec,) = load(["scale=smoke", *words])
-    assert folders.shipped_base(spec) is not None
-    assert folders.damage(folders.shipped_base(spec) or Path()) is None
+@pytest.mark.parametrize(("words", "base"), [("seed=0", 0), ("seed=2", 2), ("seed=7", 1), ("seed=9,model=toy-m", 0)])
+def test_no_seed_of_scale_smoke_has_a_warm_up(words: str, base: int, mcpo_home: Path) -> None:
+    (spec,) = load(["scale=smoke", *words.split(",")])
+    assert spec.seed_of_base == base
+    assert folders.has_base(mcpo_home, spec)
+
+
+def test_a_seed_of_the_base_policy_is_chosen_as_before() -> None:
+    (spec,) = load(["scale=smoke", "seed=7", "base_seed=5"])
+    assert (spec.seed_of_base, folders.shipped_base(spec)) == (5, None)
+
+
+@pytest.mark.slow
+def test_a_run_at_scale_smoke_takes_seconds(mcpo_home: Path) -> None:
+    """Of the processor, as other programs may share it; a warm-up alone took more than a hundred."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "mcpo_cli.main", "train", "scale=smoke", "seed=9", "compute.tracking_uri=offline"]
+    subprocess.run(command, env={**os.environ, "MCPO_HOME": str(mcpo_home)}, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20

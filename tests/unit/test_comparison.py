@@ -64,6 +64,24 @@ def test_nothing_is_extrapolated_and_a_choice_moves_the_headline(runs: Runs, mon
     assert curves[(curves["arm"] == "DAPO") & (curves["x"] == 400)]["value"].tolist() == pytest.approx([0.3] * 3)
 
 
+def test_a_figure_shows_every_evaluation_of_an_arm_and_what_is_interpolated(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MCPO's evaluation after 300 rollouts is in its curve, though DAPO was evaluated at 200 and 600 alone."""
+    points = {"DAPO": [(0, 0.0, 0.1), (1, 200.0, 0.2), (3, 600.0, 0.4)], "MCPO": [(0, 0.0, 0.1), (3, 300.0, 0.25)]}
+    points["MCPO"].append((4, 400.0, 0.3))
+    set_scores(runs, monkeypatch, points)
+    found = compare(runs, Choice(at=("rollouts",)))
+    shown = found.paths[found.paths["seed"] == 0].set_index(["arm", "x"])
+    assert shown["measured"].to_dict() == {
+        ("DAPO", 0): True, ("DAPO", 200): True, ("DAPO", 400): False,
+        ("MCPO", 0): True, ("MCPO", 200): False, ("MCPO", 300): True, ("MCPO", 400): True,
+    }  # fmt: skip
+    assert shown.loc[("MCPO", 300), "value"] == pytest.approx(0.25)
+    # The rows of the CSV file are where all arms have a value.
+    assert found.curves["x"].unique().tolist() == [0, 200, 400]
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
@@ -91,7 +109,7 @@ def test_a_cost_that_runs_did_not_record_is_refused_by_name_and_left_out_by_defa
 def test_arms_with_other_seeds_are_refused(mcpo_home: object) -> None:
     plan = fakes.table1()
     lacking = Plan("table1", "fix", tuple(cell for cell in plan.cells if (cell.arm, cell.spec.seed) != ("MCPO", 2)))
-    with refused("run_failed"):
+    with refused("nothing_pairs"):
         compare(Runs(lacking), Choice())
 
 

@@ -1,7 +1,9 @@
 """What `mcpo method list` and `show` say: every option has a meaning, every method a source, and curves are W(p)."""
 
 import json
+import math
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -42,6 +44,53 @@ def test_backends_and_curves() -> None:
     assert "train.mini_batch=train.prompts" in describe.backends(get("disco"))["verl"]
     assert describe.curve(get("spo"), 4) == []
     assert describe.curve(get("rloo"), 4) == [(k / 4, float(query_weight("rloo", k / 4, 4))) for k in range(5)]
+
+
+TWICE = """\
+from dataclasses import dataclass
+
+from mcpo_cli.methods import Clipped, Normalized
+
+
+@dataclass(frozen=True)
+class Twice(Clipped, Normalized):
+    name = "twice"
+
+    def advantages(self, reward_PG, correct_PG):
+        return 2 * super().advantages(reward_PG, correct_PG)
+
+
+@dataclass(frozen=True)
+class Batch(Clipped, Normalized):
+    \"\"\"Advantages over the largest of the batch.\"\"\"
+
+    name = "batch"
+
+    def advantages(self, reward_PG, correct_PG):
+        found = super().advantages(reward_PG, correct_PG)
+        return found / found.abs().max().clamp(min=1)
+"""
+
+
+def test_the_curve_of_a_method_that_changes_advantages_is_theirs(plugin_folder: Path) -> None:
+    (plugin_folder / "own.py").write_text(TWICE)
+    expected = [2 * math.sqrt(p * (1 - p)) for p in (0, 0.25, 0.5, 0.75, 1)]
+    assert [weight for _, weight in describe.curve(get("twice"), 4)] == pytest.approx(expected)
+    # That of GRPO would be wrong, and there is no other.
+    assert describe.curve(get("batch"), 4) == []
+    assert [describe.summary(registry()[name]) for name in ("twice", "batch")] == [
+        "",
+        "Advantages over the largest of the batch.",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_measured_curves_are_those_in_closed_form(name: str) -> None:
+    method, groups = get(name), 8
+    expected = [float(method.query_weight(k / groups, groups)) for k in range(groups + 1)]
+    if not any(map(math.isnan, expected)) and describe._is_outdated(type(method)):
+        assert describe._measured(method, groups) == pytest.approx(expected)
 
 
 def test_list_names_every_method() -> None:

@@ -31,7 +31,7 @@ def test_without_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused("not_installed") as caught:
         open_engine("vllm", FACTS, GREEDY)
     assert caught.value.fix
-    for way in (".[vllm]", "make setup-verl", "engine=hf"):
+    for way in ("mcpo-cli[vllm]", "make setup-verl", "engine=hf"):
         assert way in caught.value.fix
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from mcpo_cli.analysis import artifacts
 from mcpo_cli.analysis.figures import base
-from mcpo_cli.analysis.figures.declare import Quantity, caption, spread
+from mcpo_cli.analysis.figures.declare import Quantity, caption, lines, spread
 from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.analysis.product import Product
 from mcpo_cli.config.plan import Plan, from_suite
@@ -110,7 +110,7 @@ def test_pass_at_k_is_unbiased_and_best_at_k_a_note(runs: Runs) -> None:
     assert rows["pass_at_k"].tolist() == pytest.approx([1 - math.comb(4, k) / math.comb(8, k) for k in range(1, 9)])
     assert rows["best_at_k"].tolist() == pytest.approx([1 - 0.5**k for k in range(1, 9)])
     # Means of 1 - 1/256 and 1.
-    assert any("99.8 %" in note and "100.0 %" in note for note in product.notes)
+    assert any("0.998" in note and "1.000" in note for note in product.notes)
 
 
 def test_difficulty_has_a_problem_in_each_bin(runs: Runs) -> None:
@@ -175,7 +175,20 @@ def test_transitions_pool_the_pairs_of_all_seeds(runs: Runs) -> None:
     assert panel.get_title() == "MCPO"
     shown = [text.get_text() for text in panel.texts]
     # All wrong to minority or mastered, minority to all wrong or mastered, nothing from majority, mastered 4 of 6.
-    assert shown[:12] == ["0", "50", "0", "50", "50", "0", "0", "50", "0", "33", "0", "67"]
+    assert shown[:12] == [
+        "0.00",
+        "0.50",
+        "0.00",
+        "0.50",
+        "0.50",
+        "0.00",
+        "0.00",
+        "0.50",
+        "0.00",
+        "0.33",
+        "0.00",
+        "0.67",
+    ]
     assert shown[12:] == ["2", "2", "0", "6"]
 
 
@@ -240,6 +253,50 @@ def test_many_panels_are_broken_into_rows_and_every_column_names_its_axis() -> N
     assert [axes.get_ylabel() for axes in figure.axes] == ["y", "", "", "y", ""]
 
 
+def _curves_of(arms: int, **columns: object) -> pd.DataFrame:
+    rows = [
+        {"model": "toy-s", "arm": f"arm {arm}", "base_seed": 0, "seed": seed, "step": step, "y": float(seed), **columns}
+        for arm in range(arms)
+        for seed in (0, 1)
+        for step in (0, 1)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize("by", ["", "tier"])
+@pytest.mark.parametrize("arms", [4, 6, 9])
+def test_a_panel_has_at_most_four_arms_and_each_arm_one_look(arms: int, by: str) -> None:
+    data, draw = _curves_of(arms, tier="k2-3"), lines("y", "y")
+    figure = base.grid(data, by, draw) if by else base.panels(data, draw)
+    drawn = [{str(line.get_label()): line.get_color() for line in axes.get_lines()} for axes in figure.axes]
+    assert set().union(*drawn) == set(data["arm"])
+    assert max(map(len, drawn)) <= 4
+    assert all("arm 0" in shown for shown in drawn)
+    looks = {(arm, color) for shown in drawn for arm, color in shown.items()}
+    assert len(looks) == arms
+
+
+def test_the_legend_says_what_a_band_is_and_only_where_there_is_one() -> None:
+    for seeds, words in ((2, ["arm 0", base.BAND]), (1, ["arm 0"])):
+        data = _curves_of(1)
+        figure = base.panels(data[data["seed"] < seeds], lines("y", "y"))
+        assert [text.get_text() for text in figure.legends[0].get_texts()] == words
+
+
+def test_only_measured_points_have_a_marker() -> None:
+    data = _curves_of(1)
+    figure = base.panels(data.assign(measured=data["step"] == 1), lines("y", "y"))
+    (line,) = figure.axes[0].get_lines()
+    assert (line.get_marker(), line.get_markevery()) == ("P", [1])
+
+
+def test_a_figure_fits_a_page_of_a_paper_and_its_letters_can_be_read() -> None:
+    with base.drawing():
+        axes = base.panels(_curves_of(6), lines("y", "y")).axes[0]
+        assert axes.figure.get_figwidth() == 5.5
+        assert {label.get_fontsize() for label in axes.get_xticklabels()} == {7}
+
+
 def test_a_panel_without_rows_says_so() -> None:
     data = pd.DataFrame([{"model": "a", "arm": "x"}, {"model": "a", "arm": "y"}, {"model": "b", "arm": "x"}])
     figure = base.grid(data, "arm", lambda axes, here: None)
@@ -265,6 +322,8 @@ def test_a_caption_says_what_its_numbers_are_and_omits_arms_without_any() -> Non
     )
     score = pd.Series([0.1, 0.3, math.nan, math.nan], index)
     words = pd.Series(["much", "little"], pd.Index(["a", "b"], name="arm"))
-    assert caption("Score", Quantity("", score)) == "Score (mean and range of 2 runs): a (toy-s) 20.0 % (10.0 to 30.0)."
+    assert (
+        caption("Score", Quantity("", score)) == "Score (mean and range of 2 runs): a (toy-s) 0.200 (0.100 to 0.300)."
+    )
     assert caption("It", Quantity("x", words), Quantity("y", words)) == "It x and y: a much, much; b little, little."
     assert caption("Score", Quantity("", score[2:])).endswith(": not measured.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpo_cli import data, grading, tasks
+from mcpo_cli import data, extras, grading, tasks
 from mcpo_cli.backends.local import tokenizer as tokenizers
 from mcpo_cli.backends.local.encoding import encode, prompts
 from mcpo_cli.backends.verl.data import write
@@ -149,7 +149,7 @@ def test_the_package_is_needed_in_this_version(mcpo_home: Path, monkeypatch: pyt
     monkeypatch.setattr(gym, "version", missing)
     with refused("not_installed") as caught:
         gym.drawn("reasoning_gym:leg_counting")
-    assert caught.value.fix == f"{sys.executable} -m pip install reasoning-gym=={gym.VERSION}"
+    assert caught.value.fix == extras.command("gym")
     monkeypatch.setattr(gym, "version", lambda package: "0.1.99")
     with refused("not_installed"):
         gym.drawn("reasoning_gym:leg_counting")

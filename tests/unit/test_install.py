@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.commands import machine_checks
+from mcpo_cli.extras import EXTRAS
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK, KERNELS = ROOT / "constraints-gpu.txt", ROOT / "constraints-flash-attn.txt"
@@ -66,7 +67,9 @@ def test_the_lock_has_what_the_project_and_verl_ask_for() -> None:
     """`make check-lock-gpu` asks the same of everything that these packages need in turn; it needs PyPI."""
     versions = locked(LOCK) | locked(KERNELS)
     project, groups = PROJECT["project"], PROJECT["dependency-groups"]
-    asked = [*project["dependencies"], *project["optional-dependencies"]["verl"], *groups["flash-attn"]]
+    extras = project["optional-dependencies"]
+    asked = [line for extra in ("mlflow", "maps", "slurm", "verl") for line in extras[extra]]
+    asked += [*project["dependencies"], *groups["flash-attn"]]
     asked += [name + wanted for name, wanted in {**checks.CORE, **checks.GPU}.items()]
     wanted = [Requirement(line) for line in asked]
     assert [
@@ -80,5 +83,6 @@ def test_what_people_are_told_to_install_exists() -> None:
     text = "\n".join(path.read_text(encoding="utf-8") for path in told)
     extras = {extra for named in re.findall(r"install [^\n]*\.\[([\w,-]+)\]", text) for extra in named.split(",")}
     assert extras
-    assert extras <= PROJECT["project"]["optional-dependencies"].keys()
-    assert re.findall(r"pip install[^\n]*\bmcpo[-_]cli\b[^\n]*", text) == []
+    assert extras | {*EXTRAS.values()} <= PROJECT["project"]["optional-dependencies"].keys()
+    # With an extra, pip takes the installed one.
+    assert re.findall(r"pip install[^\n]*\bmcpo[-_]cli\b(?!\[)[^\n]*", text) == []

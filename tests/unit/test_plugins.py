@@ -67,7 +67,11 @@ def write(path: Path, text: str) -> Path:
 
 
 def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Of a file that has no comments and no docstrings; of Python without its empty lines."""
+    if path.suffix != ".py":
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()
 
 
 def test_what_a_folder_declares_is_found(plugin_folder: Path) -> None:
@@ -199,7 +203,10 @@ def test_the_identity_of_a_run_names_the_plug_ins_that_decide_it(plugin_folder: 
     assert "plugins" not in plain.to_dict()
     assert load.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
     assert spec.base_id == plain.base_id, "the base policy does not depend on the method"
-    write(soft, f"{SOFT}\n# changed\n")
+    write(soft, f"{SOFT}\n# A comment.\n")
+    forget_plugins()
+    assert load.load(["method=soft"])[0].run_id == spec.run_id
+    write(soft, f"{SOFT}\nchanged = True\n")
     forget_plugins()
     (changed,), (same,) = load.load(["method=soft"]), load.load(["method=grpo"])
     assert (changed.run_id != spec.run_id, same.run_id) == (True, plain.run_id)
@@ -215,7 +222,7 @@ def test_a_task_and_its_grader_decide_the_base_policy_or_the_run(plugin_folder: 
     (spec,) = load.load(["task=chained"])
     assert spec.plugins.keys() == {"task chained", "grader strict"}
     before = spec.base_id
-    write(plugin_folder / "chained.py", f"{task}    grader = 'strict'\n    # another file\n")
+    write(plugin_folder / "chained.py", f"{task}    grader = 'strict'\n    other = True\n")
     forget_plugins()
     (spec,) = load.load(["task=chained"])
     assert spec.base_id != before
@@ -225,7 +232,7 @@ def test_a_worker_refuses_a_plug_in_that_was_changed_after_the_plan(plugin_folde
     soft = write(plugin_folder / "soft.py", SOFT)
     (spec,) = load.load(["method=soft", "scale=smoke"])
     write(mcpo_home / "runs" / spec.run_id / "spec.json", json.dumps(spec.to_dict()))
-    write(soft, f"{SOFT}\n# changed\n")
+    write(soft, f"{SOFT}\nchanged = True\n")
     command = [sys.executable, "-m", "mcpo_cli.scheduling.worker", spec.run_id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1

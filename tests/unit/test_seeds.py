@@ -1,5 +1,6 @@
 """The base policy depends on `base_seed` alone, and what RL draws on `seed` alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from mcpo_cli.analysis.artifacts import check_axes
@@ -51,7 +52,9 @@ def test_base_seeds_are_an_axis_of_tables() -> None:
     plan = from_suite("headline", [], "mcpo ablate headline")
     check_axes(plan)
     assert len(plan.cells) == 6 * 2 * 6
-    mixed = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
+    swept = from_suite("headline", ["base_seed=0", "seed=0", "train.lr=1e-3,2e-3"], "mcpo ablate headline")
+    check_axes(swept)
+    mixed = replace(swept, cells=tuple(replace(cell, arm="MCPO") for cell in swept.cells))
     with refused("bad_input", "base seed 0, seed 0"):
         check_axes(mixed)
 

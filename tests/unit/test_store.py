@@ -73,7 +73,7 @@ def test_only_what_a_checkpoint_covers_is_taken_and_a_rewind_duplicates_nothing(
     first = begin(spec())
     train(first, range(1, 5))
     evaluate(first, 0, 2)
-    assert store.ingest(plan(spec())) == len(PASS_AT_1) + len(AVERAGES)  # the base policy's evaluation
+    assert store.ingest(plan(spec())) == len(PASS_AT_1) + len(AVERAGES) + 1  # the base policy's evaluation
     first.durable(durable)
     store.ingest(plan(spec()))
     assert points(home / "mlflow.db") == expected(spec(), range(1, durable + 1), (0, 2))
@@ -326,12 +326,12 @@ def change_a_parameter(client: MlflowClient, run: Any, database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("update params set value = 'x' where run_uuid = ? and key = 'train.steps'", [run])
         connection.commit()
-    client.delete_tag(run, "mcpo.settled")
+    client.delete_tag(run, "mlflow.mcpo.settled")
 
 
 def lose_the_cursor(client: MlflowClient, run: Any, _database: Path) -> None:
-    client.set_tag(run, "mcpo.step", "abc")
-    for tag in ("mcpo.eval_step", "mcpo.settled"):
+    client.set_tag(run, "mlflow.mcpo.step", "abc")
+    for tag in ("mlflow.mcpo.eval_step", "mlflow.mcpo.settled"):
         client.delete_tag(run, tag)
 
 

@@ -1,5 +1,6 @@
 """What people read in MLflow's UI, and how they find it: names, notes, tags, results."""
 
+import getpass
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -41,13 +42,13 @@ def test_a_series_has_what_tells_it_apart_and_no_more() -> None:
     fast = replace(spec(0), train=Train(lr=0.5, steps=8))
     faster = replace(spec(0), train=Train(lr=0.25, steps=8))
     assert names(plan(spec(0), spec(1), fast, faster)) == [
-        "mcpo toy-s train.steps=4",
-        "mcpo toy-s train.steps=4",
-        "mcpo toy-s train.steps=8 train.lr=0.5",
-        "mcpo toy-s train.steps=8 train.lr=0.25",
+        "mcpo toy-s steps=4 lr=0.0007",
+        "mcpo toy-s steps=4 lr=0.0007",
+        "mcpo toy-s steps=8 lr=0.5",
+        "mcpo toy-s steps=8 lr=0.25",
     ]
     drifting = replace(fast, regime="skills-drift")
-    assert names(plan(spec(0), drifting)) == ["mcpo toy-s drift", "mcpo toy-s skills-drift"]
+    assert names(plan(spec(0), drifting)) == ["mcpo toy-s regime=drift", "mcpo toy-s regime=skills-drift"]
 
 
 specs = st.builds(
@@ -100,20 +101,49 @@ def test_runs_have_names_tags_to_filter_by_and_notes(store: Store, home: Path) -
         assert len(client.search_runs([parent.info.experiment_id], query)) == count, query
     title, question = plans.about("table1")
     experiment = client.get_experiment(parent.info.experiment_id)
-    assert experiment.tags[NOTE] == f"{title}. {question}"
+    assert experiment.tags[NOTE].startswith(f"{title}. {question}\n\n[Charts of all runs](#/experiments/")
     note = parent.data.tags[NOTE]
+    assert f"(#/experiments/{parent.info.experiment_id}/runs?" in note
+    # Source and user stand in the list of runs, and what only mcpo needs does not.
+    for run in client.search_runs([parent.info.experiment_id]):
+        assert run.data.tags["mlflow.source.name"] == "mcpo reproduce table1"
+        assert run.data.tags["mlflow.user"] == getpass.getuser()
+        shown = {tag for tag in run.data.tags if not tag.startswith("mlflow.")}
+        assert {tag for tag in shown if tag.startswith("mcpo.")} <= {"mcpo.run_id", "mcpo.plan_id"}
     assert f"{question}\n" in note
     assert "\nmcpo reproduce table1\n" in note
+
+
+def test_a_store_of_an_older_version_is_continued(store: Store) -> None:
+    complete(spec(0))
+    sent = store.ingest(plan(spec(0)))
+    client, old = MlflowClient(store.uri), runs(store)[spec(0).run_id]
+    for tag in [tag for tag in old.data.tags if tag.startswith("mlflow.mcpo.")]:
+        client.set_tag(old.info.run_id, tag.removeprefix("mlflow."), old.data.tags[tag])
+        client.delete_tag(old.info.run_id, tag)
+    assert (sent > 0, Store(store.uri).ingest(plan(spec(0)))) == (True, 0)
+
+
+@pytest.mark.parametrize(("name", "part"), [("DAPO w/o filter", "DAPO_w_o_filter"), ("best@8", "best_at_8")])
+def test_names_of_arms_and_scores_are_one_part_of_the_name_of_a_metric(name: str, part: str) -> None:
+    assert descriptions.metric_part(name) == part
+
+
+def test_run_ids_lead_to_the_pages_of_their_runs(store: Store) -> None:
+    complete(spec(0))
+    store.ingest(plan(spec(0)))
+    run = runs(store)[spec(0).run_id].info
+    assert store.pages() == {spec(0).run_id: f"{descriptions.UI}/#/experiments/{run.experiment_id}/runs/{run.run_id}"}
 
 
 def test_several_runs_end_with_a_link_that_compares_them(store: Store, home: Path) -> None:
     complete(spec(0, "dapo"))
     complete(spec(0))
     notes: list[str] = []
-    with uploading(plan(spec(0)), notes.append):
+    with uploading(plan(spec(0)), notes.append, lambda: False):
         pass
     assert notes == []
-    with uploading(BOTH, notes.append):
+    with uploading(BOTH, notes.append, lambda: False):
         pass
     (note,) = notes
     parent = runs(store, "table1")[f"table1 {BOTH.plan_id}"].info

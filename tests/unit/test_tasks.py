@@ -24,8 +24,9 @@ PRESETS = [path for path in load.CONF.glob("*/*.yaml") if "tasks" in read_yaml(p
 def elsewhere() -> Iterator[Path]:
     """The modules of mcpo but those of tasks, of `gym`, and of graders, some of which are called as their tasks are."""
     for folder in (PACKAGE, PACKAGE / "analysis"):  # a link, which rglob does not follow
-        own = {PACKAGE / name for name in ("tasks", "gym", "grading")}
-        yield from (path for path in folder.rglob("*.py") if not own & {*path.parents})
+        # `gym` is an extra, too.
+        own = {PACKAGE / name for name in ("tasks", "gym", "grading", "extras.py")}
+        yield from (path for path in folder.rglob("*.py") if not own & {path, *path.parents})
 
 
 def keys(tree: ast.AST) -> Iterator[ast.AST]:

@@ -80,10 +80,10 @@ def rows(folder: Path, kind: str, step: int) -> list[dict[str, object]]:
     return list(read_lines(folder / kind / f"step_{step:06d}.jsonl"))
 
 
-def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run() -> None:
-    batch.check([group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
+def test_a_few_answers_without_a_verdict_are_borne_and_many_end_the_run(spec: RunSpec) -> None:
+    batch.check(spec, [group(0, "correct", LOST, LOST), group(1, "wrong", LOST, "timeout")])
     with refused("ungraded", "4 of 6", "infra_error 0.1"):
-        batch.check([group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
+        batch.check(spec, [group(0, "correct", LOST, LOST), group(1, LOST, LOST, "wrong")])
 
 
 def test_what_was_thrown_away_has_no_entropy_and_probes_are_no_sampling(spec: RunSpec, tmp_path: Path) -> None:

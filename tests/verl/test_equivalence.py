@@ -35,7 +35,7 @@ from tests.verl.conftest import PATIENCE
 
 pytestmark = pytest.mark.verl
 P, G, T = 6, 4, 9
-SPEC = load(["scale=smoke", "train.grad_clip=1e9"])[0]
+SPEC = load(["scale=smoke", "task.max_ops=2", "train.grad_clip=1e9"])[0]
 LIMIT = SPEC.train.max_response
 METHODS = {
     "grpo": get("grpo"),
@@ -145,7 +145,7 @@ def start(
 
 @pytest.fixture(scope="module")
 def rollouts() -> Rollouts:
-    spec = load(["scale=smoke"])[0]
+    spec = load(["scale=smoke", "task.max_ops=2"])[0]
     prompt_PS = encode(TOKENIZER, tasks.closed(spec.task).training(0, 0, P), T).prompt_PS
     # Drawn at another temperature than 1, at which both backends train.
     return sample(policy(), prompt_PS, G, T, 1.1, TOKENIZER.eos_token_id, seed=3)

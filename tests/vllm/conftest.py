@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-BRIEF = ("scale=smoke", "warmup.batch=64", "warmup.target_accuracy=0.5", "warmup.max_steps=4000")
+BRIEF = (
+    "scale=smoke",
+    "task.max_ops=2",
+    "warmup.probe_prompts=64",
+    "warmup.batch=64",
+    "warmup.target_accuracy=0.5",
+    "warmup.max_steps=4000",
+)
 """Half the answers to short problems are right: a sample can be right or wrong. tests/verl has the same base policy."""
 
 

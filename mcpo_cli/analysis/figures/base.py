@@ -5,6 +5,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import count, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,15 +22,18 @@ from matplotlib.ticker import MaxNLocator
 from mcpo_cli.analysis.frames import PAIR, Runs
 
 STYLE = Path(__file__).parents[1] / "style.mplstyle"
-COLUMN, PAGE = 3.35, 6.9
-"""Width of one column and of two, in inches."""
+COLUMN, PAGE = 4.1, 5.5
+"""Width of a single panel, and of the text of a paper (NeurIPS), in inches."""
 GREY = "#666666"
 HANDLE, CHARACTER = 0.4, 0.058
 """Width of a legend handle with its margins and of a legend character, in inches."""
 LINE, LETTER = 0.16, 0.07
 """Height of a legend line and width of a title character, in inches."""
-ABREAST = 4
+ABREAST = 3
 """Most panels side by side."""
+SERIES = 4
+"""Most arms in one panel of curves."""
+BAND = "range of runs"
 MARKERS = 7
 """Most markers on a curve of many points."""
 KEYS = ["model", "arm", *PAIR]
@@ -54,13 +58,17 @@ LOOKS = {
     "DAPO": DAPO,
     "MCPO": MCPO,
     "DAPO w/o filter": UNFILTERED,
+    "hinge": HINGE,
     "hinge only": HINGE,
     "w/o ReWeight": HINGE,
+    "reweight": REWEIGHT,
     "reweight only": REWEIGHT,
     "w/o Hinge-KL": REWEIGHT,
     "GRPO": OTHERS[1],
 }
 """Look by arm; two names of one method share a look."""
+_ARMS: ContextVar[Sequence[str]] = ContextVar("arms", default=())
+"""The arms of the figure being drawn: each has one look in all panels, also in those that lack some arms."""
 
 
 def looks(arms: Sequence[str]) -> dict[str, Look]:
@@ -68,6 +76,7 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
 
     Once `OTHERS` is used up, its colours repeat with other line styles and markers.
     """
+    arms, wanted = list(dict.fromkeys([*_ARMS.get(), *arms])), arms
     taken = {LOOKS[arm] for arm in arms if arm in LOOKS}
     turned = (
         Look(look.color, *OTHERS[(index + turn) % len(OTHERS)][1:])
@@ -75,16 +84,33 @@ def looks(arms: Sequence[str]) -> dict[str, Look]:
         for index, look in enumerate(OTHERS)
     )
     spare = (look for look in turned if look not in taken)
-    return {arm: LOOKS.get(arm) or next(spare) for arm in arms}
+    found = {arm: LOOKS.get(arm) or next(spare) for arm in arms}
+    return {arm: found[arm] for arm in wanted}
 
 
 @contextmanager
-def drawing() -> Iterator[None]:
-    """Apply the project's style without the user's settings, so that equal numbers give equal pictures."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        style.use(STYLE)
-        yield
+def drawing(arms: Sequence[str] = ()) -> Iterator[None]:
+    """Apply the project's style without the user's settings, so that equal numbers give equal pictures.
+
+    arms: all arms of the figure, in the order in which they get their looks.
+    """
+    before = _ARMS.set(arms)
+    try:
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            style.use(STYLE)
+            yield
+    finally:
+        _ARMS.reset(before)
+
+
+def batches(arms: Sequence[str]) -> list[list[str]]:
+    """The arms of each panel: all, or where that is more than SERIES, the first with some of the others."""
+    if len(arms) <= SERIES:
+        return [list(arms)]
+    first, *others = arms
+    size = math.ceil(len(others) / math.ceil(len(others) / (SERIES - 1)))
+    return [[first, *others[i : i + size]] for i in range(0, len(others), size)]
 
 
 def canvas(
@@ -98,22 +124,33 @@ def canvas(
 
 
 def panels(data: pd.DataFrame, *draws: Draw, height: float = 2.1) -> Figure:
-    """One column of panels per model and one row per function of `draws`, with a shared y-axis; one legend on top."""
-    models = data["model"].unique().tolist()
-    with drawing():
-        width = COLUMN if len(models) == 1 else PAGE
-        figure, axes = canvas(len(draws), len(models), width=width, height=height, sharex=True, sharey="row")
-        for panel, (draw, model) in zip(axes, product(draws, models), strict=True):
-            draw(panel, data[data["model"] == model])
+    """One column of panels per model and one row per function of `draws`, with a shared y-axis; one legend on top.
+
+    Where there are more than SERIES arms, each model has several columns (`batches`).
+    """
+    models, arms = (data[name].unique().tolist() for name in ("model", "arm"))
+    columns = list(product(models, batches(arms)))
+    with drawing(arms):
+        width = COLUMN if len(columns) == 1 else PAGE
+        figure, axes = canvas(len(draws), len(columns), width=width, height=height, sharex=True, sharey="row")
+        for panel, (draw, (model, shown)) in zip(axes, product(draws, columns), strict=True):
+            draw(panel, data[(data["model"] == model) & data["arm"].isin(shown)])
             panel.label_outer()
-        for panel, model in zip(axes, models, strict=False):
+        for panel, (model, _) in zip(axes, columns, strict=False):
             panel.set_title(model)
         legend(figure)
     return figure
 
 
 def grid(
-    data: pd.DataFrame, column: str, draw: Draw, *, height: float = 1.7, widest: float = PAGE, **share: Any
+    data: pd.DataFrame,
+    column: str,
+    draw: Draw,
+    *,
+    height: float = 1.5,
+    widest: float = PAGE,
+    together: bool = False,
+    **share: Any,
 ) -> Figure:
     """One panel per model and value of `column`, drawn by `draw`; one legend on top.
 
@@ -121,22 +158,27 @@ def grid(
 
     Args:
         height, widest: height and largest width of a panel, in inches.
+        together: draw all arms into one panel, such as bars of them; by default at most SERIES (`batches`).
         share: `sharex` and `sharey` of the axes; by default all panels share the y-axis.
     """
-    models, values = (data[name].unique().tolist() for name in ("model", column))
+    models, arms = (data[name].unique().tolist() for name in ("model", "arm"))
+    values: list[Any] = []
+    for value, here in data.groupby(column, sort=False):
+        own = here["arm"].unique().tolist()
+        values += [(value, shown) for shown in ([own] if together else batches(own))]
     lines = math.ceil(len(values) / ABREAST)
     columns = math.ceil(len(values) / lines)
-    padded = values + [None] * (lines * columns - len(values))
+    padded = values + [(None, [])] * (lines * columns - len(values))
     cells = list(product(models, padded))
-    with drawing():
+    with drawing(arms):
         width = COLUMN if columns == 1 else min(PAGE, columns * widest)
         share = {"sharey": True, **share}
         figure, axes = canvas(len(models) * lines, columns, width=width, height=height, **share)
-        for number, (panel, (model, value)) in enumerate(zip(axes, cells, strict=True)):
+        for number, (panel, (model, (value, shown))) in enumerate(zip(axes, cells, strict=True)):
             if value is None:
                 panel.remove()
                 continue
-            here = data[(data["model"] == model) & (data[column] == value)]
+            here = data[(data["model"] == model) & (data[column] == value) & data["arm"].isin(shown)]
             if len(here):
                 draw(panel, here)
             else:
@@ -196,7 +238,8 @@ def curves(
     """Draw one curve per arm: the mean over its runs at each `x`, and a band from the lowest to the highest run.
 
     Args:
-        data: columns arm, PAIR, `x` and `value`; NaN omits a point. Only an `x` with values of all runs is drawn.
+        data: columns arm, PAIR, `x` and `value`; NaN omits a point. Only an `x` with values of all runs is drawn. With
+            a column `measured`, only points that were measured in all runs are marked.
         points: mark every point; else only some, so that arms differ without colour.
         band: whether to draw the band.
         style: line properties that replace the arm's own, for arms with several curves.
@@ -208,12 +251,21 @@ def curves(
         here = tables[arm]
         if here.empty:
             continue
-        every = 1 if points else math.ceil(len(here) / MARKERS)
+        every: Any = 1 if points else math.ceil(len(here) / MARKERS)
+        if "measured" in data:
+            whole = data[data["arm"] == arm].groupby(x)["measured"].all()
+            every = [place for place, at in enumerate(here.index) if whole[at]]
         drawn = {"color": look.color, "linestyle": look.linestyle, "marker": look.marker, "label": arm, **style}
         axes.plot(here.index, here.mean(axis=1), markersize=3, markevery=every, **drawn)
         if band and here.shape[1] > 1:
             low, high = here.min(axis=1), here.max(axis=1)
             axes.fill_between(here.index, low, high, facecolor=(look.color, 0.13), edgecolor=(look.color, 0.5), lw=0.4)
+            named(axes, BAND)
+
+
+def named(axes: Axes, band: str) -> None:
+    """Add what bands show to the legend."""
+    axes.fill_between([], [], [], facecolor=(GREY, 0.25), edgecolor=(GREY, 0.5), lw=0.4, label=band)
 
 
 def reference(axes: Axes, value: float, label: str) -> None:
@@ -222,10 +274,16 @@ def reference(axes: Axes, value: float, label: str) -> None:
 
 
 def titled(title: str, runs: Runs) -> str:
-    """`title` with the scale of the runs, and with their regime if they share one."""
-    regimes = {cell.spec.regime for cell in runs.cells}
-    scale = f"scale {runs.cells[0].spec.scale}"
-    return f"{title} ({scale}, regime {regimes.pop()})" if len(regimes) == 1 else f"{title} ({scale})"
+    """`title` with scale, regime, seeds and size of a step of the runs, as far as these share them."""
+    specs = [cell.spec for cell in runs.cells]
+    seeds = len({(spec.seed_of_base, spec.seed) for spec in specs})
+    facts = [
+        dict.fromkeys(f"scale {spec.scale}" for spec in specs),
+        dict.fromkeys(f"regime {spec.regime}" for spec in specs),
+        [f"{seeds} seed{'s' if seeds > 1 else ''}"],
+        dict.fromkeys(f"{spec.train.prompts} prompts x {spec.train.rollouts} rollouts a step" for spec in specs),
+    ]
+    return f"{title} ({', '.join(words for (words, *others) in facts if not others)})"
 
 
 def percent(axes: Axes, axis: str = "y") -> None:
@@ -240,8 +298,9 @@ def points(axes: Axes, axis: str = "y") -> None:
 
 
 def integer_ticks(axes: Axes) -> None:
-    """Put few ticks, at integers, on the x-axis."""
+    """Put few ticks, at integers, on the x-axis; `20k` is 20 000."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10], integer=True))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g}k" if x >= 10_000 else f"{x:g}")
 
 
 METADATA: Mapping[str, dict[str, Any]] = {

@@ -1,5 +1,8 @@
 """The figure of a comparison: learning curves at equal cost along each axis, and performance profiles."""
 
+from collections.abc import Sequence
+from itertools import product
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,33 +12,40 @@ from mcpo_cli.analysis.comparison import Comparison, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, UNITS
 from mcpo_cli.analysis.figures import base
 
-LEVELS = np.linspace(0, 1, 101)
+PROFILE = "profile"
+"""In the place of an axis."""
 
 
 def figure(compared: Comparison) -> Figure:
-    """A row of panels for each axis and one for the profiles, a column for each model; one legend on top."""
-    with base.drawing():
-        width = base.COLUMN if len(compared.models) == 1 else base.PAGE
-        drawn, panels = base.canvas(len(compared.axes) + 1, len(compared.models), width=width, height=1.9)
-        places = iter(panels)
-        for at in compared.axes:
-            for model in compared.models:
-                _curves(next(places), compared, at, model)
-        for model in compared.models:
-            _profile(next(places), compared.final[compared.final["model"] == model], compared.metric)
-        for model, panel in zip(compared.models, panels, strict=False):
+    """A row of panels for each axis and one for the profiles; columns for each model and at most four arms."""
+    columns = list(product(compared.models, base.batches(compared.arms)))
+    with base.drawing(compared.arms):
+        width = base.COLUMN if len(columns) == 1 else base.PAGE
+        drawn, panels = base.canvas(len(compared.axes) + 1, len(columns), width=width, height=1.7, sharey="row")
+        cells = product([*compared.axes, PROFILE], columns)
+        for place, (panel, (at, (model, arms))) in enumerate(zip(panels, cells, strict=True)):
+            if at == PROFILE:
+                _profile(panel, _of(compared.final, model, arms), compared.metric)
+            else:
+                _curves(panel, compared, at, model, arms)
+            if place % len(columns):
+                panel.set_ylabel("")
+                panel.tick_params(labelleft=False)
+        for panel, (model, _) in zip(panels, columns, strict=False):
             panel.set_title(model)
         base.legend(drawn)
     return drawn
 
 
-def _curves(axes: Axes, compared: Comparison, at: str, model: str) -> None:
-    rows = compared.curves
-    here = rows[(rows["at"] == at) & (rows["model"] == model)]
-    base.curves(axes, here, "value", "x", points=True)
+def _of(rows: pd.DataFrame, model: str, arms: Sequence[str]) -> pd.DataFrame:
+    return rows[(rows["model"] == model) & rows["arm"].isin(arms)]
+
+
+def _curves(axes: Axes, compared: Comparison, at: str, model: str, arms: Sequence[str]) -> None:
+    here = _of(compared.paths, model, arms)
+    base.curves(axes, here[here["at"] == at], "value", "x", points=True)
     for score in records(compared.before, model=model, tier=AVERAGE, metric=compared.metric):
         base.reference(axes, score["mean"], score["arm"])
-    base.percent(axes)
     base.integer_ticks(axes)
     axes.set(xlabel=UNITS[at], ylabel=f"held-out {compared.metric}")
 
@@ -44,8 +54,7 @@ def _profile(axes: Axes, here: pd.DataFrame, metric: str) -> None:
     """The share of an arm's runs and tiers that score more than each level (Agarwal et al. 2021, Figure 3)."""
     for arm, look in base.looks(here["arm"].unique().tolist()).items():
         score_K = here.loc[here["arm"] == arm, "value"].to_numpy()
-        above = (score_K[None] > LEVELS[:, None]).mean(axis=1)
-        axes.plot(LEVELS, above, color=look.color, linestyle=look.linestyle, label=arm)
-    base.percent(axes)
-    base.percent(axes, "x")
+        level_L = np.unique([0, *score_K, 1])
+        above_L = (score_K[None] > level_L[:, None]).mean(axis=1)
+        axes.step(level_L, above_L, where="post", color=look.color, linestyle=look.linestyle, label=arm)
     axes.set(xlabel=f"level of {metric}", ylabel="runs and tiers above it")

@@ -16,8 +16,6 @@ from mcpo_cli.analysis.frames import PAIR, Runs
 from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.config.reading import PAPER, read_yaml
 
-SHARES = (" %", " points")
-"""Units of values that are shares, which are shown times 100."""
 UNKNOWN = "not measured"
 
 
@@ -27,19 +25,18 @@ class Quantity(NamedTuple):
     words: str
     values: "pd.Series[Any]"
     """Indexed by arm and model, and by PAIR if each run has a value. Text is shown as it is."""
-    unit: str = " %"
-    digits: int = 1
+    unit: str = ""
+    digits: int = 3
 
     def text(self, values: "pd.Series[Any]") -> str:
         """The values of one arm."""
         if pd.api.types.is_numeric_dtype(values):
-            scale = 100 if self.unit in SHARES else 1
-            return spread(scale * values.astype(float), self.unit, digits=self.digits)
+            return spread(values.astype(float), self.unit, digits=self.digits)
         return str(values.iloc[0])
 
 
 def caption(about: str, *quantities: Quantity) -> str:
-    """`Pass@1 at step 0 and at step 9 (mean and range of 3 runs): MCPO (toy-s) 12.0 % (9.8 to 14.5), 41.2 % (...).`
+    """`Pass@1 at step 0 and at step 9 (mean and range of 3 runs): MCPO (toy-s) 0.120 (0.098 to 0.145), 0.412 (...).`
 
     It begins with `about` and the quantities' words. An arm without any measured quantity is left out.
     """
@@ -70,7 +67,7 @@ def per_run(rows: pd.DataFrame, value: str, *levels: str) -> "pd.Series[float]":
 
 
 def spread(values: Iterable[float], unit: str = "", *, digits: int = 1) -> str:
-    """`41.2 % (39.8 to 42.5)`: mean, lowest and highest of one value per run, ignoring NaN."""
+    """`0.98 nats (0.80 to 1.14)`: mean, lowest and highest of one value per run, ignoring NaN."""
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return UNKNOWN
@@ -128,13 +125,11 @@ def lines(
 
     Args:
         zero: whether the y-axis starts at 0.
-        style: `ticks`, a function that formats the y-axis (by default as percentages); options of `base.curves`.
+        style: options of `base.curves`.
     """
-    ticks = style.pop("ticks", base.percent)
 
     def draw(axes: Axes, rows: pd.DataFrame) -> None:
         base.curves(axes, rows, value, x, **{"points": True, **style})
-        ticks(axes)
         base.integer_ticks(axes)
         axes.set(xlabel=xlabel, ylabel=ylabel)
         if zero:

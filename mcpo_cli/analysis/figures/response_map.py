@@ -144,11 +144,12 @@ def _figure(
             here = [one for one in found if one.metric == metric]
             drawn = [(axes, one, _surface(one, shown)) for axes, one in zip(row, here, strict=True)]
             most = max(float(np.abs(mean_YX).max()) for *_, (mean_YX, _) in drawn)
+            worse = "above" if metric == METRICS[-1] else "below"
             for axes, one, (mean_YX, above_YX) in drawn:
-                image = _panel(axes, one, shown, mean_YX, above_YX, most)
+                image = _panel(axes, one, shown, mean_YX, above_YX, most, "RdBu_r" if worse == "above" else "RdBu")
                 axes.set_title(one.arm)
             bar = figure.colorbar(image, ax=list(row), shrink=0.9)
-            bar.set_label(f"{metric}, minus baseline")
+            bar.set_label(f"{metric}, minus baseline\n(red, {worse} 0: worse)")
         for (row, column), axes in np.ndenumerate(panel_RA[: len(metrics)]):
             _ticks(axes, "x", keys[0], factors[keys[0]], shown=row == len(metrics) - 1)
             _ticks(axes, "y", keys[1], factors[keys[1]], shown=column == 0)
@@ -185,10 +186,16 @@ def _surface(one: Response, shown: tuple[int, int]) -> tuple[np.ndarray, np.ndar
 
 
 def _panel(
-    axes: Axes, one: Response, shown: tuple[int, int], mean_YX: np.ndarray, above_YX: np.ndarray, most: float
+    axes: Axes,
+    one: Response,
+    shown: tuple[int, int],
+    mean_YX: np.ndarray,
+    above_YX: np.ndarray,
+    most: float,
+    colors: str,
 ) -> AxesImage:
     image = axes.imshow(
-        mean_YX, origin="lower", extent=(0, 1, 0, 1), aspect="auto", cmap="RdBu", vmin=-most, vmax=most,
+        mean_YX, origin="lower", extent=(0, 1, 0, 1), aspect="auto", cmap=colors, vmin=-most, vmax=most,
         interpolation="bilinear",
     )  # fmt: skip
     side = np.linspace(0, 1, FINE)

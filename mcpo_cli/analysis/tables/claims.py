@@ -66,8 +66,9 @@ def claims_table(path: Path, title: str = "", section: Section = "claims") -> Ar
         where = f"scale {spec.scale}, regime {spec.regime}, {spec.train.steps} global steps"
         grids = [_glance(declared, found), verdict_grid(found)]
         grids.append(Grid.of("What is tested", declared, CLAIMS, labels=len(CLAIMS)))
-        rows = pd.DataFrame(map(_row, found))
-        return Product(f"{title} ({where})", _sentence(declared, found), rows, grids, [*NOTES, *_quotes(declared)])
+        return Product(
+            f"{title} ({where})", _sentence(declared, found), frame(found), grids, [*NOTES, *_quotes(declared)]
+        )
 
     suites = tuple(dict.fromkeys(claim.suite for claim in declared))
     return Artifact(path.stem, title, section, suites, build, by_regime=True, source=path)
@@ -78,13 +79,14 @@ def _sentence(declared: Sequence[Claim], tests: Sequence[Outcome]) -> str:
     on = " and ".join(f"{name} (for {STANDS_FOR[name]})" if name in STANDS_FOR else name for name in models)
     by_verdict = Counter(one.verdict for one in tests)
     holding = Counter(one.verdict for one in tests if one.holds)
-    parts = []
-    for verdict in TESTED:
-        held = f" ({holding[verdict]} of them also for all tests together)" if holding[verdict] else ""
-        parts.append(f"{by_verdict[verdict]} {verdict}{held}")
-    count = f"Of {sum(by_verdict[verdict] for verdict in TESTED)} tests of {len(declared)} claims on {on}"
+    held = ", ".join(f"{holding[verdict] or 'none'} {verdict}" for verdict in TESTED[:2])
+    alone = ", ".join(f"{by_verdict[verdict]} {verdict}" for verdict in TESTED if by_verdict[verdict])
     apart = [f"{by_verdict[verdict]} {verdict}" for verdict in (*APART, "by construction") if by_verdict[verdict]]
-    return f"{count}: {'; '.join(parts)}." + (f" Counted apart: {'; '.join(apart)}." if apart else "")
+    number = sum(by_verdict[verdict] for verdict in TESTED)
+    return (
+        f"Of {len(declared)} claims on {on}, after Holm's correction for {number} tests: {held}. "
+        f"Each test by itself: {alone}." + (f" Counted apart: {', '.join(apart)}." if apart else "")
+    )
 
 
 def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
@@ -93,9 +95,14 @@ def _glance(declared: Sequence[Claim], tests: Sequence[Outcome]) -> Grid:
     names = [" ".join(one) if len({regime for _, regime in settings}) > 1 else one[0] for one in settings]
     verdicts = {(one.claim.id, one.model, one.regime): verdict_of(one) for one in tests}
     rows = [
-        [claim.claim, claim.where, *(verdicts.get((claim.id, *one), "-") for one in settings)] for claim in declared
+        [claim.claim, *(verdicts.get((claim.id, *one), "-") for one in settings), claim.where] for claim in declared
     ]
-    return Grid("At a glance", ["claim", "where", *names], rows, labels=2 + len(names))
+    return Grid("At a glance", ["claim", *names, "where"], rows, labels=2 + len(names))
+
+
+def frame(tests: Iterable[Outcome]) -> pd.DataFrame:
+    """One row per test, with all numbers."""
+    return pd.DataFrame(map(_row, tests))
 
 
 def verdict_of(one: Outcome) -> str:
@@ -197,9 +204,9 @@ def _row(one: Outcome) -> dict[str, Any]:
 
 VERDICTS: Columns = {
     "claim": lambda one: one.claim.id,
+    "verdict": verdict_of,
     "model": lambda one: one.model,
     "regime": lambda one: one.regime,
-    "verdict": verdict_of,
     "seeds": _seeds,
     "value": lambda one: _number(one.effect.mean, one.claim) + (f" ({one.part})" if one.part else ""),
     "95% interval": _interval,

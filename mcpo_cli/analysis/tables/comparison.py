@@ -1,7 +1,7 @@
 """The comparison of a suite's arms as a table: Tables 1 and 2 of the paper, and the same for any other suite."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mcpo_cli.analysis import words
-from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, records
+from mcpo_cli.analysis.comparison import Choice, Comparison, Row, compare, in_a_word, records
 from mcpo_cli.analysis.equal_cost import AVERAGE, BEFORE, UNITS
 from mcpo_cli.analysis.figures import comparison as figures
 from mcpo_cli.analysis.frames import Runs
@@ -17,6 +17,7 @@ from mcpo_cli.analysis.product import Artifact, Product, Section
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import comparison_notes
 from mcpo_cli.config import load, plan
+from mcpo_cli.config.plan import Plan
 from mcpo_cli.config.reading import PAPER, read_yaml
 from mcpo_cli.statistics import power
 from mcpo_cli.statistics.variance import ADVICE
@@ -54,13 +55,15 @@ def comparison(suite: str, choice: Choice = BY_DEFAULT, name: str = "") -> Artif
     return Artifact(name or stem, title, section, (suite,), build, place, failed_too=True, source=plan.file(suite))
 
 
-def of_runs(suite: str, name: str, choice: Choice) -> Artifact:
-    """The artifact `name` that compares single runs, given as those of `suite`."""
+def of_runs(runs: Plan, name: str, choice: Choice) -> Artifact:
+    """The artifact `name` that compares the arms of runs outside of a suite."""
+    arms = list(dict.fromkeys(cell.arm for cell in runs.cells))
+    title = " against ".join(reversed(arms)) if len(arms) == 2 else f"{len(arms)} arms"
 
     def build(data: Mapping[str, Runs]) -> Product:
-        return _product(name, "Runs by id", data[suite], choice, plan.SMALLEST_EFFECT)
+        return _product(name, title, data[runs.suite], choice, plan.SMALLEST_EFFECT)
 
-    return Artifact(name, "Runs by id", "beyond", (suite,), build, failed_too=True)
+    return Artifact(name, title, "beyond", (runs.suite,), build, failed_too=True)
 
 
 def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float) -> Product:
@@ -69,7 +72,8 @@ def _product(name: str, title: str, runs: Runs, choice: Choice, smallest: float)
     grids = list(_Grids(compared, paper, smallest).all())
     full = f"{name}: {title} (scale {compared.spec.scale}, regime {compared.spec.regime})"
     notes = comparison_notes.notes(compared, runs, paper)
-    return Product(full, _sentence(compared), frame(compared, paper), grids, notes, figures.figure(compared))
+    brief, figure = list(comparison_notes.brief(compared)), figures.figure(compared)
+    return Product(full, _sentence(compared), frame(compared, paper), grids, notes, figure, brief)
 
 
 def frame(compared: Comparison, paper: Mapping[str, Any] | None) -> pd.DataFrame:
@@ -144,15 +148,16 @@ def _found(compared: Comparison) -> str:
         means = [f"{_share(one)} on {one['tier']} ({one['model']})" for one in scores if one["tier"] != AVERAGE]
         return words.caption(f"{compared.metric} of {compared.baseline}, 95% interval over seeds", means)
     parts = [
-        f"at equal {_words(at)}: {', '.join(_in_words(compared, one) for one in records(compared.headline, at=at))}"
-        for at in compared.axes
+        f"at equal {_equal(compared, at)}: "
+        + ", ".join(_in_words(compared, one) for one in records(compared.headline, at=at))
+        for at in compared.shown_axes
     ]
     head = f"Average {compared.metric} minus that of {compared.baseline}, with 95% t-interval over seeds"
     return f"{head}, {'; '.join(parts)}."
 
 
 def _in_words(compared: Comparison, one: Row) -> str:
-    said = "" if one["verdict"] == "open" else f"; {compared.in_words(one)}"
+    said = "" if in_a_word(one["verdict"]) == "undecided" else f"; {compared.in_words(one)}"
     return f"{one['arm']} {_change(one)} ({one['model']}{said})"
 
 
@@ -180,34 +185,58 @@ class _Grids:
 
     def all(self) -> Iterator[Grid]:
         compared, at = self.compared, self.compared.axes[0]
-        if not compared.headline.empty:
-            yield self._headline()
-        yield self._gains()
+        yield self._headline()
         for model in compared.models:
             yield self._scores(at, model)
+        yield self._gains()
+        for model in compared.models:
             if rows := records(compared.differences, model=model, family="others"):
                 title = f"{model} at equal {_words(at)}: minus {compared.baseline}, paired by seed"
-                yield Grid.of(title, rows, DIFFERENCES, labels=3)
+                yield Grid.of(title, rows, DIFFERENCES, labels=3, is_detail=True)
         yield self._aggregates()
         if compared.components:
             yield self._components()
-        yield Grid.of("Runs and the state of their working trees", records(compared.runs), RUNS, labels=len(RUNS))
+        title = "Runs and the state of their working trees"
+        yield Grid.of(title, records(compared.runs), RUNS, labels=len(RUNS), is_detail=True)
         if self.paper:
             yield _published_grid(self.paper, compared.plan.suite)
 
     def _headline(self) -> Grid:
-        """One row per model and arm, with columns for each axis."""
-        compared, columns = self.compared, ["model", "arm"]
-        rows: dict[tuple[str, str], list[str]] = {}
-        for at in compared.axes:
-            columns += [f"{_words(at)}: minus {compared.baseline}", f"{_words(at)}: p Holm", f"{_words(at)}: verdict"]
-            for one in records(compared.headline, at=at):
-                planned = len(records(compared.runs, model=one["model"], arm=one["arm"]))
-                pairs = "" if one["seeds"] == planned else f" ({one['seeds']} of {planned} pairs)"
-                row = rows.setdefault((one["model"], one["arm"]), [one["model"], one["arm"]])
-                row += [_change(one) + pairs, words.p_value(one["p_holm"]), one["verdict"]]
-        title = f"{compared.metric} averaged over tiers, minus {compared.baseline}, paired by seed"
-        return Grid(title, columns, list(rows.values()), labels=2)
+        """The score of each arm and its difference from the baseline; an axis that says the same again is left out."""
+        compared, axes = self.compared, self.compared.shown_axes
+        rows = [one for at in axes for one in records(compared.scores, at=at, tier=AVERAGE, metric=compared.metric)]
+        found = {(one["at"], one["model"], one["arm"]): one for one in records(compared.headline)}
+        gains = {(one["at"], one["model"], one["arm"]): one for one in records(compared.gains, metric=compared.metric)}
+
+        def place(row: Row) -> tuple[str, str, str]:
+            return row["at"], row["model"], row["arm"]
+
+        def of(name: Callable[[Row], str]) -> Callable[[Row], str]:
+            return lambda row: name(found[place(row)]) if place(row) in found else ""
+
+        columns: dict[str, str | Callable[[Row], str]] = {
+            "equal": lambda row: _equal(compared, row["at"]),
+            "model": "model",
+            "arm": "arm",
+            "before": lambda row: f"{gains[place(row)]['before']:.3f}",
+            compared.metric: lambda row: f"{row['mean']:.3f} {gains[place(row)]['mark']}".rstrip(),
+            f"minus {compared.baseline}": of(_change),
+            "p Holm": of(lambda one: words.p_value(one["p_holm"])),
+            "pairs": of(lambda one: str(one["seeds"])),
+            "verdict": of(lambda one: in_a_word(one["verdict"])),
+        }
+        if len(axes) == 1:
+            del columns["equal"]
+        if len(compared.models) == 1:
+            del columns["model"]
+        title = f"{compared.metric}, mean over tiers"
+        if found:
+            title += f", and its difference from {compared.baseline}, paired by seed"
+        else:
+            columns = dict(list(columns.items())[: list(columns).index(compared.metric) + 1])
+        if len(axes) == 1:
+            title += f" (at equal {_equal(compared, axes[0])})"
+        return Grid.of(title, rows, columns, labels=len({"equal", "model", "arm"} & columns.keys()))
 
     def _gains(self) -> Grid:
         """One row per model and arm: its distance from the policies before training, and how its runs ended."""
@@ -221,7 +250,7 @@ class _Grids:
         for (model, arm), row in rows.items():
             row.extend(map(str, _ended(compared, {"model": model, "arm": arm}).values()))
         title = f"{compared.metric} averaged over tiers, minus that before training, and how runs ended"
-        return Grid(title, [*columns, "runs", "collapsed", "failed"], list(rows.values()), labels=2)
+        return Grid(title, [*columns, "runs", "collapsed", "failed"], list(rows.values()), labels=2, is_detail=True)
 
     def _scores(self, at: str, model: str) -> Grid:
         compared = self.compared
@@ -262,7 +291,7 @@ class _Grids:
             f"seeds for {'published' if self.paper else f'{self.smallest:g}'}": lambda one: self._reach(one)[1],
         }
         title = f"Over tiers and models, against {self.compared.baseline}"
-        return Grid.of(title, records(self.compared.aggregates), columns, labels=3)
+        return Grid.of(title, records(self.compared.aggregates), columns, labels=3, is_detail=True)
 
     def _reach(self, one: Row) -> tuple[str, str]:
         """The difference that these seeds detect, and the seeds that the target takes."""
@@ -284,7 +313,7 @@ class _Grids:
             rows.append([model, arm, *sds, share, ADVICE[found.largest] if total else "-"])
         header = ["model", "arm", "sd base", "sd seed", "sd problem", "sd rest", "largest share", "buy more"]
         title = f"Where the variance of {self.compared.metric} minus that of {self.compared.baseline} comes from"
-        return Grid(title, header, rows, labels=2)
+        return Grid(title, header, rows, labels=2, is_detail=True)
 
 
 def published_rows(paper: Mapping[str, Any], table: str) -> Iterator[tuple[str, str, dict[tuple[str, str], float]]]:
@@ -312,7 +341,7 @@ def _published_grid(paper: Mapping[str, Any], table: str) -> Grid:
     columns = list(printed[0][2])
     rows = [[model, arm, *(f"{numbers[column]:.4f}" for column in columns)] for model, arm, numbers in printed]
     header = ["model", "arm", *(f"{name} {metric}" for name, metric in columns)]
-    return Grid(_published_label(paper, table), header, rows, labels=2)
+    return Grid(_published_label(paper, table), header, rows, labels=2, is_detail=True)
 
 
 def _published_label(paper: Mapping[str, Any], table: str) -> str:
@@ -322,6 +351,13 @@ def _published_label(paper: Mapping[str, Any], table: str) -> str:
 
 def _words(at: str) -> str:
     return at.replace("_", " ")
+
+
+def _equal(compared: Comparison, at: str) -> str:
+    """An axis in words, with those after it that say the same again: `steps and rollouts`."""
+    axes, shown = compared.axes, compared.shown_axes
+    same = axes[axes.index(at) :] if at == shown[-1] else axes[axes.index(at) : axes.index(shown[shown.index(at) + 1])]
+    return " and ".join(map(_words, same))
 
 
 def _change(row: Row, prefix: str = "") -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from mcpo_cli.analysis.comparison import Comparison, K, records
 from mcpo_cli.analysis.equal_cost import COLLAPSED, UNITS
 from mcpo_cli.analysis.frames import Runs
+from mcpo_cli.statistics import power
 from mcpo_cli.statistics.power import ALPHA, POWER
 from mcpo_cli.statistics.stats import LEAST
 
@@ -25,6 +26,30 @@ def notes(comparison: Comparison, runs: Runs, paper: Mapping[str, Any] | None) -
     ]
 
 
+def brief(comparison: Comparison) -> Iterator[str]:
+    """What the first table needs to be read, and what is unusual about these runs."""
+    *unusual, costs = _about_runs(comparison)
+    yield from unusual
+    if not comparison.headline.empty:
+        yield (
+            f"±: half of the 95% t-interval over {_seeds(comparison)}. p Holm: adjusted over the differences of this "
+            f"table. better, worse: it is at most {ALPHA:g}; undecided is not equal. <: below before training."
+        )
+        for one in records(comparison.aggregates, metric=comparison.metric, at=comparison.axes[0]):
+            if one["difference_half_width"] > 0:
+                reach = power.detectable_effect(one["difference_sd"], int(one["difference_seeds"]))
+                yield f"{one['arm']}: these seeds find a difference of {reach:.3f} with probability {POWER:g}."
+    yield costs
+    for tree, words in (("dirty", "uncommitted changes"), ("unknown", "changes that nothing recorded")):
+        if runs := len(records(comparison.runs, tree=tree)):
+            yield f"{runs} of {len(comparison.runs)} runs were trained from a working tree with {words}."
+
+
+def _seeds(comparison: Comparison) -> str:
+    least, most = (int(end(comparison.headline["seeds"])) for end in (min, max))
+    return f"{most} seeds" if least == most else f"{least} to {most} seeds"
+
+
 def same_runs(comparison: Comparison) -> list[str]:
     """One sentence for each arm whose settings are those of another."""
     return [
@@ -34,6 +59,7 @@ def same_runs(comparison: Comparison) -> list[str]:
 
 
 def _about_runs(comparison: Comparison) -> Iterator[str]:
+    """What is unusual about the runs; last, at which costs they are compared."""
     failed, collapsed = (records(comparison.runs, outcome=name) for name in ("failed", "collapsed"))
     if failed:
         named = "; ".join("{arm}, {model}, seed {seed} ({run_id}): {error}".format(**run) for run in failed)
@@ -56,13 +82,13 @@ def _about_runs(comparison: Comparison) -> Iterator[str]:
         yield f"k = {comparison.k} in place of {K}: some problem has only {comparison.k} graded samples."
     if min(comparison.headline["seeds"], default=LEAST) < LEAST:
         yield f"Fewer than {LEAST} seeds give no interval and no p (-)."
+    if comparison.ungraded:
+        yield f"{comparison.ungraded} samples could not be graded and are excluded."
     costs = [f"{cost:,.0f} {UNITS[at]} ({model})" for (at, model), cost in comparison.where.items()]
     yield (
         f"Compared at the largest cost that all runs of a model reach: {'; '.join(costs)}. Between two evaluations a "
         "score is interpolated; nothing is extrapolated."
     )
-    if comparison.ungraded:
-        yield f"{comparison.ungraded} samples could not be graded and are excluded."
 
 
 def _about_tables(comparison: Comparison) -> Iterator[str]:
@@ -83,8 +109,8 @@ def _about_tables(comparison: Comparison) -> Iterator[str]:
         "Differences: paired by base policy and seed, with 95% Student t-interval and the p of the paired t-test. "
         "They hold for these problems and base policies; the table of variances says what others would add. "
         f"p Holm: adjusted over a family: that of the headline has {headline} (each model, arm and axis), that of "
-        f"the tables by tier {others}. above, below: p is at most {ALPHA:g}; (Holm): p Holm is, too. open: neither, "
-        "which does not show that there is no difference."
+        f"the tables by tier {others}. better, worse: p Holm is at most {ALPHA:g}. undecided: it is not, which does "
+        "not show that there is no difference."
     )
     yield (
         "IQM: mean of the middle half of all scores; its interval covers 90% with 3 seeds and 92% with 5. "

@@ -63,6 +63,7 @@ class Local:
     """See `mcpo_cli.backends.Backend`. Heavy imports happen inside `run`."""
 
     preloads = "mcpo_cli.backends.local.train"
+    grace = 6.0
 
     def check(self, spec: RunSpec) -> None:
         """torch, transformers, the device and the problems are there; task and model are ones it can train."""
@@ -112,6 +113,11 @@ class Local:
         from mcpo_cli.backends.local import saved_states
 
         saved_states.observe(spec, attempt, run_dir, steps, prompts)
+
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        from mcpo_cli.backends.local import checkpoint
+
+        checkpoint.copy(run_dir, step, attempt.folder)
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         from mcpo_cli.backends.local import saved_states

@@ -103,6 +103,17 @@ def load(folder: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
+def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
+    """Write the checkpoint of `step`, one of those `kept` of the run in `run_dir`, as one of another run's attempt.
+
+    A method's own state stays behind where the other run has another method.
+    """
+    saved = load(at(run_dir, step))
+    theirs, ours = (read_json(path / "spec.json")["method"]["name"] for path in (run_dir, attempt_dir))
+    tensors = {name: parts for name, parts in saved.tensors.items() if name != "method" or theirs == ours}
+    save(attempt_dir, Checkpoint(saved.step, saved.cursor, tensors), kept=1)
+
+
 def step_of(folder: Path) -> int:
     """The global step that a checkpoint was written after."""
     return int(read_json(folder / folders.MANIFEST)["step"])

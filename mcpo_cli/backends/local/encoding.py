@@ -12,6 +12,7 @@ from mcpo_cli.backends.local import tree as trees
 from mcpo_cli.backends.local.sampler import Rollouts
 from mcpo_cli.backends.local.tokenizer import Stops, separator, split
 from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import Verdict, functions
 from mcpo_cli.tasks import Task
 from mcpo_cli.tasks.base import Messages
 from mcpo_cli.tokenization import prompt_ids
@@ -96,15 +97,25 @@ class Language:
 
         A group's equal responses are judged once. source: the held-out tier of the problems; empty for training.
         """
-        texts_PG, task = self.texts(rollouts), self.task
-        pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
-        asked = [(problems[p].gold, text) for p, text in pairs]
-        judged = grading.verdicts(task.grader_of(source or task.source), asked, apart=task.judged_apart)
-        verdicts = dict(zip(pairs, judged, strict=True))
-        groups = [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
+        groups = self._verdicts(self.task.grader_of(source or self.task.source), problems, rollouts)
         correct = [[verdict.status == "correct" for verdict in group] for group in groups]
         correct_PG = torch.tensor(correct, device=rollouts.length_PG.device)
         return Judged(correct_PG, [[verdict.answer for verdict in group] for group in groups])
+
+    def rewards(self, function: str, problems: Sequence[Problem], rollouts: Rollouts) -> Tensor:
+        """reward_PG: what a user's function (`train.reward`) returns for the text of each response."""
+        groups = self._verdicts(function, problems, rollouts)
+        reward = [[verdict.reward for verdict in group] for group in groups]
+        return torch.tensor(reward, dtype=torch.float64, device=rollouts.length_PG.device)
+
+    def _verdicts(self, grader: str, problems: Sequence[Problem], rollouts: Rollouts) -> list[list[Verdict]]:
+        """The verdicts of `grader`, one list per group."""
+        texts_PG = self.texts(rollouts)
+        pairs = [(p, text) for p, texts in enumerate(texts_PG) for text in dict.fromkeys(texts)]
+        asked = [(functions.question(grader, problems[p].text, problems[p].gold), text) for p, text in pairs]
+        judged = grading.verdicts(grader, asked, apart=self.task.judged_apart)
+        verdicts = dict(zip(pairs, judged, strict=True))
+        return [[verdicts[p, text] for text in texts] for p, texts in enumerate(texts_PG)]
 
 
 def prompts(tokenizer: PreTrainedTokenizerBase, problems: Sequence[Problem]) -> Tensor:

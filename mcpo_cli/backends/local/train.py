@@ -27,7 +27,7 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import rewards
+from mcpo_cli.grading import functions, rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, EvalRow
@@ -227,6 +227,9 @@ class Trainer:
         seen_PG = judged.correct_PG
         if train.reward == "random":
             seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
+        reward_PG = seen_PG.double()
+        if functions.is_one(train.reward):
+            reward_PG = self.language.rewards(train.reward, problems, rollouts)
         length_PG, cache = rollouts.length_PG, train.overlong_cache
         shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
         return Sampled(
@@ -236,7 +239,7 @@ class Trainer:
             correct_PG=judged.correct_PG,
             seen_PG=seen_PG,
             answers=judged.answers,
-            reward_PG=seen_PG.double() + shaping_PG,
+            reward_PG=reward_PG + shaping_PG,
             batch_index=torch.arange(len(problems), device=length_PG.device),
         )
 

@@ -15,6 +15,7 @@ class Verl:
     """See `mcpo_cli.backends.Backend`."""
 
     preloads = ""
+    grace = None
 
     def check(self, spec: RunSpec) -> None:
         """Raise ConfigError unless verl, GPUs, model, data and disk space are there."""
@@ -45,6 +46,10 @@ class Verl:
             f"{spec.run_id} was trained by verl: probes run during its training, not on its checkpoints",
             fix="mcpo probe PROBE backend=verl KEY=VALUE ...",
         )
+
+    def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
+        """Not supported: a checkpoint holds the state of all ranks."""
+        raise ConfigError(f"{run_dir.name}: backend=verl cannot fork a run", fix="backend=local")
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         """Not supported: each arm would need the state of all ranks."""

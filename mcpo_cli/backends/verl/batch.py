@@ -16,7 +16,7 @@ from mcpo_cli.backends import checks, measure
 from mcpo_cli.backends.measure import Graded, MetricSums, equal_pairs
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
-from mcpo_cli.grading import Verdict, rewards, tally
+from mcpo_cli.grading import Verdict, functions, rewards, tally
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch
 from mcpo_cli.tasks import Task
 from mcpo_cli.tokenization import stop_ids
@@ -111,11 +111,13 @@ def in_order(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: group.prompt.order)
 
 
-def check(groups: Sequence[Group]) -> None:
-    """Raise RunFailed if too many rollouts could not be graded."""
+def check(spec: RunSpec, groups: Sequence[Group]) -> None:
+    """Raise RunFailed if too many rollouts could not be graded, or a user's function failed on one."""
     verdicts = [verdict for group in groups for verdict in group.verdicts]
     failures = [verdict.detail for verdict in verdicts if verdict.status == "infra_error"]
-    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "")
+    judges = {spec.train.reward, *(spec.task.grader_of(group.prompt.tier) for group in groups)}
+    is_own = any(map(functions.is_one, judges))
+    tally.check(Counter(verdict.status for verdict in verdicts), failures[0] if failures else "", function=is_own)
 
 
 def end_tokens(task: Task, tokenizer: Any) -> Collection[int]:

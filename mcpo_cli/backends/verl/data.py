@@ -1,8 +1,8 @@
 """Writes problems as parquet files in verl's schema, training problems in the order of the training stream.
 
 verl's schema: https://verl.readthedocs.io/en/latest/preparation/prepare_data.html. `extra_info` holds our own fields:
-`split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; and `stops`,
-the task's stop strings, if there are any.
+`split`, `index` (position in the stream or tier), `problem` (the text that identifies it) and `grader`; `reward`, the
+user's function that rewards training responses, and `stops`, the task's stop strings, if there are any.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any
 from mcpo_cli.backends.verl.overrides import Paths
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import functions
 from mcpo_cli.records import SOURCES
 from mcpo_cli.runs.journal import write_atomic
 from mcpo_cli.tasks.base import Fits
@@ -25,7 +26,10 @@ ROWS = 8192
 
 def row(spec: RunSpec, source: str, split: str, index: int, problem: Problem) -> dict[str, Any]:
     """`problem` in verl's schema."""
-    own = {"split": split, "index": index, "problem": problem.text, "grader": spec.task.grader_of(source)}
+    grader = functions.absolute(spec.task.grader_of(source))
+    own = {"split": split, "index": index, "problem": problem.text, "grader": grader}
+    if functions.is_one(spec.train.reward) and split == "train":
+        own["reward"] = functions.absolute(spec.train.reward)
     return {
         "data_source": source,
         "prompt": spec.task.messages(problem),

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcpo_cli import grading, tasks
 from mcpo_cli.backends.verl.data import stops
-from mcpo_cli.grading import Pool, Verdict
+from mcpo_cli.grading import Pool, Verdict, functions
 from mcpo_cli.tokenization import cut
 
 WORKERS = 4
@@ -19,14 +19,22 @@ async def compute_score(
     """`score` and `acc` (1 or 0), and the `status`, `detail` and `answer` of the verdict.
 
     An `unevaluated` answer scores 0, because restating the problem must not be rewarded. An `infra_error` scores 0
-    because verl needs a number; its status shows that the answer was not graded, and `groups.check` counts it.
+    because verl needs a number; its status shows that the answer was not graded, and `batch.check` counts it.
 
-    extra_info: has the name of the `grader`, and stop strings (`data.stops`) up to which the response is graded.
+    extra_info: has the text of the `problem`, the name of the `grader`, the user's function that gives the `reward` in
+    place of the verdict if there is one, and stop strings (`data.stops`) up to which the response is graded.
     """
-    verdict = await judge(extra_info["grader"], ground_truth, cut(solution_str, stops(extra_info)))
-    score = float(verdict.status == "correct")
-    said = {"status": verdict.status, "detail": verdict.detail, "answer": verdict.answer or ""}
-    return {"score": score, "acc": score, **said}
+    response = cut(solution_str, stops(extra_info))
+
+    async def judged(grader: str) -> Verdict:
+        return await judge(grader, functions.question(grader, extra_info["problem"], ground_truth), response)
+
+    verdict = await judged(extra_info["grader"])
+    correct = float(verdict.status == "correct")
+    rewarded = await judged(extra_info["reward"]) if extra_info.get("reward") else None
+    failed = rewarded if rewarded and rewarded.status == "infra_error" else verdict
+    said = {"status": failed.status, "detail": failed.detail, "answer": verdict.answer or ""}
+    return {"score": rewarded.reward if rewarded else correct, "acc": correct, **said}
 
 
 async def judge(grader: str, gold: str, response: str) -> Verdict:

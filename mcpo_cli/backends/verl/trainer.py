@@ -196,7 +196,7 @@ class Trainer(PPOTrainerSync):
         done, _ = self.replay_buffer.sample(self.global_steps, "val", len(known))
         sampled = queue.read(done.keys, "val", known)
         tq.kv_clear(keys=done.keys, partition_id="val")
-        batches.check(sampled)
+        batches.check(self.spec, sampled)
         return sampled
 
     def _seed(self, batch: Any, name: Stream, start: int) -> None:
@@ -239,7 +239,7 @@ class Trainer(PPOTrainerSync):
     def on_sample_end(self) -> None:
         """Runs when the batch is complete, while the rollout engine still has the weights that sampled it."""
         self.kept = self._read(self.replay_buffer.partitions["train"])
-        batches.check([*self.kept, *self.discarded])
+        batches.check(self.spec, [*self.kept, *self.discarded])
         with marked_timer("probe", self.timing_raw):
             self.probed = self.probe()
         super().on_sample_end()

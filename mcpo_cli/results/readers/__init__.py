@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from mcpo_cli import plugins
-from mcpo_cli.errors import ConfigError, closest, first_line, nearest
+from mcpo_cli.errors import ConfigError, first_line, mend, nearest
 from mcpo_cli.plugins import Found
 from mcpo_cli.results.log import Log
 from mcpo_cli.results.readers.base import Options, Reader
@@ -36,7 +36,7 @@ def _named(name: str) -> Reader:
     if name not in readers():
         raise ConfigError(
             f"there is no reader {name!r}: {nearest(name, readers())}",
-            fix=f"--reader {closest(name, readers())}",
+            fix=mend("--reader {}", name, readers()),
             code="unknown_name",
         )
     return readers()[name]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from mcpo_cli.errors import ConfigError, bad_data, first_line
+from mcpo_cli import extras
+from mcpo_cli.errors import bad_data, first_line
 from mcpo_cli.results.log import Log, checked
 from mcpo_cli.results.readers.base import (
     Options,
@@ -67,14 +68,8 @@ def _begins_as_log(file: Path) -> bool:
 
 def _opened(file: Path, *, header_only: bool = False) -> Any:
     """A log as inspect_ai reads it."""
-    try:
-        logs = import_module("inspect_ai.log")
-    except ImportError as error:
-        raise ConfigError(
-            f"{file}: logs of inspect_ai are read by inspect_ai, which is not installed",
-            fix="pip install inspect_ai",
-            code="not_installed",
-        ) from error
+    extras.require("inspect_ai", f"reading {file}")
+    logs = import_module("inspect_ai.log")
     try:
         return logs.read_eval_log(str(file), header_only=header_only, exclude_fields=LEFT_OUT)
     except Exception as error:  # of zip, JSON, pydantic and others
@@ -159,7 +154,7 @@ def _settings(log: Any) -> dict[str, Any]:
 
 READER = Reader(
     name="inspect",
-    about="inspect_ai: .eval and .json logs, or a folder of them (needs inspect_ai: pip install inspect_ai)",
+    about="inspect_ai: .eval and .json logs, or a folder of them (needs the extra `inspect`)",
     recognises=lambda path: bool(_files(path)),
     read=read,
 )

@@ -107,7 +107,7 @@ def _of_run(folder: Path, spec: RunSpec, rows: Sequence[Mapping[str, Any]], mode
 
 
 def _seed(spec: RunSpec) -> str:
-    return str(spec.seed) if spec.base_seed is None else f"{spec.base_seed}/{spec.seed}"
+    return str(spec.seed) if spec.seed_of_base == spec.seed else f"{spec.seed_of_base}/{spec.seed}"
 
 
 def _of_evaluation(folder: Path, options: Options) -> Log:

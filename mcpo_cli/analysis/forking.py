@@ -1,0 +1,98 @@
+"""The table and figure of forks of one run, from the rows of the probe `fork`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from mcpo_cli.analysis import words
+from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.product import Artifact, Product
+from mcpo_cli.analysis.render import Columns, Grid
+from mcpo_cli.probes.base import Finding
+
+NOTES = (
+    "Each row is a fork minus the run that it left, over prompts and held-out problems that both met after the fork.",
+    "held out: difference of accuracy of the same problems in the last evaluation, mean over tiers; the 95 % interval "
+    "is about other problems, for these two runs: one pair says nothing about other seeds.",
+    "training: difference of accuracy of the same prompts over the steps after the fork; changed: the share of these "
+    "prompts whose accuracy differs at all.",
+    "Both runs draw their rollouts at the same quantiles (common random numbers), so two forks without a change do not "
+    "differ.",
+)
+
+COLUMNS = ("run_id", "arm", "kind", "step", "compared", "difference", "low", "high", "changed")
+
+
+def rows(findings: Mapping[str, tuple[str, Finding]]) -> pd.DataFrame:
+    """One row per fork, kind (`training`, `held_out`) and step. findings: arm and finding of the probe, by run id.
+
+    Columns: run_id, arm, kind, step, compared (prompts or problems), difference, and low, high or changed.
+    """
+    found = [
+        {"run_id": run_id, "arm": arm, "kind": kind, "compared": row[size], **row}
+        for run_id, (arm, finding) in findings.items()
+        for kind, table, size in (("training", "steps", "prompts"), ("held_out", "evaluations", "problems"))
+        for row in finding.tables[table]
+    ]
+    return pd.DataFrame(found, columns=list(COLUMNS))
+
+
+def artifact(name: str, parent: str, step: int, path: Path) -> Artifact:
+    """The artifact of the forks of run `parent` after `step`, built from the CSV file of their rows."""
+    title = f"Forks of {parent} after step {step}"
+
+    def build(_: object) -> Product:
+        return product(title, pd.read_csv(path))
+
+    return Artifact(name, title, "diagnostic", (), build, source=path)
+
+
+def product(title: str, data: pd.DataFrame) -> Product:
+    """Table, figure and tidy data of the forks."""
+    shown = [_row(str(arm), str(run_id), own) for (arm, run_id), own in data.groupby(["arm", "run_id"], sort=False)]
+    columns: Columns = {
+        "arm": "arm",
+        "run": "run_id",
+        "held out": lambda row: words.number(row["held_out"], "+.4f"),
+        "95 % interval": lambda row: f"[{row['low']:+.4f}, {row['high']:+.4f}]",
+        "training": lambda row: words.number(row["training"], "+.4f"),
+        "changed": lambda row: f"{row['changed']:.0%}",
+    }
+    grid = Grid.of("Forks minus the run that they left", shown, columns, labels=2)
+    largest = max(shown, key=lambda row: abs(row["held_out"]))
+    sentence = f"The largest difference on held-out problems is {largest['held_out']:+.4f} ({largest['arm']})."
+    return Product(title, sentence, data, [grid], list(NOTES), _figure(data))
+
+
+def _row(arm: str, run_id: str, own: pd.DataFrame) -> dict[str, Any]:
+    training, last = own[own["kind"] == "training"], own[own["kind"] == "held_out"].iloc[-1]
+    held_out = {"held_out": float(last["difference"]), "low": float(last["low"]), "high": float(last["high"])}
+    difference, changed = (
+        float(np.average(training[name], weights=training["compared"])) for name in ("difference", "changed")
+    )
+    return {"arm": arm, "run_id": run_id, **held_out, "training": difference, "changed": changed}
+
+
+def _figure(data: pd.DataFrame) -> Figure:
+    """Differences along the steps: of training prompts, and of held-out problems with their intervals."""
+    look = base.looks(list(dict.fromkeys(data["arm"])))
+    with base.drawing():
+        figure, axes = base.canvas(1, 2, width=base.PAGE, height=2.4, sharex=True)
+        for place, kind in zip(axes, ("training", "held_out"), strict=True):
+            place.axhline(0, color=base.GREY, linewidth=0.5)
+            for (arm, _), own in data[data["kind"] == kind].groupby(["arm", "run_id"], sort=False):
+                style = look[str(arm)]
+                error = (own["high"] - own["low"]).to_numpy() / 2 if kind == "held_out" else None
+                place.errorbar(
+                    own["step"], own["difference"], yerr=error, color=style.color, marker=style.marker,
+                    elinewidth=0.6, label=str(arm),
+                )  # fmt: skip
+            base.integer_ticks(place)
+            place.set(xlabel="global step", title=kind.replace("_", "-"))
+        axes[0].set_ylabel("fork minus the run\nthat it left")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+    return figure

@@ -1,0 +1,88 @@
+"""Names the arms of runs: a suite's name or the method's, then the settings in which runs of that name differ."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from mcpo_cli.config.schema import RunSpec
+
+COLUMNS = ("model.name", "regime")
+"""Settings with columns of their own in every table: runs are compared within a model and a regime."""
+PRESETS = ("model.name", "regime", "scale", "task.name", "backend")
+"""Settings that change others: only between runs that have these in common does a difference need a name."""
+SEEDS = {"seed", "base_seed"}
+"""Runs of one arm differ in them."""
+Settings = Mapping[str, Any]
+
+
+def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Sequence[str] = COLUMNS) -> list[str]:
+    """The arm of each run, such as `mcpo delta=0.01`; runs that differ in their seeds only have the same.
+
+    Args:
+        labels: of each run, what a suite calls its arm. None: the method's label, which says nothing about settings
+            outside of the method, so these are compared with those of all other runs without a name.
+        specs: the settings of each run.
+        columns: settings that are shown beside the arm and are no part of its name.
+    """
+    settings = [spec.flat_identity(later_too=True) for spec in specs]
+    called = [label or spec.method.label for label, spec in zip(labels, specs, strict=True)]
+    same_name = defaultdict(list)
+    for name, own in zip(called, settings, strict=True):
+        same_name[name].append(own)
+    varied = {name: _varied(members, columns) for name, members in same_name.items()}
+    unnamed = [own for label, own in zip(labels, settings, strict=True) if label is None]
+    shared = {key for key in _varied(unnamed, columns) if not key.startswith("method.")}
+    found = []
+    for label, name, own in zip(labels, called, settings, strict=True):
+        keys = varied[name] | (shared if label is None else set())
+        found.append(" ".join([name, *_shown(own, sorted(keys, key=list(own).index))]))
+    return found
+
+
+def label(arm: str, spec: RunSpec) -> str | None:
+    """What a suite calls the arm of a recorded run, without the settings that `names` added; None for the method's."""
+    words, settings = arm.split(" "), spec.flat_identity(later_too=True)
+    known = {shown for key in settings for shown in (*_shown(settings, [key]), _written(key, settings[key]))}
+    while len(words) > 1 and words[-1] in known:
+        words.pop()
+    return None if (found := " ".join(words)) == spec.method.label else found
+
+
+def _varied(members: Sequence[Settings], columns: Sequence[str]) -> set[str]:
+    """The settings besides seeds in which runs differ that share `columns` and, of others than PRESETS, those too."""
+    presets = [key for key in PRESETS if key not in columns]
+    rest = {key for own in members for key in own} - {*columns, *presets, *SEEDS}
+    return {
+        key
+        for keys, shared in ((presets, columns), (rest, (*columns, *presets)))
+        for group in _grouped(members, shared)
+        for key in keys
+        if len({repr(own.get(key)) for own in group}) > 1
+    }
+
+
+def _grouped(members: Sequence[Settings], keys: Sequence[str]) -> Iterable[list[Settings]]:
+    groups = defaultdict(list)
+    for own in members:
+        groups[tuple(map(own.get, keys))].append(own)
+    return groups.values()
+
+
+def _shown(own: Settings, keys: Sequence[str]) -> list[str]:
+    """`delta=0.01` of `method.delta`; with its group where two of `keys` end alike."""
+    short = {key: _short(key) for key in keys if key in own}
+    often = Counter(short.values())
+    return [_written(name if often[name] == 1 else key, own[key]) for key, name in short.items()]
+
+
+def _short(key: str) -> str:
+    return key.removesuffix(".name").rpartition(".")[2]
+
+
+def _written(key: str, value: Any) -> str:
+    """As an override would set it; hashes are cut, and blanks left out, as an arm's words are its settings."""
+    plain = list(value) if isinstance(value, tuple) else value
+    text = str(plain).lower() if isinstance(value, bool) else "null" if value is None else str(plain)
+    text = text[:8] if re.fullmatch(r"[0-9a-f]{12,}", text) else text
+    return f"{key}={''.join(text.split())}"

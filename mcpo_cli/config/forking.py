@@ -1,0 +1,99 @@
+"""Forks: runs that share the first global steps of another run, and differ from it in the step after them.
+
+A fork starts from the other run's weights, optimizer moments, place in the training stream and random streams, so that
+runs forked at one place meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from mcpo_cli.config import arms, load, own
+from mcpo_cli.config.branching import STEP_SETTINGS
+from mcpo_cli.config.plan import Plan, PlannedRun
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+
+CHANGEABLE = (*STEP_SETTINGS, "train.steps")
+"""Settings besides the method in which a fork may differ from the run that it is forked from."""
+
+
+def place(fork: str) -> tuple[str, int]:
+    """The run id and the global step of a setting `fork`.
+
+    Raises:
+        ConfigError: it is not of the form RUN_ID@STEP.
+    """
+    run_id, _, step = fork.rpartition("@")
+    if not run_id or not step.isdecimal() or int(step) < 1:
+        raise ConfigError(f"fork={fork}: a fork is given as RUN_ID@STEP", fix="mcpo fork RUN --at STEP method=NAME")
+    return run_id, int(step)
+
+
+def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> Plan:
+    """The forks of `parent` after `step`: one run for each combination of `overrides`.
+
+    Raises:
+        ConfigError: invalid overrides, or one that forks share with the run that they are forked from.
+    """
+    for text in overrides:
+        if (key := key_of(text)) != "method" and not key.startswith("method.") and key not in CHANGEABLE:
+            raise ConfigError(
+                f"{key} decides what the forks share with {parent.run_id}",
+                fix=f"leave it out; forks differ in method, method.*, {', '.join(CHANGEABLE)}",
+            )
+    given = {key_of(text) for text in overrides}
+    method = [] if "method" in given else _as_overrides(parent, given)
+    changed = {key.removeprefix("train.") for key in given if key.startswith("train.")}
+    forks = [
+        replace(
+            parent,
+            method=one.method,
+            train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
+            fork=f"{parent.run_id}@{step}",
+        )
+        for one in load.load([*method, *overrides])
+    ]
+    forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
+    for one in forks:
+        check(parent, one)
+    forks = list({one.run_id: one for one in forks}.values())
+    named = arms.names([None] * len(forks), forks)
+    return Plan("fork", command, tuple(PlannedRun(*pair) for pair in zip(named, forks, strict=True)))
+
+
+def check(parent: RunSpec, fork: RunSpec) -> None:
+    """Raise ConfigError if `fork` cannot continue `parent` from its step."""
+    run_id, step = place(fork.fork)
+    if fork.backend != "local":
+        raise ConfigError(f"fork={fork.fork}: backend={fork.backend} cannot fork a run", fix="backend=local")
+    before, after = parent.flat_identity(later_too=True), fork.flat_identity(later_too=True)
+    differing = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    if foreign := [key for key in differing if key != "fork" and not _may_differ(key)]:
+        raise ConfigError(
+            f"fork={fork.fork}: the run differs from {run_id} in {foreign[0]}, which they share",
+            fix=f"mcpo fork {run_id} --at {step} method={fork.method.name}",
+        )
+    if step >= min(parent.train.steps, fork.train.steps):
+        raise ConfigError(
+            f"--at {step}: {run_id} has {parent.train.steps} global steps, the fork {fork.train.steps}; both must have "
+            "later ones",
+            fix=f"--at {max(1, min(parent.train.steps, fork.train.steps) - 1)}",
+        )
+    if "previous_policy" in fork.method.needs and "previous_policy" not in parent.method.needs:
+        raise ConfigError(
+            f"method={fork.method.name} needs the policy before the last gradient step, which {run_id} did not keep",
+            fix="a method without method.anchor=previous_step",
+        )
+
+
+def _may_differ(key: str) -> bool:
+    return key.startswith(("method.", "plugins.method ")) or key in CHANGEABLE
+
+
+def _as_overrides(parent: RunSpec, given: set[str]) -> list[str]:
+    """The method of `parent` with its options, but for those that are given."""
+    options = {key: value for key, value in parent.to_dict()["method"].items() if key != "name"}
+    named = {f"method.{key}": json.dumps(value) for key, value in options.items() if f"method.{key}" not in given}
+    return [f"method={parent.method.name}", *(f"{key}={value}" for key, value in named.items())]

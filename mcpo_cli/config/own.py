@@ -1,0 +1,61 @@
+"""What users bring along: plug-ins and functions that decide a run, and data and rewards in short words."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from mcpo_cli import data as datasets
+from mcpo_cli import grading, methods, plugins, tasks
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data import files
+from mcpo_cli.data.base import HELD_OUT
+from mcpo_cli.grading import functions
+from mcpo_cli.plugins import Found, Plugin
+
+SHORT = {"reward": "train.reward", "data": "task.data"}
+"""Settings by their short words."""
+
+
+def spelled_out(overrides: Sequence[str]) -> list[str]:
+    """`overrides` with `reward=` and `data=` as the settings that they stand for.
+
+    `data=` chooses task=math. Of a file, one in eight problems is held out, unless `task.benchmarks` names others.
+    """
+    given, found = set(map(key_of, overrides)), list[str]()
+    for text in overrides:
+        key, _, value = text.partition("=")
+        if key == "data" and "task" not in given:
+            found.append("task=math")
+        if key == "data" and "task.benchmarks" not in given and any(map(files.is_name, value.split(","))):
+            found.append(f"task.benchmarks=[{HELD_OUT}]")
+        found.append(f"{SHORT[key]}={value}" if key in SHORT else text)
+    return found
+
+
+def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
+    """The plug-ins and functions that decide the result of `spec`, by what each one provides.
+
+    Raises:
+        ConfigError: a function's file cannot be read, or has no such function.
+    """
+    task = spec.task
+    uses: list[tuple[str, Found[Any], Collection[str]]] = [
+        ("method", methods.registry(), [spec.method.name]),
+        ("task", tasks.registry(), [task.name]),
+        ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
+        ("dataset", datasets.registry(), task.published),
+        ("collection", datasets.collections(), datasets.collections_of(task.published)),
+    ]
+    found = {f"{what} {name}": of.plugins[name] for what, of, names in uses for name in names if name in of.plugins}
+    return found | dict(_functions(spec))
+
+
+def _functions(spec: RunSpec) -> Iterator[tuple[str, Plugin]]:
+    task = spec.task
+    graders = dict.fromkeys(map(task.grader_of, task.published or [task.source]))
+    uses = (("reward", "train.reward", [spec.train.reward]), ("grader", "task.graded_by", graders))
+    for what, setting, names in uses:
+        for name in filter(functions.is_one, names):
+            functions.check(setting, name)
+            yield f"{what} {Path(name).name}", plugins.of_file(functions.file_of(name))

@@ -1,0 +1,34 @@
+"""Packages that an installation may lack, and the extra of mcpo-cli that brings each."""
+
+import sys
+from importlib.util import find_spec
+
+from mcpo_cli.errors import ConfigError
+
+EXTRAS = {
+    "mlflow": "mlflow",
+    "sqlalchemy": "mlflow",
+    "sklearn": "maps",
+    "submitit": "slurm",
+    "reasoning_gym": "gym",
+    "inspect_ai": "inspect",
+}
+"""Extra by module; `all` has those that `make setup` installs (pyproject.toml)."""
+
+
+def is_installed(module: str) -> bool:
+    """Whether the module can be found; imports nothing."""
+    return find_spec(module) is not None
+
+
+def command(extra: str) -> str:
+    """The command that installs an extra; pip takes the installed mcpo-cli, wherever it came from."""
+    return f"{sys.executable} -m pip install 'mcpo-cli[{extra}]'"
+
+
+def require(module: str, what: str) -> None:
+    """Raises ConfigError, with the command that installs `module`, if `what` cannot be done without it."""
+    if not is_installed(module):
+        raise ConfigError(
+            f"{what} needs {module}, which is not installed", fix=command(EXTRAS[module]), code="not_installed"
+        )

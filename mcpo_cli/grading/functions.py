@@ -1,0 +1,152 @@
+"""Python functions of users as graders and rewards: `FILE.py:FUNCTION`, called as `function(problem, response, gold)`.
+
+It returns a number, the reward. As a grader, a response is correct if that is at least 1 (so that True is). The file is
+loaded alone, in grading processes only: what it imports must be installed, and its hash says what it does.
+"""
+
+import ast
+import importlib
+import importlib.util
+import json
+import math
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import cast
+
+from mcpo_cli import paths
+from mcpo_cli.errors import ConfigError, first_line, nearest
+from mcpo_cli.grading.base import Grader, Verdict
+
+REFERENCE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
+CALLED = "function(problem, response, gold)"
+SHOWN = 60
+"""Most characters of a response that an error quotes."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A user's function as a `Grader`; an error in it is an `infra_error`."""
+
+    reference: str
+    call: Callable[[str, str, str], object]
+
+    def version(self) -> str:
+        """The file's name and the function's; the hash of the file is in the run's settings."""
+        return Path(self.reference).name
+
+    def grade(self, gold: str, response: str, extracted: bool) -> Verdict:
+        """The verdict with the returned number as its score; gold: what `question` made."""
+        problem, answer = json.loads(gold)
+        try:
+            returned = self.call(problem, response, answer)
+            if not isinstance(returned, Real):
+                raise TypeError(f"it returned {type(returned).__name__}, not a number")
+            if not math.isfinite(score := float(returned)):
+                raise ValueError(f"it returned {score}")
+        except MemoryError:
+            raise
+        except Exception as error:
+            shown = response if len(response) <= SHOWN else f"{response[:SHOWN]}..."
+            return Verdict("infra_error", detail=f"{_blamed(self.reference, error)}; the response was {shown!r}")
+        return Verdict("correct" if score >= 1 else "wrong", score=score)
+
+
+def is_one(grader: str) -> bool:
+    """Whether `grader` names a function in a file rather than a registered grader."""
+    return REFERENCE.fullmatch(grader) is not None
+
+
+def file_of(reference: str) -> Path:
+    """The file that `reference` names."""
+    return paths.named(_split(reference)[0])
+
+
+def absolute(grader: str) -> str:
+    """`grader` with the absolute path of its file: processes on a cluster may work in another folder."""
+    return f"{file_of(grader).absolute()}:{_split(grader)[1]}" if is_one(grader) else grader
+
+
+def question(grader: str, problem: str, gold: str) -> str:
+    """What `grader` gets as the gold of `problem`: a function gets the problem's text, too."""
+    return json.dumps([problem, gold]) if is_one(grader) else gold
+
+
+def check(setting: str, reference: str) -> None:
+    """Check, without running it, that the file of `reference` can be parsed and has a function of three arguments.
+
+    setting: what names it, for the message.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    file, name = file_of(reference), _split(reference)[1]
+    try:
+        body = ast.parse(file.read_bytes(), str(file)).body
+    except OSError as error:
+        raise ConfigError(
+            f"{setting}={reference}: {file} cannot be read: {error.strerror}",
+            fix=f"{setting}=FILE.py:FUNCTION",
+            code="not_found",
+        ) from error
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ConfigError(f"{setting}={reference}: {file}{line}: {first_line(error)}", code="bad_function") from error
+    functions = {one.name: one.args for one in body if isinstance(one, ast.FunctionDef)}
+    if name not in functions:
+        raise ConfigError(
+            f"{setting}={reference}: {file} has no function '{name}'"
+            + (f": {nearest(name, functions)}" if functions else ""),
+            fix=f"{setting}={_split(reference)[0]}:{next(iter(functions))}" if functions else None,
+            code="bad_function",
+        )
+    taken = functions[name]
+    places = len(taken.posonlyargs + taken.args)
+    needed = places - len(taken.defaults) + taken.kw_defaults.count(None)
+    if not needed <= 3 <= (math.inf if taken.vararg else places):
+        raise ConfigError(
+            f"{setting}={reference}: '{name}' is called as {CALLED}, and does not take these three",
+            fix=f"def {name}(problem, response, gold):",
+            code="bad_function",
+        )
+
+
+def load(where: str) -> Grader:
+    """The grader at `where`: a module, `module:name` of an object in it, or a user's function."""
+    if is_one(where):
+        return _run(where)
+    module, _, name = where.partition(":")
+    found = importlib.import_module(module)
+    return cast(Grader, getattr(found, name) if name else found)
+
+
+def _run(reference: str) -> Function:
+    """The function, after running its file. Ends the process with one line of text if that fails."""
+    file, name = file_of(reference), _split(reference)[1]
+    spec = importlib.util.spec_from_file_location(f"mcpo_function_{file.stem}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+        return Function(reference, getattr(module, name))
+    except Exception as error:
+        sys.exit(_blamed(reference, error))
+
+
+def _split(reference: str) -> tuple[str, str]:
+    file, _, name = reference.rpartition(":")
+    return file, name
+
+
+def _blamed(reference: str, error: BaseException) -> str:
+    """The function, its line at which `error` left it, and the error."""
+    file = str(file_of(reference))
+    lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
+    where = f", line {lines[-1]}" if lines else ""
+    return f"{Path(reference).name}{where}: {type(error).__name__}: {first_line(error)}"

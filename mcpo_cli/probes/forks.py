@@ -1,0 +1,106 @@
+"""The probe of forks: what the change that a fork made did to single prompts and problems.
+
+A fork and the run that it left meet the same prompts and draw their rollouts at the same quantiles (common random
+numbers), as long as neither filters its batch. So the difference of one prompt's accuracy has little noise, and two
+forks that change nothing do not differ at all.
+"""
+
+from collections.abc import Sequence
+
+from mcpo_cli.config import forking
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, without_nan
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.statistics import stats
+
+Place = tuple[int, str, str, int]
+"""Step, tier and text of a prompt, and which of its occurrences in that step it is."""
+
+
+def _fork(spec: RunSpec, journal: Journal) -> Finding:
+    """The fork minus the run that it left, over what both have after the fork.
+
+    Values: `training`, the difference of accuracy of the same prompts, and `changed`, the share of them whose accuracy
+    differs, over the steps after the fork; `held_out`, the difference of accuracy of the same held-out problems in the
+    last evaluation of both, mean over tiers. Tables `steps` and `evaluations`: the same for each step.
+
+    Raises:
+        RunFailed: the run is no fork, or the run that it left is gone.
+    """
+    if not spec.fork:
+        raise RunFailed(f"{spec.run_id} is not a fork", fix=f"mcpo fork {spec.run_id} --at STEP method=NAME")
+    run_id, left = forking.place(spec.fork)
+    other = Journal(journal.run_dir.parent / run_id)
+    if not other.attempts():
+        raise RunFailed(f"{run_id}, which {spec.run_id} is forked from, is not in {journal.run_dir.parent}")
+    ours, theirs = (_prompts(one, left) for one in (journal, other))
+    pairs = [(place[0], ours[place] - theirs[place]) for place in ours if place in theirs]
+    steps, differences = [step for step, _ in pairs], [difference for _, difference in pairs]
+    values = mean_over_steps("training", differences, steps)
+    values |= mean_over_steps("changed", [float(one != 0) for one in differences], steps)
+    by_step = {step: [one for at, one in pairs if at == step] for step in dict.fromkeys(steps)}
+    evaluations = _evaluations(journal, other, left)
+    if evaluations:
+        last = evaluations[-1]
+        values |= {"held_out": last["difference"], "held_out_low": last["low"], "held_out_high": last["high"]}
+    table = [
+        {"step": step, "prompts": len(here), "difference": sum(here) / len(here), "changed": _changed(here)}
+        for step, here in by_step.items()
+    ]
+    return Finding(without_nan(values), {"steps": table, "evaluations": evaluations})
+
+
+def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, float]]:
+    """One row per evaluation after the fork that both runs have: the mean over tiers of the paired difference.
+
+    The interval is about other problems of these tiers, for these two runs.
+    """
+    ours, theirs = (_problems(one, left) for one in (journal, other))
+    found = []
+    for step in dict.fromkeys(place[0] for place in ours if place in theirs):
+        tiers: dict[str, list[float]] = {}
+        for place, accuracy in ours.items():
+            if place[0] == step and place in theirs:
+                tiers.setdefault(place[1], []).append(accuracy - theirs[place])
+        means = [stats.student(differences) for differences in tiers.values()]
+        mean = sum(one.mean for one in means) / len(means)
+        error = sum(one.error**2 for one in means) ** 0.5 / len(means)
+        problems = sum(map(len, tiers.values()))
+        row = {"step": step, "problems": problems, "difference": mean}
+        found.append(row | {"low": mean - 1.96 * error, "high": mean + 1.96 * error})
+    return found
+
+
+def _prompts(journal: Journal, after: int) -> dict[Place, float]:
+    return _numbered([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
+
+
+def _problems(journal: Journal, after: int) -> dict[Place, float]:
+    rows = (row for row in journal.eval() if row["step"] > after and row["n"])
+    return _numbered([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
+
+
+def _numbered(rows: Sequence[tuple[int, str, str, float]]) -> dict[Place, float]:
+    """The accuracies by place; a prompt may occur several times in a step."""
+    found: dict[Place, float] = {}
+    for step, tier, text, accuracy in rows:
+        number = 0
+        while (step, tier, text, number) in found:
+            number += 1
+        found[step, tier, text, number] = accuracy
+    return found
+
+
+def _changed(differences: Sequence[float]) -> float:
+    return sum(one != 0 for one in differences) / len(differences)
+
+
+FORK = Probe(
+    name="fork",
+    question="What did the change that a fork made do to the prompts that both runs met?",
+    needs=("groups", "eval"),
+    shows=("held_out", "training", "changed"),
+    measure=_fork,
+)
+PROBES = (FORK,)

@@ -1,0 +1,31 @@
+"""Runs the checks of a kit."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one check found."""
+
+    name: str
+    passed: bool
+    detail: str
+    """Why it failed, empty where it passed."""
+
+
+def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outcome]:
+    """Every check on `subject`, in order; a check that fails stops none of the others."""
+    return [_outcome(name, one, subject) for name, one in checks.items()]
+
+
+def _outcome(name: str, one: Callable[[T], None], subject: T) -> Outcome:
+    try:
+        one(subject)
+    except Exception as error:  # what is under test may raise anything; all of it is a finding
+        said = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+        return Outcome(name, False, said.strip())
+    return Outcome(name, True, "")

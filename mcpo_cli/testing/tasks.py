@@ -1,0 +1,191 @@
+"""What every task must satisfy, whoever wrote it. `mcpo task check NAME` runs it; each check raises AssertionError.
+
+>>> from mcpo_cli.tasks import get
+>>> [outcome.name for outcome in check_task(get("sums")) if not outcome.passed]
+[]
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from mcpo_cli.config.schema import Eval, Train
+from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import Pool, Verdict, functions
+from mcpo_cli.tasks import ClosedTask, Problems, Task
+from mcpo_cli.testing.outcomes import Outcome, outcomes
+
+DRAWN = 512
+"""Training problems that are looked at."""
+JUDGED = 32
+"""Problems of training, and of each tier, whose answers are graded."""
+NAME = re.compile(r"[\w. -]+")
+"""What MLflow takes as a part of a metric's name."""
+ODD = ("", "\n", "no answer", "?" * 5000, "\\boxed{" * 300, "1e999", "\u00e9\u4e2d\U0001f600")
+"""Responses that say nothing."""
+TELL = """
+import json, sys
+from mcpo_cli import tasks
+from mcpo_cli.config.schema import Eval, Train
+
+task = tasks.get(sys.argv[1], **json.loads(sys.argv[2]))
+problems = task.problems(Train(), lambda messages: True)
+tiers = {tier: list(found) for tier, found in problems.tiers(Eval.problems).items()}
+print(problems.training(0, 0, int(sys.argv[3])), tiers)
+"""
+"""Prints the problems of a task, in a process that imports no more than it needs."""
+
+
+def check_task(task: Task) -> list[Outcome]:
+    """Every check on `task`, in order; a check that fails stops none of the others."""
+    return outcomes(TASK_CHECKS, task)
+
+
+def names_and_settings(task: Task) -> None:
+    """Tiers have names that metrics can have, and the options agree with each other and with the default lengths."""
+    for tier in task.tier_sizes(Eval.problems):
+        assert NAME.fullmatch(tier), f"tier {tier!r}: only letters, digits, '_', '-', '.' and blanks"
+    assert task.title.strip(), "the title is empty"
+    lengths = dataclasses.replace(Train(), max_prompt=2**20, max_response=2**20)
+    for message, _ in task.contradictions(lengths):
+        raise AssertionError(message)
+
+
+def enough_different_problems(task: Task) -> None:
+    """Training has a batch of different problems or more, and each tier has as many as it says, all different."""
+    found = len({problem.text for problem in _training(task)})
+    assert found >= Train.prompts, f"{found} different training problems in {DRAWN}; a batch has {Train.prompts}"
+    for tier, size in task.tier_sizes(Eval.problems).items():
+        texts = [problem.text for problem in _tiers(task)[tier]]
+        assert len(texts) == size > 0, f"tier {tier} has {len(texts)} problems, and tier_sizes says {size}"
+        assert len(set(texts)) == size, f"tier {tier} repeats a problem: {_first_twice(texts)!r}"
+
+
+def training_and_held_out_problems_are_apart(task: Task) -> None:
+    """No held-out problem is among the training problems, of two seeds."""
+    trained = {problem.text for seed in (0, 1) for problem in _training(task, seed)}
+    for tier, problems in _tiers(task).items():
+        shared = [problem.text for problem in problems if problem.text in trained]
+        assert not shared, f"{len(shared)} problems of tier {tier} are trained on, such as {shared[0]!r}"
+
+
+def the_same_seed_gives_the_same_problems(task: Task) -> None:
+    """Problems depend on the seed and their place alone: not on what was drawn before, nor on the process."""
+    stream, other = _problems(task), _training(task, 1)
+    assert stream.training(0, 100, 50) == _training(task)[100:150], "a problem depends on which were drawn with it"
+    assert other != _training(task), "two seeds give the same training problems"
+    options = json.dumps(dataclasses.asdict(task))
+    # Hashes of texts differ between processes, and with them the order of sets.
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", TELL, task.name, options, str(JUDGED)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(printed) == 1, "two processes draw different problems: is the order of a set, or a clock, used?"
+
+
+def prompts_tell_problems_apart(task: Task) -> None:
+    """Each problem has its own prompt, of messages; a closed task's words are in its vocabulary."""
+    for problems in (_training(task)[:JUDGED], *_tiers(task).values()):
+        prompts = {json.dumps(task.messages(problem)) for problem in problems}
+        texts = {problem.text for problem in problems}
+        assert len(prompts) == len(texts), f"{len(texts)} problems have {len(prompts)} different prompts"
+        if isinstance(task, ClosedTask) and task.vocabulary:
+            for problem in problems:
+                _check_words(task, problem.text)
+
+
+def _check_words(task: ClosedTask, text: str) -> None:
+    words = [*text] if " " in task.vocabulary else text.split()
+    unknown = {*words} - {*task.vocabulary}
+    assert not unknown, f"{text!r}: {', '.join(map(repr, sorted(unknown)))} is not in the vocabulary"
+    assert len(words) == task.prompt_length, f"{text!r} has {len(words)} words, not {task.prompt_length}"
+
+
+def correct_answers_are_graded_correct(task: Task) -> None:
+    """`solution` of each problem, by default its gold, is graded correct: as a response, or bare."""
+    for grader, problems in _to_judge(task):
+        asked = [(problem, task.solution(problem)) for problem in problems]
+        whole, bare = (_judge(grader, asked, extracted=extracted) for extracted in (False, True))
+        for (problem, solution), one, other in zip(asked, whole, bare, strict=True):
+            found = f"{one.status} {one.detail}".strip()
+            assert "correct" in (one.status, other.status), f"{grader}: {found}: {solution!r}, to {problem.text!r}"
+
+
+def wrong_answers_are_graded_wrong(task: Task) -> None:
+    """Nothing, the prompt itself, and the solution of another problem are not graded correct."""
+    for grader, problems in _to_judge(task):
+        asked = [(problem, text) for problem in problems[:4] for text in ("", problem.text)]
+        pairs = zip(problems, [*problems[1:], problems[0]], strict=True)
+        # A problem with several answers may have that of another by chance; half of them is no chance.
+        others = [(one, task.solution(two)) for one, two in pairs if one.gold != two.gold]
+        verdicts = _judge(grader, [*asked, *others])
+        right = [one for one, verdict in zip([*asked, *others], verdicts, strict=True) if verdict.status == "correct"]
+        allowed = 0 if getattr(task, "one_right_response", True) else len(others) / 2
+        is_wrong = len(right) <= allowed and not any(one in asked for one in right)
+        assert is_wrong, f"{grader}: correct: {right[0][1]!r}, to {right[0][0].text!r}"
+
+
+def every_response_gets_a_verdict(task: Task) -> None:
+    """Grading ends within the limits and raises nothing, whatever the response; the same twice gives the same."""
+    for grader, problems in _to_judge(task):
+        first, again = (_judge(grader, [(problems[0], text) for text in ODD]) for _ in range(2))
+        for text, verdict in zip(ODD, first, strict=True):
+            is_wrong = verdict.status in ("wrong", "unparsable", "unevaluated")
+            assert is_wrong, f"{grader}: {verdict.status} {verdict.detail}: {text[:20]!r}"
+        assert first == again, f"{grader}: the same response gets two verdicts"
+
+
+TASK_CHECKS: dict[str, Callable[[Task], None]] = {
+    one.__name__.replace("_", " "): one
+    for one in (
+        names_and_settings,
+        enough_different_problems,
+        training_and_held_out_problems_are_apart,
+        the_same_seed_gives_the_same_problems,
+        prompts_tell_problems_apart,
+        correct_answers_are_graded_correct,
+        wrong_answers_are_graded_wrong,
+        every_response_gets_a_verdict,
+    )
+}
+"""Each check by its name in words; its docstring says what it demands."""
+
+
+def _problems(task: Task) -> Problems:
+    return task.problems(Train(), lambda messages: True)
+
+
+def _training(task: Task, seed: int = 0) -> list[Problem]:
+    return _problems(task).training(seed, 0, DRAWN)
+
+
+def _tiers(task: Task) -> dict[str, Sequence[Problem]]:
+    return dict(_problems(task).tiers(Eval.problems))
+
+
+def _to_judge(task: Task) -> list[tuple[str, list[Problem]]]:
+    """Graders with the problems that they judge: some of training and of each tier."""
+    found: dict[str, list[Problem]] = {}
+    for source, problems in {task.source: _training(task), **_tiers(task)}.items():
+        found.setdefault(task.grader_of(source), []).extend(problems[:JUDGED])
+    return list(found.items())
+
+
+def _judge(grader: str, asked: Sequence[tuple[Problem, str]], *, extracted: bool = False) -> list[Verdict]:
+    with Pool(grader, workers=1, refuse_unevaluated=True) as pool:
+        pairs = [(functions.question(grader, problem.text, problem.gold), text) for problem, text in asked]
+        return pool.grade(pairs, extracted=extracted)
+
+
+def _first_twice(texts: Sequence[str]) -> str:
+    return next(text for place, text in enumerate(texts) if text in texts[:place])

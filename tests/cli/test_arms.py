@@ -1,0 +1,122 @@
+"""Arms are named from what differs: the same runs have the same arms, whichever words name them."""
+
+import json
+
+import pytest
+
+from mcpo_cli import api
+from mcpo_cli.config import arms
+from mcpo_cli.config.plan import Plan, from_overrides, from_suite
+from mcpo_cli.home import run_dir
+from mcpo_cli.runs.journal import write_json
+from tests.cli.conftest import InProcess
+from tests.fakes import write_runs
+
+SMALL = ("scale=smoke", "eval.problems=4")
+SWEEP = ("method.delta=0.01,0.05", "seed=0,1,2", *SMALL)
+
+
+@pytest.fixture(autouse=True)
+def without_store(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "offline")
+
+
+def done(plan: Plan) -> list[str]:
+    """The ids of the runs of `plan`, which are done."""
+    write_runs(plan, probed=True)
+    for cell in plan.cells:
+        folder = run_dir(cell.spec.run_id)
+        write_json(folder / "spec.json", cell.spec.to_dict())
+        (folder / "origin.json").write_text(json.dumps({"suite": plan.suite, "arm": cell.arm, "command": plan.command}))
+    return [cell.spec.run_id for cell in plan.cells]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("method=dapo,mcpo", "seed=0,1"), ["dapo", "mcpo"]),
+        (("method.delta=0.01,0.05",), ["mcpo delta=0.01", "mcpo delta=0.05"]),
+        (("method=dapo,mcpo", "train.lr=1e-3,5e-4"),
+         [f"{one} lr={lr}" for one in ("dapo", "mcpo") for lr in (1e-3, 5e-4)]),
+        # What a preset changes goes with its name; model and regime have columns of their own.
+        (("scale=smoke,toy", "regime=drift,over-driven"), ["mcpo scale=smoke", "mcpo scale=toy"]),
+        (("task=sums,arithmetic",), ["mcpo task=sums", "mcpo task=arithmetic"]),
+        (("model=toy-s,toy-m", "base_seed=0,1", "seed=0,1"), ["mcpo"]),
+        (("train.lr=1e-3,1e-4", "warmup.lr=2e-3,1e-3"),
+         [f"mcpo warmup.lr={first} train.lr={lr}" for lr in (0.001, 0.0001) for first in (0.002, 0.001)]),
+    ],
+)  # fmt: skip
+def test_an_arm_has_the_method_and_the_swept_settings(words: tuple[str, ...], expected: list[str]) -> None:
+    cells = from_overrides(words).cells
+    assert list(dict.fromkeys(cell.arm for cell in cells)) == expected
+    for cell in cells:
+        assert arms.label(cell.arm, cell.spec) is None
+
+
+def test_a_sweep_in_a_suite_splits_its_arms_and_keeps_their_names() -> None:
+    plan = from_suite("table1", ["train.lr=1e-3,2e-3", "model=toy-s", *SMALL], "")
+    assert list(dict.fromkeys(cell.arm for cell in plan.cells)) == [
+        "DAPO lr=0.001", "DAPO lr=0.002", "MCPO lr=0.001", "MCPO lr=0.002",
+    ]  # fmt: skip
+    assert {arms.label(cell.arm, cell.spec) for cell in plan.cells} == {"DAPO", "MCPO"}
+
+
+@pytest.mark.slow
+def test_a_sweep_is_compared_by_its_words_by_its_ids_and_in_python(here: InProcess) -> None:
+    ids = done(from_overrides(SWEEP))
+    by_words, by_ids = (here.json("compare", *words)["comparisons"] for words in (SWEEP, ids))
+    rows = [[row for row in one["rows"] if row["family"] == "headline"] for (one,) in (by_words, by_ids)]
+    assert rows[0] == rows[1]
+    shown = {(row["arm"], row["baseline"], row["seeds"]) for row in rows[0]}
+    assert shown == {("mcpo delta=0.05", "mcpo delta=0.01", 3)}
+    found = api.compare(*SWEEP)["drift"].headline
+    assert found["mean"].tolist() == pytest.approx([row["mean"] for row in rows[0]])
+    assert set(api.frames(*ids).scores()["arm"]) == {"mcpo delta=0.01", "mcpo delta=0.05"}
+
+
+def test_every_verb_names_the_arms_of_a_sweep(here: InProcess) -> None:
+    ids = done(from_overrides(SWEEP))
+    expected = {"mcpo delta=0.01", "mcpo delta=0.05"}
+    for words in (("train", *SWEEP, "--dry-run"), ("probe", "mastery", *SWEEP, "--dry-run"), ("runs", "list")):
+        assert {run["arm"] for run in here.json(*words)["runs"]} == expected
+    measured = here.json("probe", "mastery", *ids)["arms"]
+    assert {(row["arm"], row["seeds"]) for row in measured} == {(arm, 3) for arm in expected}
+
+
+def test_runs_of_several_commands_are_named_from_what_differs(here: InProcess) -> None:
+    """Each was trained alone, as `mcpo`; and one beside an arm of a suite."""
+    ids = [run for delta in (0.01, 0.05) for run in done(from_overrides([f"method.delta={delta}", "seed=0", *SMALL]))]
+    dapo = done(Plan("table1", "", from_suite("table1", ["model=toy-s", "seed=0", *SMALL], "").cells[:1]))
+    (one,) = here.json("compare", *ids, *dapo)["comparisons"]
+    assert [run["arm"] for run in one["runs"]] == ["mcpo delta=0.01", "mcpo delta=0.05", "DAPO"]
+
+
+def test_runs_that_do_not_pair_are_refused_with_those_that_do(here: InProcess) -> None:
+    dapo = done(from_overrides(["method=dapo", "seed=0,1,2", *SMALL]))
+    mcpo = done(from_overrides(["method=mcpo", "seed=0,1", *SMALL]))
+    message = here.refused("nothing_pairs", "compare", *dapo, *mcpo)
+    assert "dapo: 0, 1, 2; mcpo: 0, 1" in message
+    assert message.endswith(f"fix: mcpo compare {' '.join([*dapo[:2], *mcpo])}")
+    other = done(from_overrides(["method=dapo", "seed=0,1", "scale=smoke", "eval.problems=6"]))
+    here.refused("nothing_pairs", "compare", *mcpo, *other)
+
+
+def test_a_run_s_settings_cannot_be_changed_and_the_fix_can_be_typed(here: InProcess) -> None:
+    (run_id,) = done(from_overrides(["seed=0", *SMALL]))
+    assert here.refused("bad_input", "probe", "hinge", run_id, "train.lr=1e-3").endswith(
+        "fix: mcpo probe hinge train.lr=1e-3  (starts a new run)"
+    )
+
+
+def test_a_design_is_no_set_of_pairs() -> None:
+    with pytest.raises(api.McpoError) as caught:
+        api.compare("map")
+    assert caught.value.fix == "mcpo compare map"
+
+
+def test_tables_and_figures_are_about_a_suite_s_own_arms(here: InProcess) -> None:
+    words = ("table1", "scale=smoke", "train.lr=1e-3,2e-3")
+    for verb in ("reproduce", "report"):
+        message = here.refused("bad_input", verb, *(words if verb == "reproduce" else words[1:]))
+        assert "DAPO lr=0.001" in message
+        assert message.endswith("fix: mcpo compare table1 scale=smoke train.lr=1e-3,2e-3")

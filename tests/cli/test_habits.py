@@ -1,0 +1,82 @@
+"""Words that people type by habit are taken, or answered with one line that can be typed."""
+
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import __version__
+from mcpo_cli.config import reference
+from mcpo_cli.config.plan import expanded, from_overrides
+from mcpo_cli.errors import mend, similar
+from tests.cli.conftest import InProcess
+from tests.cli.test_arms import SMALL, done
+
+
+@pytest.mark.parametrize("word", ["version", "-V"])
+def test_the_version(here: InProcess, word: str) -> None:
+    assert here(word).stdout == f"{__version__}\n"
+
+
+def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run_id,) = done(from_overrides(["seed=0", *SMALL]))
+    for word in ("list", "ls", "status"):
+        assert [run["run_id"] for run in here.json(word)["runs"]] == [run_id]
+    assert here.json("show", run_id)["run_id"] == run_id
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "fix"),
+    [
+        (["resume", "x"], "unknown_name", "mcpo runs list"),
+        (["delete", "x"], "unknown_name", "mcpo runs list"),
+        (["train", "--config", "mine.yaml"], "bad_input", "mcpo train mine.yaml"),
+        (["train", "num_generations=4"], "unknown_key", "train.rollouts=4"),
+        (["train", "train.batch_size=4"], "unknown_key", "train.prompts=4"),
+        (["train", "learning_rate=0.5"], "unknown_key", "train.lr=0.5"),
+        (["train", "epochs=3"], "unknown_key", "train.steps=3"),
+        # A fix is right or absent.
+        (["train", "method=GRPO"], "unknown_name", "method=grpo"),
+        (["train", "method=nope"], "unknown_name", "mcpo method list"),
+        (["train", "task=gsm8k"], "unknown_name", "task=math task.data=gsm8k"),
+        (["train", "train.reward=foo"], "contradiction", "train.reward=FILE.py:FUNCTION, or train.reward=verdict"),
+        (["reproduce", "nope"], "bad_input", "mcpo reproduce --help"),
+        (["probe", "nope"], "bad_input", "mcpo probe list"),
+    ],
+)
+def test_what_is_not_taken_is_answered_with_a_fix(here: InProcess, words: list[str], code: str, fix: str) -> None:
+    assert here.refused(code, *words).endswith(f"; fix: {fix}")
+
+
+def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("method: {name: mcpo, delta: [0.01, 0.05]}\ntrain: {lr: 1.0e-3, betas: [0.9, 0.95]}\nseed: 3\n")
+    cells = from_overrides(expanded([str(path), "train.lr=2e-3"])).cells
+    assert [cell.arm for cell in cells] == ["mcpo delta=0.01", "mcpo delta=0.05"]
+    assert {(cell.spec.train.lr, cell.spec.train.betas, cell.spec.seed) for cell in cells} == {(2e-3, (0.9, 0.95), 3)}
+    assert expanded(["grpo", "seed=1"]) == ["method=grpo", "seed=1"]
+    assert expanded(["table1", "seed=1"]) == ["table1", "seed=1"]
+
+
+@pytest.mark.parametrize(("word", "key"), [("kl", "method.hinge"), ("clip", "method.clip_high"), ("grpo", "method")])
+def test_help_finds_a_word_in_what_settings_mean(word: str, key: str) -> None:
+    assert key in {entry.key for entry in reference.look_up(word)}
+
+
+def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:
+    assert "warning: train.lr=1:" in here("train", "train.lr=1", "--dry-run").stderr
+    long = here("train", "table1", "seed=0,1,2,3,4,5", "train.steps=9000", "--dry-run").stderr
+    assert "warning: about" in long
+    assert "warning" not in here("train", "scale=smoke", "--dry-run").stderr
+
+
+@pytest.mark.parametrize(
+    ("wanted", "known", "meant"),
+    [
+        ("GRPO", ["grpo", "vespo"], "grpo"),
+        ("nope", ["hinge", "mastery"], ""),
+        ("tabel1", ["table1", "table2"], "table1"),
+    ],
+)
+def test_a_name_is_offered_only_where_it_is_similar(wanted: str, known: list[str], meant: str) -> None:
+    assert similar(wanted, known) == meant
+    assert mend("mcpo {}", wanted, known) == (f"mcpo {meant}" if meant else None)

@@ -1,0 +1,126 @@
+"""Forks of real runs: without a change they are the run that they left; with one they meet the same prompts."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from mcpo_cli.commands import start_runs
+from mcpo_cli.config import forking, load
+from mcpo_cli.config.plan import Plan
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError, McpoError
+from mcpo_cli.home import run_dir
+from mcpo_cli.probes import get
+from mcpo_cli.runs.attempts import state
+from mcpo_cli.runs.journal import Journal
+
+pytestmark = pytest.mark.slow
+PARENT = (
+    "method=dapo method.dynamic_sampling=false train.steps=4 train.prompts=32 train.rollouts=4 train.mini_batch=8 "
+    "train.lr=1e-3 eval.problems=20 eval.samples=2 eval.every=2 compute.threads=1 compute.checkpoint_every=1 "
+    "compute.checkpoints=9 compute.checkpoints_after=9"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def home(module_home: Path) -> Path:
+    """One home, so that base policies are made once."""
+    return module_home
+
+
+@pytest.fixture(scope="module")
+def parent(home: Path) -> RunSpec:
+    (spec,) = load.load(PARENT.split())
+    start_runs.finish(Plan("train", "mcpo train", forking_cells([spec])))
+    return spec
+
+
+def forking_cells(specs: Sequence[RunSpec]) -> tuple[forking.PlannedRun, ...]:
+    return tuple(forking.PlannedRun("arm", spec) for spec in specs)
+
+
+def forked(parent: RunSpec, step: int, *overrides: str) -> RunSpec:
+    plan = forking.plan(parent, step, overrides, "mcpo fork")
+    start_runs.finish(plan)
+    (cell,) = plan.cells
+    return cell.spec
+
+
+def weights(spec: RunSpec) -> Path:
+    return Journal(run_dir(spec.run_id)).attempts()[-1] / "policy" / "model.safetensors"
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_a_fork_without_a_change_is_the_run_that_it_left(parent: RunSpec, step: int) -> None:
+    fork = forked(parent, step)
+    assert fork.run_id != parent.run_id
+    ours, theirs = (load_file(weights(spec)) for spec in (fork, parent))
+    assert all((ours[name] == theirs[name]).all() for name in theirs)
+    journals = [Journal(run_dir(spec.run_id)) for spec in (fork, parent)]
+    for read in (Journal.groups, Journal.eval, Journal.mini_batches):
+        assert read(journals[0]) == read(journals[1])
+    metrics = [[row["metrics"]["train/policy_loss"] for row in journal.steps()] for journal in journals]
+    assert metrics[0] == metrics[1]
+    finding = get("fork").measure(fork, journals[0])
+    assert finding.values["held_out"] == finding.values["training"] == finding.values["changed"] == 0
+
+
+def test_forks_meet_the_same_prompts_and_differ_after_their_first_step(parent: RunSpec) -> None:
+    fork = forked(parent, 2, "train.lr=2e-3")
+    groups = [Journal(run_dir(spec.run_id)).groups() for spec in (fork, parent)]
+    assert [(row["step"], row["prompt"]) for row in groups[0]] == [(row["step"], row["prompt"]) for row in groups[1]]
+    accuracy = [{row["step"]: 0.0 for row in rows} for rows in groups]
+    for rows, sums in zip(groups, accuracy, strict=True):
+        for row in rows:
+            sums[row["step"]] += row["p"] / 32
+    assert accuracy[0][3] == accuracy[1][3], "the third batch is sampled before the weights differ"
+    finding = get("fork").measure(fork, Journal(run_dir(fork.run_id)))
+    # Worked from the rows: the mean over the prompts of steps 3 and 4.
+    expected = sum(accuracy[0][step] - accuracy[1][step] for step in (3, 4)) / 2
+    assert finding.values["training"] == pytest.approx(expected)
+    (row,) = finding.tables["evaluations"]
+    assert row["step"] == 4
+    assert row["low"] < row["difference"] < row["high"]
+
+
+def test_a_fork_goes_on_beyond_its_parent(parent: RunSpec) -> None:
+    longer = forked(parent, 3, "train.steps=6")
+    assert [row["step"] for row in Journal(run_dir(longer.run_id)).steps()] == [1, 2, 3, 4, 5, 6]
+    assert state(run_dir(longer.run_id), longer) == "done"
+    assert [path.name for path in Journal(run_dir(longer.run_id)).attempts()] == ["attempt_1", "attempt_2"]
+
+
+def test_another_methods_state_stays_behind(parent: RunSpec) -> None:
+    fork = forked(parent, 2, "method=spo", "method.dynamic_sampling=false")
+    again = forked(fork, 3, "method=mcpo", "method.dynamic_sampling=false")
+    assert state(run_dir(again.run_id), again) == "done"
+
+
+@pytest.mark.parametrize(
+    ("step", "overrides", "words"),
+    [
+        (2, ["seed=1"], "seed decides what the forks share"),
+        (2, ["train.prompts=16"], "train.prompts decides"),
+        (4, [], "both must have later ones"),
+        (2, ["train.steps=2"], "both must have later ones"),
+        (2, ["method=mcpo", "method.anchor=previous_step"], "did not keep"),
+    ],
+)
+def test_forks_that_cannot_be_meant(parent: RunSpec, step: int, overrides: list[str], words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as caught:
+        forking.plan(parent, step, overrides, "mcpo fork")
+    assert caught.value.fix
+
+
+def test_a_state_that_was_not_kept_is_named(home: Path) -> None:
+    (spec,) = load.load([*PARENT.split()[:-3], "seed=1", "compute.checkpoint_every=4"])
+    start_runs.finish(Plan("train", "mcpo train", forking_cells([spec])))
+    with pytest.raises(McpoError, match="has kept no state of step 2"):
+        forked(spec, 2)
+
+
+def test_a_run_that_is_no_fork_has_no_such_finding(parent: RunSpec) -> None:
+    with pytest.raises(McpoError, match="is not a fork"):
+        get("fork").measure(parent, Journal(run_dir(parent.run_id)))

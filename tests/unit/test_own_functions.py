@@ -1,0 +1,261 @@
+"""Functions of users as rewards and graders, and `reward=` and `data=`: meaning, failures, identity."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import grading
+from mcpo_cli.backends.verl import data as verl_data
+from mcpo_cli.backends.verl import reward
+from mcpo_cli.config import own, plan
+from mcpo_cli.config.load import from_dict, load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.grading import Pool, Verdict, functions
+from tests.conftest import forget_plugins
+from tests.errors import refused
+
+MINE = '''\
+"""Rewards of mine."""
+import math
+
+
+def score(problem, response, gold):
+    """A point for the gold, less a hundredth per letter."""
+    return (gold in response) - len(response) / 100
+
+
+def right(problem, response, gold):
+    return gold in response and problem.startswith("What")
+
+
+def raises(problem, response, gold):
+    return float(response)  # line 15
+
+
+def nan(problem, response, gold):
+    return math.nan
+
+
+def text(problem, response, gold):
+    return "good"
+
+
+def hangs(problem, response, gold):
+    while True:
+        pass
+
+
+def leaves(problem, response, gold):
+    raise SystemExit(0)
+
+
+def two(response, gold):
+    return 1.0
+'''
+PROBLEM = Problem("What is 2 + 3?", "5")
+SIZES = ("train.prompts=2", "train.mini_batch=2")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    path = tmp_path / "problems.jsonl"
+    path.write_text("".join(json.dumps({"problem": f"What is 1 + {i}?", "answer": i + 1}) + "\n" for i in range(64)))
+    return path
+
+
+def judged(reference: str, response: str) -> Verdict:
+    return functions.load(reference).grade(functions.question(reference, PROBLEM.text, PROBLEM.gold), response, False)
+
+
+def planned(*overrides: str) -> RunSpec:
+    forget_plugins()
+    (cell,) = plan.from_overrides(overrides).cells
+    return cell.spec
+
+
+@pytest.mark.parametrize(
+    ("name", "response", "expected", "rewarded"),
+    [
+        ("score", "5", Verdict("wrong", score=0.99), 0.99),
+        ("score", "4", Verdict("wrong", score=-0.01), -0.01),
+        ("right", "It is 5.", Verdict("correct", score=1.0), 1.0),
+        ("right", "It is 4.", Verdict("wrong", score=0.0), 0.0),
+    ],
+)
+def test_a_function_returns_the_reward(
+    name: str, response: str, expected: Verdict, rewarded: float, mine: Path
+) -> None:
+    assert judged(f"{mine}:{name}", response) == expected
+    assert expected.reward == rewarded
+    assert (Verdict("correct").reward, Verdict("timeout").reward) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "mine.py:raises, line 15: ValueError: could not convert string to float: 'five'"),
+        ("nan", "mine.py:nan: ValueError: it returned nan"),
+        ("text", "mine.py:text: TypeError: it returned str, not a number"),
+    ],
+)
+def test_an_error_in_a_function_names_it_and_the_response(name: str, said: str, mine: Path) -> None:
+    verdict = judged(f"{mine}:{name}", "five")
+    assert verdict == Verdict("infra_error", detail=f"{said}; the response was 'five'")
+
+
+@pytest.mark.parametrize(("name", "timeout"), [("hangs", 0.2), ("leaves", 5.0)])
+def test_a_function_that_hangs_or_leaves_is_asked_once(name: str, timeout: float, mine: Path) -> None:
+    with Pool(f"{mine}:{name}", workers=1, timeout=timeout) as pool:
+        first, *others = pool.grade([(functions.question(f"{mine}:{name}", "What?", "5"), "5")] * 50)
+    assert first.status == "infra_error"
+    assert all(one is first for one in others)
+
+
+def test_one_failure_ends_a_run(mine: Path) -> None:
+    reference = f"{mine}:raises"
+    asked = [(functions.question(reference, "What?", "5"), text) for text in ["5"] * 400 + ["five"]]
+    with refused("bad_function", "line 15"):
+        grading.verdicts(reference, asked, apart=False)
+
+
+@pytest.mark.parametrize(
+    ("reference", "content", "code"),
+    [
+        ("none.py:score", None, "not_found"),
+        ("broken.py:score", "def score(:", "bad_function"),
+        ("other.py:score", "def scored(problem, response, gold): pass", "bad_function"),
+        ("two.py:two", "def two(response, gold): pass", "bad_function"),
+        ("four.py:four", "def four(problem, response, gold, more): pass", "bad_function"),
+        ("named.py:named", "def named(problem, response, gold, *, more): pass", "bad_function"),
+    ],
+)
+@pytest.mark.parametrize("setting", ["train.reward", "task.graded_by"])
+def test_a_function_that_cannot_be_called_is_refused_before_a_run(
+    setting: str, reference: str, content: str | None, code: str, tmp_path: Path, problems: Path
+) -> None:
+    if content:
+        (tmp_path / reference.partition(":")[0]).write_text(content)
+    with refused(code, setting):
+        planned(f"data={problems}", f"{setting}={tmp_path / reference}")
+
+
+@pytest.mark.parametrize("signature", ["problem, response, gold, more=1", "*all", "a, b, *rest", "a, b, c, *, d=1"])
+def test_functions_that_take_three_arguments(signature: str, tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(f"def one({signature}): return 1")
+    functions.check("train.reward", f"{tmp_path}/one.py:one")
+
+
+@pytest.mark.parametrize("value", ["foo", "mine.py", "verdicts"])
+def test_other_values_of_the_reward(value: str) -> None:
+    with refused("contradiction", "train.reward"):
+        load([f"train.reward={value}"])
+
+
+def test_short_words() -> None:
+    assert own.spelled_out(["reward=a.py:f", "seed=1"]) == ["train.reward=a.py:f", "seed=1"]
+    held_out = "task.benchmarks=[held_out]"
+    assert own.spelled_out(["data=./a.jsonl"]) == ["task=math", held_out, "task.data=./a.jsonl"]
+    assert own.spelled_out(["data=gsm8k_train"]) == ["task=math", "task.data=gsm8k_train"]
+    given = ["data=./a.jsonl", "task=math", "task.benchmarks=[aime24]"]
+    assert own.spelled_out(given) == ["task.data=./a.jsonl", *given[1:]]
+
+
+def test_one_in_eight_problems_of_a_file_is_held_out(problems: Path) -> None:
+    spec = planned(f"data={problems}", *SIZES)
+    found = spec.task.problems(spec.train, lambda messages: True)
+    held_out = {problem.text for problem in found.tiers(1)["held_out"]}
+    trained = {problem.text for problem in found.training(0, 0, 200)}
+    every = {f"What is 1 + {i}?" for i in range(64)}
+    assert held_out | trained == every
+    assert not held_out & trained
+    assert 2 <= len(held_out) <= 20
+    assert spec.task.tier_sizes(5) == {"held_out": len(held_out)}
+    spec.task.check()
+    again = from_dict(json.loads(json.dumps(spec.to_dict())))
+    assert again == spec
+    problems.write_text(problems.read_text() + '{"problem": "More?", "answer": 1}\n')
+    with refused("changed", "problems.jsonl"):
+        again.task.check()
+
+
+def test_a_file_without_held_out_problems_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "few.jsonl").write_text('{"problem": "What is 1 + 1?", "answer": 2}\n')
+    with refused("no_room", "few.jsonl"):
+        planned(f"data={tmp_path}/few.jsonl", *SIZES)
+
+
+def test_a_function_grades_files_and_published_sets_keep_their_graders(mine: Path, problems: Path) -> None:
+    right = f"{mine}:right"
+    spec = planned(f"data={problems}", "task.benchmarks=[held_out,aime24]", f"task.graded_by={right}", *SIZES)
+    assert [spec.task.grader_of(name) for name in spec.task.published] == [right, right, "math_verify"]
+    assert list(spec.plugins) == ["grader mine.py:right"]
+    with refused("contradiction", "task.graded_by"):
+        planned("task=math", f"task.graded_by={right}")
+    with refused("contradiction", "task.graded_by"):
+        planned(f"data={problems}", "task.graded_by=nope")
+
+
+def test_a_run_is_another_one_when_the_code_changes_and_only_then(mine: Path) -> None:
+    words = (f"reward={mine}:score", "seed=3")
+    spec, plain = planned(*words), planned("seed=3")
+    assert "plugins" not in plain.identity()
+    assert plain.base_id == spec.base_id
+    assert spec.run_id != plain.run_id
+    mine.write_text(MINE.replace("of mine", "of ours").replace("# line 15", "# a comment").replace("A point", "1"))
+    assert planned(*words).run_id == spec.run_id
+    mine.write_text(MINE.replace("100", "50"))
+    assert planned(*words).run_id != spec.run_id
+    assert planned(*words).base_id == spec.base_id
+
+
+def test_the_page_s_function_and_commands(tmp_path: Path, problems: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "write-a-reward.md").read_text(encoding="utf-8")
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.py").write_text(source + source.replace("score", "is_right"))
+    monkeypatch.chdir(tmp_path)
+    assert judged("./mine.py:score", "2 + 3\nmakes 5").score == 1.1
+    assert judged("./mine.py:score", "5\n" * 200 + "six").score == 0.0
+    plans = [planned(*words.split()) for words in re.findall(r"^\$ mcpo train (.*)$", page, re.MULTILINE)]
+    rewarded, graded = plans
+    assert list(rewarded.plugins) == ["reward mine.py:score"]
+    assert list(graded.plugins) == ["grader mine.py:is_right"]
+    assert list(rewarded.task.tier_sizes(1)) == list(graded.task.tier_sizes(1)) == ["held_out"]
+
+
+@pytest.mark.slow
+def test_verl_gets_the_reward_of_the_function_and_the_verdict_of_the_grader(
+    mine: Path, problems: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Which the fixture `no_pool_left` closes.
+    monkeypatch.setattr(reward, "_pool", grading._pool)
+    spec = planned(f"data={problems}", f"reward={mine}:score", *SIZES)
+    row = verl_data.row(spec, "problems", "train", 0, PROBLEM)
+    assert "reward" not in verl_data.row(spec, "held_out", "held_out", 0, PROBLEM)["extra_info"]
+
+    def scored(response: str) -> dict[str, object]:
+        gold = row["reward_model"]["ground_truth"]
+        return asyncio.run(reward.compute_score("problems", response, gold, row["extra_info"]))
+
+    assert scored("Answer: 5") == {
+        "score": pytest.approx(1 - 0.09),
+        "acc": 1.0,
+        "status": "correct",
+        "detail": "",
+        "answer": "5",
+    }
+    assert scored("Answer: 4")["score"] == pytest.approx(-0.09)
+    row["extra_info"]["reward"] = f"{mine}:raises"
+    failed = scored("Answer: 5")
+    assert failed["status"] == "infra_error"
+    assert "line 15" in str(failed["detail"])

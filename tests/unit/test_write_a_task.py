@@ -1,0 +1,86 @@
+"""The tasks of docs/write-a-task.md, saved as told, pass `mcpo task check`, as shipped ones do; broken ones fail it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mcpo_cli import tasks
+from mcpo_cli.errors import McpoError
+from mcpo_cli.testing import TASK_CHECKS, check_task
+from tests.conftest import forget_plugins
+
+PAGES = Path(__file__).parents[2] / "docs"
+
+
+def told() -> dict[str, str]:
+    """The source of each task of the page, by its name."""
+    page = (PAGES / "write-a-task.md").read_text(encoding="utf-8")
+    sources = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    return {re.findall(r'    name = "(\w+)"', source)[0]: source for source in sources}
+
+
+BROKEN = {
+    "a tier's name": ('("short", "long")', '("short", "lo/ng")', "names and settings"),
+    "few problems": ('rng.choice("abcde")\n', "'a'\n", "enough different problems"),
+    "another source of chance": ('rng.choice("abcde")\n', 'random.choice("abcde")\n', "the same seed gives"),
+    "the order of a set": ('rng.choice("abcde")\n', 'rng.choice([*{"a", "b", "c", "d"}])\n', "the same seed gives"),
+    "a prompt without the question": (
+        "    def draw_of_tier",
+        "    @property\n    def own_template(self) -> str:\n        return 'How many?'\n\n    def draw_of_tier",
+        "prompts tell problems apart",
+    ),
+    "a split by chance": (
+        "    def draw_of_tier",
+        "    def holds_out(self, problem: Problem) -> bool:\n        return random.random() < 0.5\n\n"
+        "    def draw_of_tier",
+        "training and held out problems are apart",
+    ),
+    "a gold that the grader refuses": ("str(string.count(letter))", "'two'", "correct answers are graded correct"),
+    "a grader that takes anything": ("answer.strip() == gold", "answer", "wrong answers are graded wrong"),
+    "a grader that raises": ("not answer.strip().isdecimal()", "int(answer) < 0", "every response gets a verdict"),
+}
+
+
+def test_the_page_tells_of_two_tasks_and_of_every_check() -> None:
+    assert sorted(told()) == ["letters", "reverse"]
+    page = (PAGES / "write-a-task.md").read_text(encoding="utf-8")
+    assert [name for name in TASK_CHECKS if f"| {name.replace('held out', 'held-out')} |" not in page] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", told())
+def test_a_task_saved_as_told_passes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"{name}.py").write_text(told()[name], encoding="utf-8")
+    monkeypatch.setenv("MCPO_PLUGINS", str(tmp_path))
+    command = [sys.executable, "-m", "mcpo_cli.main", "task", "check", name, "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcomes = json.loads(done.stdout)["checks"]
+    assert [outcome["name"] for outcome in outcomes] == [*TASK_CHECKS]
+    assert all(outcome["passed"] for outcome in outcomes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["arithmetic", "countdown", "palindrome", "sums", "word_problems"])
+def test_shipped_tasks_pass(name: str) -> None:
+    assert [outcome for outcome in check_task(tasks.get(name)) if not outcome.passed] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", BROKEN)
+def test_the_check_finds_what_is_broken(what: str, plugin_folder: Path) -> None:
+    old, new, failing = BROKEN[what]
+    source = told()["letters"]
+    assert source.count(old) == 1
+    if what == "few problems":
+        source = source.replace('rng.choices("abcde", k=rng.randint(low, high))', "'ab' * rng.randint(low, high)")
+    (plugin_folder / "letters.py").write_text(source.replace(old, new), encoding="utf-8")
+    forget_plugins()
+    (check,) = (one for name, one in TASK_CHECKS.items() if name.startswith(failing))
+    task = tasks.get("letters")
+    with pytest.raises((AssertionError, McpoError)):
+        check(task)

@@ -21,7 +21,7 @@ RATIOS = [0.3 + 0.01 * place for place in range(171)]
 """Of new to old probability, .3 to 2."""
 Curve = list[tuple[float, float]]
 Curves = Mapping[str, Curve]
-ABREAST, WIDEST = 4, 34
+ABREAST, WIDEST = 4, 25
 """Panels side by side, and characters of a line above one."""
 HEAD = """# Methods
 

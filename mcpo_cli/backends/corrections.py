@@ -7,7 +7,8 @@ importance sampling, MIS; by token with both bounds it is IcePop). The off-polic
 2512.02556) drops responses with A < 0 whose mean log pi_sampler - log pi at the current policy is above a threshold.
 
 The off-policy mask equals TRL 1.16's (`off_policy_mask_threshold`, executed in a test); the weights follow its lines
-(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. There is no gradient through them. The local sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose.
+(`vllm_importance_sampling_mode`) and are tested on numbers worked by hand. There is no gradient through them. The local
+sampler is exact, unless `train.sampler_rounding` makes it inexact on purpose.
 """
 
 import dataclasses

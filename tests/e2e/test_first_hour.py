@@ -1,5 +1,6 @@
 """README and tutorial, line by line: in an environment that has the wheel alone, in an empty folder."""
 
+import json
 import os
 import re
 import resource
@@ -106,3 +107,7 @@ def test_the_tutorial(installed: Path, tmp_path: Path) -> None:
     for command in typed:
         reader.types(command)
     assert list((tmp_path / "mcpo-results" / "reports").rglob("hinge*.csv"))
+    # The numbers mean something: no arm fails all problems or solves all of them.
+    runs = json.loads(reader.types("mcpo train hinge.yaml --json"))["runs"]
+    assert len(runs) == 6
+    assert all(0.1 < run["metrics"]["train/accuracy"] < 0.99 for run in runs)

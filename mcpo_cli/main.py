@@ -99,12 +99,16 @@ class _Output:
         # Python has None for a file that was closed before it began.
         self._file = file or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (lasts as long as the process)
         self._fails = fails
+        self._lost: BaseException | None = None
+        """The first failure: a library that probes the file may have swallowed it."""
         if hasattr(file, "reconfigure"):
             # A terminal without UTF-8, or a file name that is not UTF-8, must not end a command.
             file.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
         """Write `text` and flush."""
+        if self._lost:
+            raise self._lost
         try:
             self._file.write(text)
             self._file.flush()
@@ -114,10 +118,12 @@ class _Output:
                 os.dup2(nowhere.fileno(), self._file.fileno())
             if self._fails and isinstance(error, BrokenPipeError):
                 # The reader, such as `head`, has seen enough.
-                raise SystemExit(OutputLost.exit_code) from error
-            if self._fails:
+                self._lost = SystemExit(OutputLost.exit_code)
+            elif self._fails:
                 fix = "the same command with > FILE, on a disk with room"
-                raise OutputLost(f"standard output cannot be written: {error.strerror}", fix=fix) from error
+                self._lost = OutputLost(f"standard output cannot be written: {error.strerror}", fix=fix)
+            if self._lost:
+                raise self._lost from error
         return len(text)
 
     def flush(self) -> None:

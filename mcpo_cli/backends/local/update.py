@@ -244,7 +244,8 @@ class Updater:
         with torch.no_grad():
             sums = measure.losses(loss, tokens.mask_BT)
             fresh = tokens.select(~screened_M.repeat_interleave(batch.correct_PG.shape[1]))
-            sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
+            if len(fresh.group_B):
+                sums.merge(measure.reported(self.method.report(fresh), fresh.group_B))
             if first:
                 sums.merge(measure.difference(tokens))
             if corrections.WEIGHT in tokens.columns:

@@ -300,7 +300,7 @@ def test_report_has_its_tables_and_figures(mcpo: Mcpo, reproduced: Mapping[str, 
     assert "(my-figure.png)" in page
     assert "theirs: Halved against plain" in page
     assert "Claims of their-claims.yaml" in page
-    assert "Of 0 tests of 1 claims" in page
+    assert "Of 1 claims on toy-s" in page
     assert "Counted apart: 1 too few runs" in page
 
 

@@ -147,7 +147,7 @@ LOSSES: list[tuple[str, dict[str, Any], Callable[[L], Tensor]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "function"), LOSSES, ids=lambda value: "" if callable(value) else str(value)[:40])
+@pytest.mark.parametrize(("name", "options", "function"), LOSSES, ids=lambda of: "" if callable(of) else str(of)[:40])
 @pytest.mark.parametrize("advantage", [(1.0, -1.0, 0.5, -0.5), (-0.7, 0.3, -1.2, 0.9)])
 def test_value_and_gradient(
     name: str, options: dict[str, Any], function: Callable[[L], Tensor], advantage: tuple[float, ...]

@@ -48,7 +48,8 @@ def test_a_parent_names_its_children_and_says_how_to_read_them(parent: Page, pla
         expect(parent.get_by_role("link", name=name)).to_be_visible(timeout=WAIT)
     expect(parent.get_by_text(plans.about("table1")[1])).to_be_visible()
     parent.get_by_text("Show more").click()
-    expect(parent.get_by_text(plan.command, exact=True)).to_be_visible()
+    # In the description, and as MLflow's Source.
+    expect(parent.get_by_text(plan.command, exact=True)).to_have_count(2)
     expect(parent.get_by_text("Artifacts, folder reports")).to_be_visible()
     parent.get_by_role("link", name="MCPO toy-s seed 1").click()
     expect(parent.get_by_role("heading", name="MCPO toy-s seed 1")).to_be_visible(timeout=WAIT)

@@ -7,12 +7,14 @@ forks that change nothing do not differ at all.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, without_nan
 from mcpo_cli.runs.journal import Journal
-from mcpo_cli.statistics import stats
+from mcpo_cli.statistics import crossed
 
 Place = tuple[int, str, str, int]
 """Step, tier and text of a prompt, and which of its occurrences in that step it is."""
@@ -63,12 +65,11 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
         for place, accuracy in ours.items():
             if place[0] == step and place in theirs:
                 tiers.setdefault(place[1], []).append(accuracy - theirs[place])
-        means = [stats.student(differences) for differences in tiers.values()]
-        mean = sum(one.mean for one in means) / len(means)
-        error = sum(one.error**2 for one in means) ** 0.5 / len(means)
-        problems = sum(map(len, tiers.values()))
-        row = {"step": step, "problems": problems, "difference": mean}
-        found.append(row | {"low": mean - 1.96 * error, "high": mean + 1.96 * error})
+        if min(map(len, tiers.values())) > 1:  # one problem has no spread
+            tier_P = np.repeat(np.arange(len(tiers)), [*map(len, tiers.values())])
+            interval = crossed.mean(np.concatenate([*tiers.values()])[None], tier_P).test.interval()
+            row = {"step": step, "problems": len(tier_P), "difference": interval.mean}
+            found.append(row | {"low": interval.low, "high": interval.high})
     return found
 
 

@@ -1,4 +1,4 @@
-"""The first attempt of a fork: the records and the state of the run that it is forked from, up to the fork."""
+"""The attempt that begins a fork: the records and the state of the run that it is forked from, up to the fork."""
 
 import shutil
 from collections.abc import Callable
@@ -18,16 +18,15 @@ CopyState = Callable[[Path, int, Attempt], None]
 """Copies the state that a run's folder keeps of a step into an attempt."""
 
 
-def begin(folder: Path, spec: RunSpec, kept: Callable[[Path], list[int]], copy_state: CopyState) -> None:
-    """Make the first attempt of the fork `spec` in `folder`, unless there is one. The caller holds the fork's lock.
+def begin(folder: Path, spec: RunSpec, kept: Callable[[Path], list[int]], copy_state: CopyState) -> int:
+    """Make an attempt of the fork `spec` in `folder` that begins it; returns the step that the next one goes on from.
+
+    Attempts before it are void. The caller holds the fork's lock.
 
     Raises:
         ConfigError: the other run is not there, has no state of that step, or is not one that `spec` can continue.
         RunFailed: its records are damaged.
     """
-    journal = Journal(folder)
-    if any(journal.attempts()):
-        return
     run_id, step = forking.place(spec.fork)
     parent = catalog.find(location(), run_id)
     forking.check(parent.spec, spec)
@@ -50,6 +49,7 @@ def begin(folder: Path, spec: RunSpec, kept: Callable[[Path], list[int]], copy_s
         shutil.rmtree(attempt.folder)
         raise
     attempt.end("interrupted", f"forked from {run_id} after step {step}")
+    return step
 
 
 def _copy_rows(source: Journal, step: int, attempt: Attempt) -> None:

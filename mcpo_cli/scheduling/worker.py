@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from mcpo_cli import backends, plugins
-from mcpo_cli.config import own
+from mcpo_cli.config import forking, own
 from mcpo_cli.errors import Interrupted, McpoError, RunFailed
 from mcpo_cli.home import run_dir
 from mcpo_cli.redaction import redact
@@ -98,9 +98,10 @@ def _attempt(folder: Path, stop: StopRequest, command: Sequence[str]) -> int:
     if recorded_state(folder, spec) == "done":
         return 0
     backend = backends.get(spec.backend)
-    if spec.fork:
-        forks.begin(folder, spec, backend.kept, backend.copy_state)
     start, reached = resume_step(folder, spec, backend.kept(folder)), durable_step(folder)
+    # Also where a kill left a part of the copy, or its state is damaged: a fork never starts from the base policy.
+    if spec.fork and start < forking.place(spec.fork)[1]:
+        start = forks.begin(folder, spec, backend.kept, backend.copy_state)
     attempt = Attempt(folder, spec, start)
     try:
         if start < reached:

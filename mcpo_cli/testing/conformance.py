@@ -5,7 +5,7 @@ import itertools
 import operator
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from mcpo_cli.methods import AdvancedMethod, Method, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.testing import verl_loss
 from mcpo_cli.testing.batches import mini_batch, step
-from mcpo_cli.testing.outcomes import Outcome, outcomes
+from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 TOLERANCE = 1e-9
 """Of sums in float64, relative to the largest value."""
@@ -164,21 +164,18 @@ def verl_computes_the_same_loss(method: Method) -> None:
     verl_loss.verl_computes_the_same_loss(method, mini_batch(method, of, signals), signals)
 
 
-CHECKS: dict[str, Callable[[Method], None]] = {
-    one.__name__.replace("_", " "): one
-    for one in (
-        label,
-        signals_of_every_group,
-        signals_do_not_depend_on_order,
-        state_survives_a_checkpoint,
-        loss_does_not_depend_on_the_split,
-        gradient_is_that_of_the_loss,
-        what_is_left_out_has_no_gradient,
-        padding_changes_nothing,
-        report_adds_up,
-        *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
-    )
-}
+CHECKS = named(
+    label,
+    signals_of_every_group,
+    signals_do_not_depend_on_order,
+    state_survives_a_checkpoint,
+    loss_does_not_depend_on_the_split,
+    gradient_is_that_of_the_loss,
+    what_is_left_out_has_no_gradient,
+    padding_changes_nothing,
+    report_adds_up,
+    *([verl_computes_the_same_loss] if verl_loss.INSTALLED else []),
+)
 """Each check by its name in words; its docstring says what it demands. The last one needs verl to be installed."""
 
 

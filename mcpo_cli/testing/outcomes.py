@@ -17,6 +17,11 @@ class Outcome:
     """Why it failed, empty where it passed."""
 
 
+def named(*checks: Callable[[T], None]) -> dict[str, Callable[[T], None]]:
+    """Each check by its name in words; its docstring says what it demands."""
+    return {one.__name__.replace("_", " "): one for one in checks}
+
+
 def outcomes(checks: Mapping[str, Callable[[T], None]], subject: T) -> list[Outcome]:
     """Every check on `subject`, in order; a check that fails stops none of the others."""
     return [_outcome(name, one, subject) for name, one in checks.items()]

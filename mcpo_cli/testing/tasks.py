@@ -11,13 +11,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mcpo_cli.config.schema import Eval, Train
 from mcpo_cli.data.base import Problem
 from mcpo_cli.grading import Pool, Verdict, functions
 from mcpo_cli.tasks import ClosedTask, Problems, Task
-from mcpo_cli.testing.outcomes import Outcome, outcomes
+from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 DRAWN = 512
 """Training problems that are looked at."""
@@ -145,19 +145,16 @@ def every_response_gets_a_verdict(task: Task) -> None:
         assert first == again, f"{grader}: the same response gets two verdicts"
 
 
-TASK_CHECKS: dict[str, Callable[[Task], None]] = {
-    one.__name__.replace("_", " "): one
-    for one in (
-        names_and_settings,
-        enough_different_problems,
-        training_and_held_out_problems_are_apart,
-        the_same_seed_gives_the_same_problems,
-        prompts_tell_problems_apart,
-        correct_answers_are_graded_correct,
-        wrong_answers_are_graded_wrong,
-        every_response_gets_a_verdict,
-    )
-}
+TASK_CHECKS = named(
+    names_and_settings,
+    enough_different_problems,
+    training_and_held_out_problems_are_apart,
+    the_same_seed_gives_the_same_problems,
+    prompts_tell_problems_apart,
+    correct_answers_are_graded_correct,
+    wrong_answers_are_graded_wrong,
+    every_response_gets_a_verdict,
+)
 """Each check by its name in words; its docstring says what it demands."""
 
 

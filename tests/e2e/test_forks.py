@@ -13,8 +13,8 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError, McpoError
 from mcpo_cli.home import run_dir
 from mcpo_cli.probes import get
-from mcpo_cli.runs.attempts import state
-from mcpo_cli.runs.journal import Journal
+from mcpo_cli.runs.attempts import Attempt, state
+from mcpo_cli.runs.journal import Journal, read_json
 
 pytestmark = pytest.mark.slow
 PARENT = (
@@ -90,6 +90,20 @@ def test_a_fork_goes_on_beyond_its_parent(parent: RunSpec) -> None:
     assert [row["step"] for row in Journal(run_dir(longer.run_id)).steps()] == [1, 2, 3, 4, 5, 6]
     assert state(run_dir(longer.run_id), longer) == "done"
     assert [path.name for path in Journal(run_dir(longer.run_id)).attempts()] == ["attempt_1", "attempt_2"]
+
+
+def test_a_copy_that_was_killed_is_made_again(parent: RunSpec) -> None:
+    """Otherwise the run would train its first steps itself, from the base policy."""
+    (cell,) = forking.plan(parent, 2, ["train.lr=3e-3"], "mcpo fork").cells
+    folder = run_dir(cell.spec.run_id)
+    torn = Attempt(folder, cell.spec, 0)
+    torn.journal.step(Journal(run_dir(parent.run_id)).steps()[0])
+    torn.journal.close()
+    start_runs.finish(Plan("fork", "mcpo fork", (cell,)))
+    assert [read_json(path / "status.json")["start_step"] for path in Journal(folder).attempts()] == [0, 0, 2]
+    groups = [Journal(run_dir(spec.run_id)).groups() for spec in (cell.spec, parent)]
+    before = [[row for row in rows if row["step"] <= 3] for rows in groups]
+    assert before[0] == before[1], "the third batch is sampled by the parent's policy"
 
 
 def test_another_methods_state_stays_behind(parent: RunSpec) -> None:

@@ -37,6 +37,8 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
             raise ValueError("one process; whole groups in an optimizer step, whole optimizer steps in a generation")
         if wrong := [name for name, value in LEFT_OUT.items() if getattr(self.args, name) != value]:
             raise ValueError(f"{', '.join(wrong)}: part of TRL's loss, which the method replaces")
+        if costly := method.needs & {"collision", "reference_policy"}:
+            raise ValueError(f"{method.name} needs {', '.join(costly)}, which only mcpo train computes")
         if method.dynamic_sampling:
             raise ValueError("TRL samples no groups in place of others: get(NAME, dynamic_sampling=False)")
 
@@ -66,7 +68,8 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
         prompt_PG, answer_PG = torch.tensor(hashes, device=self.old_BT.device).view(2, *shape)
         reward_PG, self.length_PG = self.reward_B.view(shape), self.mask_BT.sum(-1).view(shape)
         facts = reward_PG, self.correct(reward_PG), self.length_PG, prompt_PG[:, 0], self.max_completion_length
-        step = Step(*facts, self.old_BT.unflatten(0, shape), entropy_BT.unflatten(0, shape), answer_PG)
+        logp_PGT, entropy_PGT = self.old_BT.unflatten(0, shape), entropy_BT.unflatten(0, shape)
+        step = Step(*facts, logp_PGT=logp_PGT, entropy_PGT=entropy_PGT, answer_PG=answer_PG)
         if isinstance(self.method, AdvancedMethod) and self.memory:
             self.memory = self.method.learn(self.memory, self.sums.means())
         self.signals, self.memory = self.method.signals(step, self.memory)

@@ -18,7 +18,7 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Step:
     """int64, the same number for the same problem at every step and on every backend."""
     limit: int
     """The longest response that sampling allows (`train.max_response`)."""
+    _: KW_ONLY
     logp_PGT: Tensor | None = None
     """Log-probability of each response token under the rollout policy, nats. Need: `logp`."""
     entropy_PGT: Tensor | None = None

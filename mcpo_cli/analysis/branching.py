@@ -1,4 +1,4 @@
-"""The table and figure of a branch study, from its rows (`mcpo_cli.probes.branches.rows`).
+"""The tables and figures of a branch study, from its rows (`mcpo_cli.probes.branches.rows`).
 
 The unit is the trunk run: what its points measured is averaged first, because points of one run share its history.
 """
@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from mcpo_cli.analysis import verdicts, words
 from mcpo_cli.analysis.claims import Claim
-from mcpo_cli.analysis.figures import base
+from mcpo_cli.analysis.figures import branching as figures
 from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.analysis.tables import claims as claims_table
@@ -49,13 +47,16 @@ class Outcome:
     """Mean |difference of log p| per token of mastered prompts' responses, nats."""
 
 
-def artifact(name: str, study: Study, rows: Path) -> Artifact:
-    """The artifact of a study, built from the CSV file of its rows."""
+def artifacts(name: str, study: Study, rows: Path) -> tuple[Artifact, Artifact]:
+    """The tables of a study with their figure, and the figure of the trade-off; built from the CSV file of its rows."""
 
-    def build(_: object) -> Product:
-        return product(study, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
+    def declare(name: str, build: Callable[[Study, pd.DataFrame], Product]) -> Artifact:
+        def from_file(_: object) -> Product:
+            return build(study, pd.read_csv(rows, keep_default_na=False, na_values=["nan"]))
 
-    return Artifact(name, study.title or name, "diagnostic", (), build, source=rows)
+        return Artifact(name, study.title or name, "diagnostic", (), from_file, source=rows)
+
+    return declare(name, product), declare(f"{name}-trade-off", trade_off)
 
 
 def outcomes(rows: pd.DataFrame) -> list[Outcome]:
@@ -89,8 +90,8 @@ def selection(rows: pd.DataFrame, arm: str) -> tuple[Floats, Floats]:
 
 def product(study: Study, rows: pd.DataFrame) -> Product:
     """The study's tables, figure and tidy data: one row per arm, and one verdict per hypothesis."""
-    data = numbers(study.curve, rows)
-    first = outcomes(rows)[0]
+    data, found = numbers(study.curve, rows), outcomes(rows)
+    first = found[0]
     columns: Columns = {
         "arm": "arm",
         "lost": _shown("lost"),
@@ -104,12 +105,24 @@ def product(study: Study, rows: pd.DataFrame) -> Product:
     grids = [Grid.of("One global step of each arm", data.to_dict("records"), columns, labels=1)]
     if study.hypotheses:
         grids.append(claims_table.verdict_grid(judged(study.hypotheses, rows, study.curve)))
-        grids.append(Grid.of("What is tested", study.hypotheses, {"id": "id", "claim": "claim"}, labels=2))
-    points = rows[["run_id", "step"]].drop_duplicates()
-    sizes = f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
+        grids.append(
+            Grid.of("What is tested", [vars(one) for one in study.hypotheses], {"id": "id", "claim": "claim"}, labels=2)
+        )
+    sizes = _sizes(rows)
     notes = [*NOTES, f"{sizes}; {_mastered(rows)}.", *_resampled(rows)]
-    title = f"{study.title} ({sizes})"
-    return Product(title, _sentence(first, *selection(rows, first.arm)), data, grids, notes, _figure(data, study.curve))
+    sentence = _sentence(first, *selection(rows, first.arm))
+    runs = {"lost": {one.arm: one.lost_S for one in found}, "gained": {one.arm: one.gained_S for one in found}}
+    return Product(f"{study.title} ({sizes})", sentence, data, grids, notes, figures.forest(data, runs))
+
+
+def trade_off(study: Study, rows: pd.DataFrame) -> Product:
+    """The figure of what is lost against what is gained; its numbers are those of `product`."""
+    data = numbers(study.curve, rows)
+    sentence = (
+        "An arm below the grey curve keeps more of mastered prompts than a step of another size that gains as much; "
+        "bars are 95 % intervals over trunk runs, not of the distance from the curve."
+    )
+    return Product(f"{study.title} ({_sizes(rows)})", sentence, data, figure=figures.plane(data, study.curve))
 
 
 def numbers(curve: Sequence[str], rows: pd.DataFrame) -> pd.DataFrame:
@@ -192,6 +205,11 @@ def _change(mean: float, half_width: float) -> str:
     return words.change(mean, half_width, 4)
 
 
+def _sizes(rows: pd.DataFrame) -> str:
+    points = rows[["run_id", "step"]].drop_duplicates()
+    return f"{len(points)} branch points of {rows['run_id'].nunique()} trunk runs"
+
+
 def _mastered(rows: pd.DataFrame) -> str:
     own = rows[(rows["arm"] == rows["arm"].iloc[0]) & (rows["cohort"] == "mastered")]
     batches = rows[["run_id", "step", "batch"]].drop_duplicates()["batch"].sum()
@@ -219,27 +237,3 @@ def _sentence(first: Outcome, selected_S: Floats, step_S: Floats) -> str:
         selected, raw = selected_S.mean(), (selected_S + step_S).mean()
         parts.append(f"of a raw drop of mastered prompts of {raw:.3f}, selection explains {selected:.3f}")
     return "; ".join(parts) + "."
-
-
-def _figure(data: pd.DataFrame, curve: Sequence[str]) -> Figure:
-    """Gains and losses of each arm, and the curve of the step size."""
-    with base.drawing():
-        figure, (axes,) = base.canvas(width=base.PAGE, height=2.8)
-        _draw(axes, data, curve)
-        figure.legend(loc="outside right center")
-    return figure
-
-
-def _draw(axes: Axes, data: pd.DataFrame, curve: Sequence[str]) -> None:
-    line = data.set_index("arm").reindex([arm for arm in curve if arm in set(data["arm"])])
-    x, y = ([0.0, *line[name]] for name in ("gained", "lost"))
-    axes.plot(x, y, color=base.GREY, linewidth=1, label="step size alone", zorder=1)
-    axes.axhline(0, color=base.GREY, linewidth=0.5)
-    look = base.looks(list(data["arm"]))
-    for _, row in data.iterrows():
-        style = look[row["arm"]]
-        axes.errorbar(
-            row["gained"], row["lost"], yerr=row["lost_half_width"], xerr=row["gained_half_width"],
-            color=style.color, marker=style.marker, linestyle="none", elinewidth=0.6, label=row["arm"],
-        )  # fmt: skip
-    axes.set(xlabel="gained by held-out problems", ylabel="lost by mastered prompts")

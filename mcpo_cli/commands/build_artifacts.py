@@ -157,12 +157,13 @@ def measure_branches(study: str, trunk: Trunk, command: str) -> None:
 def build_branches(
     study: str, content: Study, trunks: Sequence[Trunk], overrides: Sequence[str], command: str
 ) -> Built:
-    """Write the rows of all points to a CSV file beside the report; build table and figure from them."""
+    """Write the rows of all points to a CSV file beside the report; build tables and figures from them."""
     name, scale = f"branch-{load.stem(study)}", trunks[0].spec.scale
     rows = [row for trunk in trunks for row in branches.rows(trunk, run_dir(trunk.spec.run_id))]
     workshop = Workshop({}, home() / "reports", scale, overrides)
     path = _write_rows(workshop.folder, name, pd.DataFrame(rows))
-    return workshop.make(branch_tables.artifact(name, content, path), command)
+    built, _ = (workshop.make(one, command) for one in branch_tables.artifacts(name, content, path))
+    return built
 
 
 def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:

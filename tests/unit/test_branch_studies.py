@@ -140,7 +140,16 @@ def test_the_table_names_what_was_lost_gained_and_lost_at_equal_gain() -> None:
     assert np.isnan(row["equal_gain_p"]), "two runs give no test"
     # At a loss of .02, 8 ninths of the way from no step to half (.0225), the curve gains 8 ninths of .05.
     assert row["equal_loss"] == pytest.approx(0.07 - 0.05 * 8 / 9, abs=1e-3)
-    assert product.figure is not None
+    forest, plane = product.figure, tables.trade_off(study(curve=("half", "full")), rows()).figure
+    assert forest is not None
+    assert [label.get_text() for label in forest.axes[0].get_yticklabels()] == ["full", "half", "hinge"]
+    # Both runs of the hinge lose .02 and gain .07.
+    lost, gained = ([line.get_xdata() for line in panel.lines] for panel in forest.axes)
+    assert any(list(x) == pytest.approx([0.025, 0.015]) for x in lost)
+    assert any(list(x) == pytest.approx([0.07, 0.07]) for x in gained)
+    assert plane is not None
+    curve = next(line for line in plane.axes[0].lines if "step size alone" in str(line.get_label()))
+    assert curve.get_xydata() == pytest.approx(np.array([[0, 0], [0.05, 0.0225], [0.1, 0.0525]]))
     assert "selection explains" in product.sentence
     assert "31% of their prompts were mastered" not in product.sentence
     assert any("25% of their prompts were mastered (8 of 32)" in note for note in product.notes)
@@ -215,6 +224,9 @@ def test_hypotheses_are_judged_as_one_family() -> None:
     assert (selected.verdict, selected.effect.mean) == ("contradicted", pytest.approx(0.1 - 0.055))
     p_ordered = sorted([less.p, within.p, selected.p])
     assert selected.p_holm == pytest.approx(3 * p_ordered[0])
+    shown = tables.product(study(hypotheses=tests), given)
+    claims = [grid for grid in shown.grids if grid.title == "What is tested"]
+    assert [list(row) for grid in claims for row in grid.rows] == [[one.id, one.claim] for one in tests]
 
 
 def test_a_hypothesis_about_an_unknown_arm_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.runs.journal import Journal, Kind, finite
 from mcpo_cli.statistics import clusters
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,16 @@ class Probe:
     def lacks(self, journal: Journal) -> list[Kind]:
         """The needed kinds of rows that the run lacks."""
         return [kind for kind in self.needs if not journal.files(kind)]
+
+
+def numbered(places: Iterable[T]) -> list[tuple[T, int]]:
+    """Each place with the number of equal ones before it: a prompt may occur several times in a step."""
+    seen: Counter[T] = Counter()
+    found = []
+    for place in places:
+        found.append((place, seen[place]))
+        seen[place] += 1
+    return found
 
 
 def without_nan(values: Mapping[str, float]) -> dict[str, float]:

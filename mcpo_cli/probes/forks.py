@@ -12,7 +12,7 @@ import numpy as np
 from mcpo_cli.config import forking
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
-from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, without_nan
+from mcpo_cli.probes.base import Finding, Probe, mean_over_steps, numbered, without_nan
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import crossed
 
@@ -74,23 +74,18 @@ def _evaluations(journal: Journal, other: Journal, left: int) -> list[dict[str, 
 
 
 def _prompts(journal: Journal, after: int) -> dict[Place, float]:
-    return _numbered([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
+    return _by_place([(row["step"], "", row["prompt"], row["p"]) for row in journal.groups() if row["step"] > after])
 
 
 def _problems(journal: Journal, after: int) -> dict[Place, float]:
     rows = (row for row in journal.eval() if row["step"] > after and row["n"])
-    return _numbered([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
+    return _by_place([(row["step"], row["tier"], row["problem"], row["c"] / row["n"]) for row in rows])
 
 
-def _numbered(rows: Sequence[tuple[int, str, str, float]]) -> dict[Place, float]:
-    """The accuracies by place; a prompt may occur several times in a step."""
-    found: dict[Place, float] = {}
-    for step, tier, text, accuracy in rows:
-        number = 0
-        while (step, tier, text, number) in found:
-            number += 1
-        found[step, tier, text, number] = accuracy
-    return found
+def _by_place(rows: Sequence[tuple[int, str, str, float]]) -> dict[Place, float]:
+    """The accuracies by place."""
+    places = numbered((step, tier, text) for step, tier, text, _ in rows)
+    return {(*place, number): row[-1] for (place, number), row in zip(places, rows, strict=True)}
 
 
 def _changed(differences: Sequence[float]) -> float:

@@ -16,7 +16,17 @@ from typing import Any
 import numpy as np
 
 from mcpo_cli.config.schema import RunSpec
-from mcpo_cli.probes.base import CLASSES, Finding, Probe, by_step, class_of, mean_over_steps, means, without_nan
+from mcpo_cli.probes.base import (
+    CLASSES,
+    Finding,
+    Probe,
+    by_step,
+    class_of,
+    mean_over_steps,
+    means,
+    numbered,
+    without_nan,
+)
 from mcpo_cli.records import GroupRow, RerollRow
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.statistics import curves, stats
@@ -205,14 +215,11 @@ def _transitions(spec: RunSpec, journal: Journal) -> Finding:
 def _trajectories(rolls: Iterable[RerollRow]) -> list[Trajectory]:
     """One trajectory per place of the panel, in its order; copies of a prompt have separate ones."""
     trajectories: dict[tuple[str, int], Trajectory] = {}
-    copies: Counter[tuple[int, str]] = Counter()
-    for row in rolls:
-        if row["source"] == "panel" and row["n"]:
-            place = row["step"], row["prompt"]
-            one = trajectories.setdefault((row["prompt"], copies[place]), Trajectory(row["prompt"], [], []))
-            copies[place] += 1
-            one.steps.append(row["step"])
-            one.p.append(row["c"] / row["n"])
+    rows = [row for row in rolls if row["source"] == "panel" and row["n"]]
+    for row, (_, copy) in zip(rows, numbered((row["step"], row["prompt"]) for row in rows), strict=True):
+        one = trajectories.setdefault((row["prompt"], copy), Trajectory(row["prompt"], [], []))
+        one.steps.append(row["step"])
+        one.p.append(row["c"] / row["n"])
     return list(trajectories.values())
 
 

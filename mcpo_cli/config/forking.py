@@ -7,6 +7,7 @@ runs forked at one place meet the same prompts and draw their rollouts at the sa
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from mcpo_cli.config import arms, load, own
 from mcpo_cli.config.branching import STEP_SETTINGS
@@ -38,22 +39,23 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
         ConfigError: invalid overrides, or one that forks share with the run that they are forked from.
     """
     for text in overrides:
-        if (key := key_of(text)) != "method" and not key.startswith("method.") and key not in CHANGEABLE:
+        if not _is_component(key := key_of(text)) and key not in CHANGEABLE:
             raise ConfigError(
                 f"{key} decides what the forks share with {parent.run_id}",
-                fix=f"leave it out; forks differ in method, method.*, {', '.join(CHANGEABLE)}",
+                fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
     given = {key_of(text) for text in overrides}
-    method = [] if "method" in given else _as_overrides(parent, given)
+    shared = _as_overrides(parent, given)
     changed = {key.removeprefix("train.") for key in given if key.startswith("train.")}
     forks = [
         replace(
             parent,
             method=one.method,
+            sampler=one.sampler,
             train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
             fork=f"{parent.run_id}@{step}",
         )
-        for one in load.load([*method, *overrides])
+        for one in load.load([*shared, *overrides])
     ]
     forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
     for one in forks:
@@ -89,11 +91,29 @@ def check(parent: RunSpec, fork: RunSpec) -> None:
 
 
 def _may_differ(key: str) -> bool:
-    return key.startswith(("method.", "plugins.method ")) or key in CHANGEABLE
+    return _is_component(key) or key.startswith(("plugins.method ", "plugins.sampler ")) or key in CHANGEABLE
+
+
+def _is_component(key: str) -> bool:
+    """Whether `key` chooses the method or the sampler, or is an option of theirs."""
+    return key.partition(".")[0] in ("method", "sampler")
 
 
 def _as_overrides(parent: RunSpec, given: set[str]) -> list[str]:
-    """The method of `parent` with its options, but for those that are given."""
-    options = {key: value for key, value in parent.to_dict()["method"].items() if key != "name"}
-    named = {f"method.{key}": json.dumps(value) for key, value in options.items() if f"method.{key}" not in given}
-    return [f"method={parent.method.name}", *(f"{key}={value}" for key, value in named.items())]
+    """What decides the problems of `parent`, its sampler and its method, as far as they are not given.
+
+    A sampler that is chosen decides on `method.dynamic_sampling`, which is then left out.
+    """
+    found, settings = [f"task={parent.task.name}", *_options("task", parent.to_dict(), given)], parent.to_dict()
+    if "sampler" in settings and "sampler" not in given:
+        found += [f"sampler={parent.sampler.name}", *_options("sampler", settings, given)]
+    if "sampler" in settings or "sampler" in given:
+        given = {*given, "method.dynamic_sampling"}
+    if "method" not in given:
+        found += [f"method={parent.method.name}", *_options("method", settings, given)]
+    return found
+
+
+def _options(group: str, settings: dict[str, Any], given: set[str]) -> list[str]:
+    options = {f"{group}.{name}": value for name, value in settings[group].items() if name != "name"}
+    return [f"{key}={json.dumps(value)}" for key, value in options.items() if key not in given]

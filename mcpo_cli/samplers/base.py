@@ -114,6 +114,17 @@ class Draw:
         """The next `count` problems of the stream."""
         return cls(tuple(request.fresh(count)), request.cursor + count)
 
+    @classmethod
+    def with_fresh(cls, request: Request, again: Mapping[int, int]) -> "Draw":
+        """A batch of the problems `again` (number: position), then the next of the stream that are none of them."""
+        wanted, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
+        while len(fresh) < wanted:
+            ahead = range(cursor, cursor + wanted - len(fresh))
+            numbers = request.stream.numbers(ahead)
+            fresh += [place for place, number in zip(ahead, numbers, strict=True) if number not in again]
+            cursor = ahead.stop
+        return cls((*again.values(), *fresh), cursor)
+
 
 @dataclass(frozen=True)
 class Finished:

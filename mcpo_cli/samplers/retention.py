@@ -63,7 +63,7 @@ class Review(Sampler):
         # Stable, so that those that were met first come first among equals.
         due.sort(key=lambda item: (item[1].due, not item[1].missed))
         chosen = due[: int(self.share * request.prompts)]
-        return with_fresh(request, {number: row.position for number, row in chosen})
+        return Draw.with_fresh(request, {number: row.position for number, row in chosen})
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Mastered)
@@ -99,23 +99,9 @@ class Replay(Sampler):
         rows = table.read(state, Solved)
         count = min(int(self.share * request.prompts), len(rows))
         chosen = request.rng.sample(list(rows), count)
-        return with_fresh(request, {number: rows[number].position for number in chosen})
+        return Draw.with_fresh(request, {number: rows[number].position for number in chosen})
 
     def after(self, finished: Finished, state: State) -> State:
         rows = table.read(state, Solved)
         solved = {group.number: Solved(group.position) for group in finished.groups if group.p >= self.solved}
         return table.write(rows | solved, Solved)
-
-
-def with_fresh(request: Request, again: dict[int, int]) -> Draw:
-    """A batch of the prompts `again` (number: position) and the next of the stream that are none of them."""
-    wanted, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
-    while len(fresh) < wanted:
-        ahead = range(cursor, cursor + wanted - len(fresh))
-        fresh += [
-            position
-            for position, number in zip(ahead, request.stream.numbers(ahead), strict=True)
-            if number not in again
-        ]
-        cursor = ahead.stop
-    return Draw((*again.values(), *fresh), cursor)

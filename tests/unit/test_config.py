@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from mcpo_cli import methods, tasks
-from mcpo_cli.config import load, plan
+from mcpo_cli.config import kinds, load, plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -34,7 +34,7 @@ def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
         if field.name in GROUPS:
             for inner in dataclasses.fields(type(field.default)):
                 yield f"{field.name}.{inner.name}", inner
-        elif field.name not in load.KINDS:
+        elif field.name not in kinds.KINDS:
             yield field.name, field
 
 

@@ -20,7 +20,8 @@ class TrainingStream:
     """The training stream of a run by positions (`samplers.Stream`)."""
 
     def __init__(self, problems: Problems, seed: int) -> None:
-        self.distinct = problems.distinct
+        # The problems of a plug-in may be of the time before they were asked.
+        self.distinct: int = getattr(problems, "distinct", 0)
         self._training = problems.training
         self._seed = seed
         # A sampler that looks back asks for single positions all over; a task shuffles whole epochs to answer.

@@ -4,12 +4,10 @@ A fork starts from the other run's weights, optimizer moments, place in the trai
 runs forked at one place meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from mcpo_cli.config import arms, load, own
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -44,20 +42,8 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
                 f"{key} decides what the forks share with {parent.run_id}",
                 fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
-    given = {key_of(text) for text in overrides}
-    shared = _as_overrides(parent, given)
-    changed = {key.removeprefix("train.") for key in given if key.startswith("train.")}
-    forks = [
-        replace(
-            parent,
-            method=one.method,
-            sampler=one.sampler,
-            train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
-            fork=f"{parent.run_id}@{step}",
-        )
-        for one in load.load([*shared, *overrides])
-    ]
-    forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
+    found = load.changed(parent, overrides)
+    forks = [load.validate(replace(one, fork=f"{parent.run_id}@{step}")) for one in found]
     for one in forks:
         check(parent, one)
     forks = list({one.run_id: one for one in forks}.values())
@@ -97,23 +83,3 @@ def _may_differ(key: str) -> bool:
 def _is_component(key: str) -> bool:
     """Whether `key` chooses the method or the sampler, or is an option of theirs."""
     return key.partition(".")[0] in ("method", "sampler")
-
-
-def _as_overrides(parent: RunSpec, given: set[str]) -> list[str]:
-    """What decides the problems of `parent`, its sampler and its method, as far as they are not given.
-
-    A sampler that is chosen decides on `method.dynamic_sampling`, which is then left out.
-    """
-    found, settings = [f"task={parent.task.name}", *_options("task", parent.to_dict(), given)], parent.to_dict()
-    if "sampler" in settings and "sampler" not in given:
-        found += [f"sampler={parent.sampler.name}", *_options("sampler", settings, given)]
-    if "sampler" in settings or "sampler" in given:
-        given = {*given, "method.dynamic_sampling"}
-    if "method" not in given:
-        found += [f"method={parent.method.name}", *_options("method", settings, given)]
-    return found
-
-
-def _options(group: str, settings: dict[str, Any], given: set[str]) -> list[str]:
-    options = {f"{group}.{name}": value for name, value in settings[group].items() if name != "name"}
-    return [f"{key}={json.dumps(value)}" for key, value in options.items() if key not in given]

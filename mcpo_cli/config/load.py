@@ -40,6 +40,21 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
     return [dataclasses.replace(spec, plugins=own.used_plugins(spec)) for spec in specs]
 
 
+def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
+    """`spec` with other classes and single settings, in sweep order; a class that is named has its own defaults.
+
+    Raises:
+        ConfigError: any mistake in the overrides.
+    """
+    found = []
+    for combination in _expand(overrides):
+        data = {"sampler": {"name": samplers.Uniform.name}, **spec.to_dict()}
+        data |= {group: {"name": name} for group in kinds.KINDS if (name := kinds.given(group, combination))}
+        _apply(kinds.with_options(data, combination), combination)
+        found.append(from_dict(data))
+    return [dataclasses.replace(one, plugins=own.used_plugins(one)) for one in found]
+
+
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
@@ -238,16 +253,10 @@ def _load_one(overrides: list[str]) -> RunSpec:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    options = groups()
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
         data: Any = kinds.with_options(copy.deepcopy(_composed(_presets(overrides))), overrides)
-        kinds.check_options(overrides, data)
-        for text in overrides:
-            if (key := key_of(text)) not in options:
-                *path, name = key.split(".")
-                functools.reduce(operator.getitem, path, data)[name] = _value(text)
-        kinds.agree(data, overrides, str(read_default("sampler")))
+        _apply(data, overrides)
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
@@ -264,6 +273,16 @@ def _load_one(overrides: list[str]) -> RunSpec:
             refuse_secrets(setting)
     found["model"] = existing.completed(found["model"], _given_for_model(overrides))
     return from_dict(found)
+
+
+def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set in `data`, which has all options of the chosen classes, what `overrides` say of single settings."""
+    kinds.check_options(overrides, data)
+    for text in overrides:
+        if (key := key_of(text)) not in groups():
+            *path, name = key.split(".")
+            functools.reduce(operator.getitem, path, data)[name] = _value(text)
+    kinds.agree(data, overrides, str(read_default("sampler")))
 
 
 def preset_model(name: str) -> Model:

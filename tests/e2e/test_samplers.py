@@ -21,7 +21,7 @@ from tests.engine import NO_PROBES, records, work
 
 pytestmark = pytest.mark.slow
 TINY = (
-    "method=grpo scale=smoke train.steps=4 train.lr=1e-3 compute.checkpoint_every=2 train.prompts=16 "
+    "scale=smoke train.steps=4 train.lr=1e-3 compute.checkpoint_every=2 train.prompts=16 "
     "train.mini_batch=8 train.rollouts=2 train.temperature=0.3 train.max_refills=200 eval.problems=8 eval.samples=2 "
     "eval.every=4"
 )
@@ -34,7 +34,8 @@ STATEFUL = {
 
 
 def spec_of(*words: str) -> RunSpec:
-    (spec,) = load([*TINY.split(), *NO_PROBES, *words])
+    method = [] if any(word.startswith("method=") for word in words) else ["method=grpo"]
+    (spec,) = load([*TINY.split(), *NO_PROBES, *method, *words])
     return spec
 
 

@@ -36,7 +36,7 @@ def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Seque
     found = []
     for label, name, own in zip(labels, called, settings, strict=True):
         keys = varied[name] | (shared if label is None else set())
-        found.append(" ".join([name, *_shown(own, sorted(keys, key=list(own).index))]))
+        found.append(" ".join([name, *_shown(own, sorted(keys & own.keys(), key=list(own).index))]))
     return found
 
 

@@ -5,13 +5,15 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from mcpo_cli import methods, samplers, tasks
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
-from mcpo_cli.config.load import from_dict, load
+from mcpo_cli.config import arms, plan
+from mcpo_cli.config.load import changed, from_dict, load
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import ConfigError, RunFailed
 from mcpo_cli.samplers import Draw, Finished, Group, Refill, Request, Sampler, State, Uniform
@@ -295,6 +297,38 @@ def test_a_record_whose_sampler_and_method_disagree_is_refused() -> None:
     data["method"]["dynamic_sampling"] = True
     with pytest.raises(ConfigError, match="contradicts"):
         from_dict(data)
+
+
+def test_arms_are_named_by_their_samplers() -> None:
+    specs = load(["method=grpo", "sampler=uniform,review"])
+    assert arms.names([None, None], specs) == ["grpo", "grpo sampler=review"]
+    specs = load(["method=grpo", "sampler=review", "sampler.share=0.25,0.5"])
+    assert arms.names([None, None], specs) == ["grpo share=0.25", "grpo share=0.5"]
+    # As before samplers had names.
+    specs = load(["method=dapo", "sampler=uniform,refill"])
+    assert arms.names([None, None], specs) == ["dapo dynamic_sampling=false", "dapo dynamic_sampling=true"]
+
+
+def test_a_suite_may_have_samplers_as_arms(tmp_path: Path) -> None:
+    file = tmp_path / "kept.yaml"
+    file.write_text("arms: {plain: [method=grpo], review: [method=grpo, sampler=review, sampler.interval=2]}\n")
+    plain, review = plan.from_suite(str(file), [], "mcpo train").cells
+    assert (plain.arm, plain.spec.sampler) == ("plain", Uniform())
+    assert (review.arm, review.spec.sampler) == ("review", Review(interval=2))
+
+
+def test_forks_keep_what_is_not_changed() -> None:
+    (parent,) = load(["method=mcpo", "method.delta=0.02", "sampler=review", "sampler.share=0.5", "task.pool=512"])
+    (same,) = changed(parent, ["train.lr=2e-3"])
+    assert (same.sampler, same.method, same.task) == (parent.sampler, parent.method, parent.task)
+    assert same.train == dataclasses.replace(parent.train, lr=2e-3)
+    other, again = changed(parent, ["sampler=greso,review"])
+    assert (other.sampler, other.method.dynamic_sampling) == (Greso(), True)
+    assert again.sampler == Review(), "a sampler that is named has its own defaults"
+    (plain,) = changed(parent, ["method=dapo", "sampler=refill"])
+    assert plain.sampler == Refill()
+    (follows,) = changed(parent, ["method=dapo"])
+    assert (follows.sampler, follows.method.dynamic_sampling) == (parent.sampler, False)
 
 
 # --- the contract

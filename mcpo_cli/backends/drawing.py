@@ -92,9 +92,15 @@ class Drawing:
             groups=tuple(self.groups),
             seed=stream(self._spec.seed, "sampler", self._step, self._round),
         )
-        drawn = sampler.draw(request, self._state) if budget else Draw((), self.cursor)
-        if not drawn.positions and sampler.filters:
+        if not budget:
             raise starved(self._step, len(self.groups), self._spec)
+        drawn = sampler.draw(request, self._state)
+        if not drawn.positions and sampler.filters:
+            raise RunFailed(
+                f"step {self._step}: sampler={sampler.name} found only {len(self.batch)} of {train.prompts} prompts "
+                f"for the batch among the {len(self.groups)} that it could roll",
+                fix=f"more training problems (such as task.pool={2 * len(self.groups)}), or sampler=uniform",
+            )
         self._check(drawn, request)
         self.cursor, self._positions = drawn.cursor, drawn.positions
         return self._training.problems(drawn.positions)

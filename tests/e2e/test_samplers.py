@@ -30,7 +30,7 @@ STATEFUL = {
     "review": ["sampler=review", "sampler.interval=1", "sampler.share=0.5", "task.pool=48"],
     "mopps": ["sampler=mopps", "sampler.candidates=2", "task.pool=48"],
     "pools": ["sampler=pools", "task.pool=48"],
-    "greso": ["sampler=greso", "task.pool=48"],
+    "greso": ["sampler=greso", "task.pool=512"],
 }
 
 
@@ -99,14 +99,14 @@ def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[s
         rolled = [sum(row["step"] <= step for row in rows) * spec.train.rollouts for step in range(1, 5)]
         assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
         if not spec.sampler.filters:
-            assert rolled[-1] == 4 * 16 * 2
+            assert rolled[-1] == 4 * 16 * spec.train.rollouts
         last = checkpoint.load(checkpoint.kept(home / "runs" / spec.run_id)[-1])
         assert last.tensors["sampler"]["number"].dtype == torch.int64
 
 
 @pytest.mark.parametrize(
     ("name", "point", "call"),
-    [("review", "sampling", 5), ("mopps", "gradient step", 5), ("pools", "checkpoint write", 2)],
+    [("review", "sampling", 4), ("mopps", "gradient step", 5), ("pools", "checkpoint write", 2)],
 )
 def test_killed_and_started_again(
     name: str, point: str, call: int, home: Path, uninterrupted: dict[str, dict[str, object]], tmp_path: Path

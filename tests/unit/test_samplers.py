@@ -478,6 +478,15 @@ def test_a_step_that_cannot_be_filled_names_what_to_change() -> None:
         assert str(caught.value.fix).endswith(fix)
 
 
+def test_a_pool_that_is_used_up_ends_a_step() -> None:
+    of = drawing(Greso(), max_refills=20)
+    while len(of.groups) < 16:
+        of.add([1.0] * len(of.draw()))
+    with pytest.raises(RunFailed, match="found only 0 of 4 prompts for the batch among the 16") as caught:
+        of.draw()
+    assert "task.pool=32" in str(caught.value.fix)
+
+
 def test_a_batch_is_the_first_groups_that_are_kept() -> None:
     of = drawing(Refill())
     of.draw()

@@ -21,11 +21,12 @@ from mcpo_cli import methods, tasks
 from mcpo_cli.backends import starved
 from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.local import checkpoint
-from mcpo_cli.config import contradictions
+from mcpo_cli.config import contradictions, load
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.samplers import Group, Sampler, State
 from mcpo_cli.samplers.describe import refusal
+from mcpo_cli.tasks import Task
 from mcpo_cli.testing.outcomes import Outcome, named, outcomes
 
 STEPS = 24
@@ -147,13 +148,17 @@ SAMPLER_CHECKS = named(
 def _spec(sampler: Sampler) -> RunSpec:
     train = Train(steps=STEPS, prompts=PROMPTS, rollouts=ROLLOUTS, mini_batch=PROMPTS, max_refills=REFILLS)
     method = methods.get("grpo", dynamic_sampling=sampler.filters)
-    return RunSpec(method, tasks.get("arithmetic", pool=POOL), train=train, sampler=sampler)
+    return RunSpec(method, _task(), train=train, sampler=sampler)
 
 
 @functools.cache
 def _stream() -> TrainingStream:
-    task = tasks.get("arithmetic", pool=POOL)
-    return TrainingStream(task.problems(Train(), lambda messages: True), 0)
+    return TrainingStream(_task().problems(Train(), lambda messages: True), 0)
+
+
+def _task() -> Task:
+    """The default task, with problems that come again."""
+    return tasks.get(str(load.read_default("task")), pool=POOL)
 
 
 def _said_while_nothing_is_wanted(drawing: Drawing) -> str:

@@ -1,4 +1,4 @@
-"""Writes the reference pages of the documentation from the code: `docs/verbs.md` and `docs/settings.md`.
+"""Writes the reference pages of the documentation from the code: verbs, settings and samplers.
 
 `python .ci/reference.py` writes them; a test compares them with what the code says now.
 """
@@ -6,6 +6,7 @@
 import html
 import re
 import textwrap
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from typer.cli import get_docs_for_click
 
 from mcpo_cli.config import reference
 from mcpo_cli.main import app
+from mcpo_cli.samplers import Sampler, describe, registry
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 EXAMPLES = re.compile(r"\x08\nExamples:\n((?:  .*\n)+)")
@@ -24,6 +26,31 @@ SETTINGS = """\
 Every key that an override may name, as `mcpo help` explains it. A setting of the kind *identity* changes the result
 and the run id; one of the kind *runtime* changes neither. Options of plug-ins are not listed here; `mcpo help` has
 them.
+"""
+
+
+SAMPLERS = """\
+# Samplers
+
+A sampler decides which prompts a global step rolls and which finished groups it trains on. `mcpo train sampler=NAME`
+chooses one; any method meets any sampler. Unset, it is `refill` where `method.dynamic_sampling` is true (as with
+`method=dapo`), else `uniform`: the same runs with the same ids as when only that option existed. A sampler that is
+chosen decides on that option.
+
+Each is deterministic, and a killed run draws what an uninterrupted one draws. Rollouts that are thrown away count as
+costs. `mcpo sampler check NAME` runs the checks that all of these pass in CI; [your own](write-a-sampler.md) can be
+in a folder.
+"""
+ABSENT = """\
+## Not here
+
+| rule | why |
+|---|---|
+| Knapsack allocation of rollouts (arXiv 2509.25849) | Prompts get different numbers of rollouts; all methods rely on \
+one group size G |
+| Positive-negative pairing (2602.03452) | Its weight formula was not found |
+| Failure-prefix conditioning (2601.20829) | A rollout would start from a prefix that is prompt for the loss and \
+answer for the grader; no backend has that |
 """
 
 
@@ -56,7 +83,29 @@ def _row(entry: reference.Entry) -> str:
     return "\n| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-PAGES = {"verbs.md": verbs, "settings.md": settings}
+def samplers() -> str:
+    """The page of all samplers: a table, then each with its options."""
+    kinds = dict(sorted(registry().items()))
+    head = "| sampler | what it is | checked against | backends |\n|---|---|---|---|"
+    table = [head, *(_sampler_row(name, kind) for name, kind in kinds.items())]
+    parts = [SAMPLERS, "\n".join(table), ABSENT]
+    for name, kind in kinds.items():
+        parts += [f"## {name}", describe.text(kind).partition(f"\n\n{describe.CHECKED}")[0]]
+        if options := [
+            entry for entry in reference.entries() if entry.key.startswith("sampler.") and name in entry.owners
+        ]:
+            rows = "".join(_row(replace(entry, owners=())) for entry in options)
+            parts.append("| option | default | allowed | meaning | kind |\n|---|---|---|---|---|" + rows)
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def _sampler_row(name: str, kind: type[Sampler]) -> str:
+    takes = [backend for backend, refused in describe.backends(kind()).items() if not refused]
+    about = describe.summary(kind).rstrip(".")
+    return f"| [`{name}`](#{name}) | {about} | {describe.checked(kind).rstrip('.')} | {', '.join(takes)} |"
+
+
+PAGES = {"verbs.md": verbs, "settings.md": settings, "samplers.md": samplers}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

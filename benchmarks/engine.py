@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -14,6 +14,7 @@ from mcpo_cli.backends.local.start import policy_of, start_policy
 from mcpo_cli.backends.local.train import Sampled, Trainer
 from mcpo_cli.backends.local.update import GradedBatch
 from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
 from mcpo_cli.methods.base import State
 from mcpo_cli.runs.attempts import Attempt
 
@@ -77,10 +78,9 @@ class LocalEngine(Timed):
         self.scrap = tempfile.TemporaryDirectory()
         super().__init__(spec, Attempt(Path(self.scrap.name), spec, 0), policy_of(model, spec), tokenizer)
 
-    def sample_round(self, refill: int) -> Sampled:
-        """As the trainer's own, but no token ends a response."""
-        train = self.spec.train
-        problems = workload.prompts(self.spec, self.step)
+    def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
+        """As the trainer's own, but of the workload's problems, and no token ends a response."""
+        train, problems = self.spec.train, workload.prompts(self.spec, self.step)
         shape = (train.rollouts, train.max_response, train.temperature)
         rollouts = sample(self.policy, self.language.prompts(problems), *shape, eos=workload.NEVER, seed=self.step)
         torch.manual_seed(self.step)

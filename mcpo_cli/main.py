@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import about, claim, data, models, results, runs, training
+from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
@@ -57,6 +57,7 @@ app.command()(models.export)
 app.add_typer(runs.app, name="runs")
 app.add_typer(data.app, name="data")
 app.add_typer(about.app, name="method")
+app.add_typer(samplers.app, name="sampler")
 app.add_typer(about.task_app, name="task")
 app.add_typer(models.app, name="model")
 app.command()(ui)

@@ -41,7 +41,18 @@ OWN = "mcpo-cli"
 NEWEST = "mcpo_cli.gym.task"
 """What the newest of its entry points names: an installation without it is older than this code."""
 EXPERIMENTS = "experiments"
-GROUPS = ("methods", "tasks", "datasets", "collections", "graders", "probes", "artifacts", "readers", EXPERIMENTS)
+GROUPS = (
+    "methods",
+    "samplers",
+    "tasks",
+    "datasets",
+    "collections",
+    "graders",
+    "probes",
+    "artifacts",
+    "readers",
+    EXPERIMENTS,
+)
 DATA = ("suites/*.yaml", "conf/*/*.yaml", "claims/*.yaml")
 SIBLINGS = re.compile(r"^\s*(from\s+\.|(from|import)\s+mcpo_cli\.plugin_files\b)", re.MULTILINE)
 _problems: dict[str, None] = {}

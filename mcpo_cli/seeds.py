@@ -9,6 +9,7 @@ Stream = Literal[
     "probe",
     "pool",
     "data",
+    "sampler",
     "rollout",
     "reward",
     "reroll",

@@ -93,10 +93,10 @@ def check(name: Name, options: Options = None, as_json: Json = False, debug: Deb
     from mcpo_cli.testing import CHECKS, check
 
     method = _method(name, options)
-    _report("method", name, method.label, check(method), CHECKS, as_json=as_json)
+    report_checks("method", name, method.label, check(method), CHECKS, as_json=as_json)
 
 
-def _report(
+def report_checks(
     kind: str,
     name: str,
     label: str,
@@ -165,7 +165,7 @@ def check_task(name: Task, options: TaskOptions = None, as_json: Json = False, d
 
     # `get` says which names there are.
     task = load.settings(type(get(name)), [text.removeprefix("task.") for text in options or []])
-    _report("task", name, name, check(task), TASK_CHECKS, as_json=as_json)
+    report_checks("task", name, name, check(task), TASK_CHECKS, as_json=as_json)
 
 
 def _method(name: str, options: list[str] | None) -> "Method":
@@ -201,8 +201,9 @@ def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
         print("\n\n".join(map(_explained, found)))
     else:
         console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
-    if key in load.groups()["method"]:
-        console.talk(f"the method: mcpo method show {key}")
+    for family in ("method", "sampler"):
+        if key in load.groups()[family]:
+            console.talk(f"the {family}: mcpo {family} show {key}")
 
 
 def _row(entry: "Entry") -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import psutil
 from packaging.requirements import Requirement
 
-from mcpo_cli import data, extras, grading, machine, methods, plugins, probes, tasks
+from mcpo_cli import data, extras, grading, machine, methods, plugins, probes, samplers, tasks
 from mcpo_cli.backends.verl import checks
 from mcpo_cli.config import load
 from mcpo_cli.errors import ConfigError
@@ -250,6 +250,7 @@ def _plugins() -> Iterator[Line]:
 
     registries: dict[str, Callable[[], Found[Any]]] = {
         "method": methods.registry,
+        "sampler": samplers.registry,
         "task": tasks.registry,
         "dataset": data.registry,
         "collection": data.collections,

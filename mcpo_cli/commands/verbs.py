@@ -93,6 +93,13 @@ def complete_methods(incomplete: str) -> list[str]:
     return starting_with(incomplete, load.groups()["method"])
 
 
+def complete_samplers(incomplete: str) -> list[str]:
+    """Names of the registered samplers."""
+    from mcpo_cli.config import load
+
+    return starting_with(incomplete, load.groups()["sampler"])
+
+
 def complete_tasks(incomplete: str) -> list[str]:
     """Names of the registered tasks."""
     from mcpo_cli.config import load

@@ -9,7 +9,7 @@ from mcpo_cli.config.schema import RunSpec
 
 COLUMNS = ("model.name", "regime")
 """Settings with columns of their own in every table: runs are compared within a model and a regime."""
-PRESETS = ("model.name", "regime", "scale", "task.name", "backend")
+PRESETS = ("model.name", "regime", "scale", "task.name", "sampler.name", "backend")
 """Settings that change others: only between runs that have these in common does a difference need a name."""
 SEEDS = {"seed", "base_seed"}
 """Runs of one arm differ in them."""
@@ -36,7 +36,7 @@ def names(labels: Sequence[str | None], specs: Sequence[RunSpec], columns: Seque
     found = []
     for label, name, own in zip(labels, called, settings, strict=True):
         keys = varied[name] | (shared if label is None else set())
-        found.append(" ".join([name, *_shown(own, sorted(keys, key=list(own).index))]))
+        found.append(" ".join([name, *_shown(own, sorted(keys & own.keys(), key=list(own).index))]))
     return found
 
 

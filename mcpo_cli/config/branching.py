@@ -16,6 +16,7 @@ from mcpo_cli.config.reading import key_of, read_yaml
 from mcpo_cli.config.schema import RunSpec, digest
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, mend, nearest
+from mcpo_cli.samplers import is_of_option
 
 STEP_SETTINGS = ("train.lr", "train.mini_batch", "train.grad_clip", "train.weight_decay", "train.betas")
 """Settings besides the method in which arms may differ: they change the step, not the batch it is taken on."""
@@ -202,7 +203,7 @@ def _check_trunk(spec: RunSpec, at: tuple[int, ...]) -> None:
     if spec.method.dynamic_sampling:
         raise ConfigError(
             "trunk: dynamic sampling leaves mastered prompts out of the batch, so there is nothing to measure",
-            fix="method.dynamic_sampling=false",
+            fix="method.dynamic_sampling=false" if is_of_option(spec.sampler) else "sampler=uniform",
         )
     if spec.train.temperature != 1:
         raise ConfigError(

@@ -4,11 +4,13 @@ import difflib
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from mcpo_cli.config.cluster import LOGGERS
 from mcpo_cli.config.schema import WHEEL, Model, RunSpec, Train
 from mcpo_cli.errors import SIMILAR, nearest
 from mcpo_cli.grading import functions
+from mcpo_cli.samplers import Refill
 from mcpo_cli.settings import plain
 
 REWARDS = ("verdict", "random")
@@ -20,6 +22,7 @@ def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     yield from _batch(spec)
     yield from _reward(spec)
     yield from _correction(spec)
+    yield from _sampler(spec)
     yield from spec.method.contradictions(spec.train)
     yield from _probe(spec)
     yield from spec.task.contradictions(spec.train)
@@ -53,16 +56,39 @@ def _reward(spec: RunSpec) -> Iterator[tuple[str, str]]:
         )
     if spec.train.reward != "random":
         return
-    if spec.method.dynamic_sampling:
-        yield (
-            "train.reward=random rewards at random; method.dynamic_sampling=true chooses prompts by correct answers",
-            "method.dynamic_sampling=false",
-        )
+    if spec.sampler.by_outcome:
+        chosen, fix = f"sampler={spec.sampler.name}", "sampler=uniform"
+        if isinstance(spec.sampler, Refill):
+            chosen, fix = "method.dynamic_sampling=true", "method.dynamic_sampling=false"
+        yield f"train.reward=random rewards at random; {chosen} chooses prompts by correct answers", fix
     if spec.train.overlong_cache and spec.train.overlong_penalty:
         yield (
             f"train.reward=random must reward nothing but a coin; train.overlong_cache={spec.train.overlong_cache} "
             "rewards short responses",
             "train.overlong_cache=0",
+        )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """See `samplers.Run`."""
+
+    prompts: int
+    repeats: bool
+
+
+def _sampler(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """Of the sampler; what only `refill` contradicts is said of the method's option."""
+    sampler, method = spec.sampler, spec.method
+    yield from sampler.contradictions(_Run(spec.train.prompts, spec.task.repeats))
+    if sampler.filters is not method.dynamic_sampling:
+        said = str(method.dynamic_sampling).lower()
+        yield f"sampler={sampler.name} contradicts method.dynamic_sampling={said}", f"sampler={sampler.name}"
+    if sampler.filters and method.uses_dead_groups and not isinstance(sampler, Refill):
+        yield (
+            f"sampler={sampler.name} drops the prompts whose answers are all right or all wrong; "
+            f"method={method.name} learns from them",
+            "sampler=uniform",
         )
 
 

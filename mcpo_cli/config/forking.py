@@ -4,11 +4,10 @@ A fork starts from the other run's weights, optimizer moments, place in the trai
 runs forked at one place meet the same prompts and draw their rollouts at the same quantiles: common random numbers.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mcpo_cli.config import arms, load, own
+from mcpo_cli.config import arms, load
 from mcpo_cli.config.branching import STEP_SETTINGS
 from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.reading import key_of
@@ -38,24 +37,13 @@ def plan(parent: RunSpec, step: int, overrides: Sequence[str], command: str) -> 
         ConfigError: invalid overrides, or one that forks share with the run that they are forked from.
     """
     for text in overrides:
-        if (key := key_of(text)) != "method" and not key.startswith("method.") and key not in CHANGEABLE:
+        if not _is_component(key := key_of(text)) and key not in CHANGEABLE:
             raise ConfigError(
                 f"{key} decides what the forks share with {parent.run_id}",
-                fix=f"leave it out; forks differ in method, method.*, {', '.join(CHANGEABLE)}",
+                fix=f"leave it out; forks differ in method, method.*, sampler, sampler.*, {', '.join(CHANGEABLE)}",
             )
-    given = {key_of(text) for text in overrides}
-    method = [] if "method" in given else _as_overrides(parent, given)
-    changed = {key.removeprefix("train.") for key in given if key.startswith("train.")}
-    forks = [
-        replace(
-            parent,
-            method=one.method,
-            train=replace(parent.train, **{name: getattr(one.train, name) for name in changed}),
-            fork=f"{parent.run_id}@{step}",
-        )
-        for one in load.load([*method, *overrides])
-    ]
-    forks = [load.validate(replace(one, plugins=own.used_plugins(one))) for one in forks]
+    found = load.changed(parent, overrides)
+    forks = [load.validate(replace(one, fork=f"{parent.run_id}@{step}")) for one in found]
     for one in forks:
         check(parent, one)
     forks = list({one.run_id: one for one in forks}.values())
@@ -89,11 +77,9 @@ def check(parent: RunSpec, fork: RunSpec) -> None:
 
 
 def _may_differ(key: str) -> bool:
-    return key.startswith(("method.", "plugins.method ")) or key in CHANGEABLE
+    return _is_component(key) or key.startswith(("plugins.method ", "plugins.sampler ")) or key in CHANGEABLE
 
 
-def _as_overrides(parent: RunSpec, given: set[str]) -> list[str]:
-    """The method of `parent` with its options, but for those that are given."""
-    options = {key: value for key, value in parent.to_dict()["method"].items() if key != "name"}
-    named = {f"method.{key}": json.dumps(value) for key, value in options.items() if f"method.{key}" not in given}
-    return [f"method={parent.method.name}", *(f"{key}={value}" for key, value in named.items())]
+def _is_component(key: str) -> bool:
+    """Whether `key` chooses the method or the sampler, or is an option of theirs."""
+    return key.partition(".")[0] in ("method", "sampler")

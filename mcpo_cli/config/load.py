@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 import yaml
 
 from mcpo_cli import data as datasets
-from mcpo_cli import methods, paths, plugins, tasks
-from mcpo_cli.config import contradictions, existing, own, spelling
+from mcpo_cli import methods, paths, plugins, samplers, tasks
+from mcpo_cli.config import contradictions, existing, kinds, own, spelling
 from mcpo_cli.config.reading import MAX_VALUES, key_of, parse, read, read_yaml, refuse_secrets, short, written
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.convert import convert
 from mcpo_cli.errors import ConfigError, first_line, mend, nearest
-from mcpo_cli.plugins import Found
 from mcpo_cli.redaction import redact
 from mcpo_cli.settings import flat, plain
 
@@ -29,10 +28,6 @@ T = TypeVar("T")
 CONF = Path(__file__).resolve().parents[1] / "conf"
 OF_EXISTING = "laptop"
 """The scale of a local run whose model exists and has no preset."""
-KINDS: dict[str, Callable[[], Found[type]]] = {"method": methods.registry, "task": tasks.registry}
-"""Groups whose values are classes: `method=mcpo` chooses a class, and `method.beta` is one of its options."""
-_CHOSEN = {f"{group}.name" for group in KINDS}
-"""What files call the choice of a class."""
 
 
 def load(overrides: Sequence[str]) -> list[RunSpec]:
@@ -45,10 +40,27 @@ def load(overrides: Sequence[str]) -> list[RunSpec]:
     return [dataclasses.replace(spec, plugins=own.used_plugins(spec)) for spec in specs]
 
 
+def changed(spec: RunSpec, overrides: Sequence[str]) -> list[RunSpec]:
+    """`spec` with other classes and single settings, in sweep order; a class that is named has its own defaults.
+
+    Raises:
+        ConfigError: any mistake in the overrides.
+    """
+    found = []
+    for combination in _expand(overrides):
+        data = {"sampler": {"name": samplers.Uniform.name}, **spec.to_dict()}
+        data |= {group: {"name": name} for group in kinds.KINDS if (name := kinds.given(group, combination))}
+        _apply(kinds.with_options(data, combination), combination)
+        found.append(from_dict(data))
+    return [dataclasses.replace(one, plugins=own.used_plugins(one)) for one in found]
+
+
 def from_dict(data: Mapping[str, Any]) -> RunSpec:
     """The inverse of `RunSpec.to_dict`."""
     data = dict(data)
     method, task = dict(data.pop("method")), dict(data.pop("task"))
+    # Without one, `RunSpec` takes the one that the method's option says.
+    sampler = dict(data.pop("sampler", {"name": samplers.Uniform.name}))
     return validate(
         convert(
             RunSpec,
@@ -56,6 +68,7 @@ def from_dict(data: Mapping[str, Any]) -> RunSpec:
             "",
             method=methods.get(str(method.pop("name", "")), **method),
             task=tasks.get(str(task.pop("name", "")), **task),
+            sampler=samplers.get(str(sampler.pop("name", "")), **sampler),
         )
     )
 
@@ -86,7 +99,7 @@ def settings(cls: type[T], overrides: Sequence[str]) -> T:
 @functools.cache
 def groups() -> dict[str, list[str]]:
     """The names that each group accepts: methods, tasks, and the presets of `model=`, `regime=` and `scale=`."""
-    options = {group: sorted(kinds()) for group, kinds in KINDS.items()}
+    options = {group: sorted(registry()) for group, registry in kinds.KINDS.items()}
     for folder in sorted(filter(Path.is_dir, CONF.iterdir())):
         options[folder.name] = sorted(files(f"conf/{folder.name}/*.yaml"))
     return options
@@ -120,7 +133,10 @@ def stem(name: str) -> str:
 def keys() -> list[str]:
     """Every setting that an override may name, the options of all methods and tasks included."""
     options = {
-        f"{group}.{option}" for group, kinds in KINDS.items() for kind in kinds().values() for option in _options(kind)
+        f"{group}.{option}"
+        for group, registry in kinds.KINDS.items()
+        for kind in registry().values()
+        for option in kinds.options(kind)
     }
     return sorted(options | flat(_base_node()).keys())
 
@@ -131,16 +147,11 @@ def applies(key: str, overrides: Sequence[str]) -> bool:
     An option such as `method.delta` is one where the chosen method has it.
     """
     group, _, option = key.partition(".")
-    if group in KINDS and option:
-        name = _given(group, overrides) or _composed(_presets(overrides))[group]["name"]
-        if option not in _options(KINDS[group]()[name]):
+    if group in kinds.KINDS and option:
+        name = kinds.given(group, overrides) or _composed(_presets(overrides))[group]["name"]
+        if option not in kinds.options(kinds.KINDS[group]()[name]):
             return False
     return key not in map(key_of, overrides)
-
-
-def _options(kind: type) -> set[str]:
-    """The options of a method or a task."""
-    return {field.name for field in dataclasses.fields(kind)}
 
 
 def as_overrides(content: Mapping[str, Any]) -> list[str]:
@@ -154,7 +165,7 @@ def as_overrides(content: Mapping[str, Any]) -> list[str]:
         texts = written(content, lists)
     except RecursionError:
         raise ConfigError("a value contains itself, by a YAML alias", fix="write it out") from None
-    return [text.replace(".name=", "=", 1) if key_of(text) in _CHOSEN else text for text in texts]
+    return [text.replace(".name=", "=", 1) if key_of(text) in kinds.CHOSEN else text for text in texts]
 
 
 def validate(spec: RunSpec) -> RunSpec:
@@ -173,7 +184,7 @@ def _base_node() -> dict[str, Any]:
     return {
         field.name: plain(field.default)
         for field in dataclasses.fields(RunSpec)
-        if field.name not in (*KINDS, "plugins")
+        if field.name not in (*kinds.KINDS, "plugins")
     }
 
 
@@ -186,8 +197,8 @@ def _hydra() -> Iterator[Any]:
 
     store = ConfigStore.instance()
     store.store(name="schema", node=_base_node())
-    for group, kinds in KINDS.items():
-        for name in kinds():
+    for group, registry in kinds.KINDS.items():
+        for name in registry():
             store.store(group=group, name=name, node={"name": name})
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -213,12 +224,12 @@ def _check_key(key: str, values: Sequence[str]) -> None:
     options = groups()
     if key in options:
         for value in values:
-            if value not in options[key] and (key in KINDS or not is_file(value)):
+            if value not in options[key] and (key in kinds.KINDS or not is_file(value)):
                 fix = mend(key + "={}", value, options[key], _elsewhere(key, value))
                 raise ConfigError(
                     f"unknown {key} '{value}': {nearest(value, options[key])}", fix=fix, code="unknown_name"
                 )
-    elif key in _CHOSEN:
+    elif key in kinds.CHOSEN:
         group = key.removesuffix(".name")
         raise ConfigError(f"'{key}' is not a setting: use {group}=NAME", fix=f"{group}={','.join(values)}")
     elif key not in keys():
@@ -242,15 +253,10 @@ def _load_one(overrides: list[str]) -> RunSpec:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    options = groups()
     try:
         # Presets first, then single settings, as in Hydra. The runs of a sweep share the slow first part.
-        data: Any = _with_options(copy.deepcopy(_composed(_presets(overrides))), overrides)
-        _check_options(overrides, data)
-        for text in overrides:
-            if (key := key_of(text)) not in options:
-                *path, name = key.split(".")
-                functools.reduce(operator.getitem, path, data)[name] = _value(text)
+        data: Any = kinds.with_options(copy.deepcopy(_composed(_presets(overrides))), overrides)
+        _apply(data, overrides)
         if "oc.env" in (composed := str(data)):
             raise ConfigError("${oc.env:...} reads the environment: the same settings would mean other runs elsewhere")
         if "${" in composed:
@@ -267,6 +273,16 @@ def _load_one(overrides: list[str]) -> RunSpec:
             refuse_secrets(setting)
     found["model"] = existing.completed(found["model"], _given_for_model(overrides))
     return from_dict(found)
+
+
+def _apply(data: dict[str, Any], overrides: Sequence[str]) -> None:
+    """Set in `data`, which has all options of the chosen classes, what `overrides` say of single settings."""
+    kinds.check_options(overrides, data)
+    for text in overrides:
+        if (key := key_of(text)) not in groups():
+            *path, name = key.split(".")
+            functools.reduce(operator.getitem, path, data)[name] = _value(text)
+    kinds.agree(data, overrides, str(read_default("sampler")))
 
 
 def preset_model(name: str) -> Model:
@@ -289,13 +305,13 @@ def _given_for_model(overrides: Sequence[str]) -> set[str]:
 
 def _presets(overrides: Sequence[str]) -> tuple[str, ...]:
     """Those of `overrides` that choose a preset, and the scale that an existing model brings where none is chosen."""
-    named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in KINDS)
-    if _given("scale", overrides):
+    named = tuple(text for text in overrides if key_of(text) in groups() and key_of(text) not in kinds.KINDS)
+    if kinds.given("scale", overrides):
         return named
-    model, scale = _given("model", overrides), None
+    model, scale = kinds.given("model", overrides), None
     if model:
         scale = read_yaml(_file("model", model)).get("scale")
-    elif _given("model.path", overrides) and _given("backend", overrides) != "verl":
+    elif kinds.given("model.path", overrides) and kinds.given("backend", overrides) != "verl":
         scale = OF_EXISTING
     return (*named, f"scale={scale}") if scale else named
 
@@ -318,16 +334,6 @@ def _composed(presets: tuple[str, ...]) -> dict[str, Any]:
     # `_presets` has read it.
     data["model"].pop("scale", None)
     return {str(key): value for key, value in data.items()}
-
-
-def _with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """`composed` with all options of the chosen method and task: their defaults below what the presets set."""
-    for group, kinds in KINDS.items():
-        name = _given(group, overrides) or composed[group]["name"]
-        composed[group] = dataclasses.asdict(kinds()[name]()) | composed[group] | {"name": name}
-    # A preset may hold settings for each task; only those of the chosen task apply.
-    composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
-    return composed
 
 
 def _stored(group: str, name: str) -> str:
@@ -357,29 +363,9 @@ def _value(text: str) -> Any:
     return read(text).value()
 
 
-def _check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
-    """Raises ConfigError for an option that the chosen method or task does not have, but another one has."""
-    for key in map(key_of, overrides):
-        group, _, option = key.partition(".")
-        if group in KINDS and option:
-            name = composed[group]["name"]
-            owners = [other for other, kind in KINDS[group]().items() if option in _options(kind)]
-            if name not in owners:
-                raise ConfigError(
-                    f"{key} is an option of {', '.join(owners)}, not of {name}",
-                    fix=f"{group}={owners[0]}",
-                    code="contradiction",
-                )
-
-
 def chosen(group: str, overrides: Sequence[str]) -> str:
     """The preset of `group` that `overrides` or an existing model choose, or else the default preset."""
-    return stem(_given(group, _presets(overrides)) or str(read_default(group)))
-
-
-def _given(group: str, overrides: Sequence[str]) -> str:
-    """The preset of `group` that `overrides` name; empty if they name none."""
-    return next((text.partition("=")[2] for text in overrides if key_of(text) == group), "")
+    return stem(kinds.given(group, _presets(overrides)) or str(read_default(group)))
 
 
 @functools.cache

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mcpo_cli import data as datasets
-from mcpo_cli import grading, methods, plugins, tasks
+from mcpo_cli import grading, methods, plugins, samplers, tasks
 from mcpo_cli.config.reading import key_of
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.data import files
@@ -42,6 +42,7 @@ def used_plugins(spec: RunSpec) -> dict[str, Plugin]:
     task = spec.task
     uses: list[tuple[str, Found[Any], Collection[str]]] = [
         ("method", methods.registry(), [spec.method.name]),
+        ("sampler", samplers.registry(), [spec.sampler.name]),
         ("task", tasks.registry(), [task.name]),
         ("grader", grading.registry(), dict.fromkeys(map(task.grader_of, task.published or [task.source]))),
         ("dataset", datasets.registry(), task.published),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from mcpo_cli.config import load
+from mcpo_cli.config import kinds, load
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.config.schema import Model, RunSpec
 from mcpo_cli.settings import IDENTITY, Option, options, plain
@@ -74,9 +74,9 @@ def search(word: str) -> list[Entry]:
 
 def _presets() -> Iterator[Entry]:
     about = {option.name: option for option in options(RunSpec)}
-    kinds = {"method": "The training method.", "task": "The task.", "model": "Preset of a model's sizes."}
+    named = {"method": "The training method.", "task": "The task.", "model": "Preset of a model's sizes."}
     for group, names in load.groups().items():
-        meaning = kinds.get(group) or about[group].meaning
+        meaning = named.get(group) or about[group].meaning
         yield Entry(group, meaning, load.read_default(group), ", ".join(names), IDENTITY)
 
 
@@ -90,9 +90,9 @@ def _settings() -> Iterator[Entry]:
 
 
 def _options() -> Iterator[Entry]:
-    for group, kinds in load.KINDS.items():
+    for group, registry in kinds.KINDS.items():
         alike: dict[Entry, list[str]] = {}
-        for name, kind in kinds().items():
+        for name, kind in registry().items():
             for option in options(kind):
                 alike.setdefault(_entry(f"{group}.{option.name}", option), []).append(name)
         yield from (dataclasses.replace(entry, owners=tuple(names)) for entry, names in alike.items())
@@ -133,9 +133,9 @@ def preset() -> Schema:
     del schema["required"], properties["plugins"]
     # A preset may take it from the seed, as `smoke` does.
     properties["base_seed"] = {"anyOf": [properties["base_seed"], {"type": "string", "pattern": r"^\$\{.+\}$"}]}
-    for group, kinds in load.KINDS.items():
-        properties[group] = _any(list(map(of, kinds().values())))
-    tasks = {name: of(kind) for name, kind in load.KINDS["task"]().items()}
+    for group, registry in kinds.KINDS.items():
+        properties[group] = _any(list(map(of, registry().values())))
+    tasks = {name: of(kind) for name, kind in kinds.KINDS["task"]().items()}
     properties["tasks"] = {**of_keys(tasks), "description": "Options of a task, which apply if it is chosen."}
     presets = {f"override /{group}": _one_of(names) for group, names in load.groups().items()}
     properties["defaults"] = {"type": "array", "items": {"anyOf": [of_keys(presets), {"const": "_self_"}]}}

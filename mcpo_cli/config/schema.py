@@ -15,6 +15,7 @@ from mcpo_cli.config.cluster import Cluster
 from mcpo_cli.methods import Method
 from mcpo_cli.model_facts import HUB_ID
 from mcpo_cli.plugins import Plugin
+from mcpo_cli.samplers import Sampler, Uniform, is_of_option, of_option
 from mcpo_cli.settings import IDENTITY, flat, identity, later, plain, runtime
 from mcpo_cli.tasks import Task
 
@@ -295,6 +296,13 @@ class RunSpec:
     it, with everything else as in that run."""
     plugins: Mapping[str, Plugin] = field(default_factory=dict, metadata={"role": IDENTITY})
     """The plug-ins that decide the result, by what each provides (`method NAME`); overrides cannot set them."""
+    sampler: Sampler = field(default=Uniform(), metadata={"role": IDENTITY})
+    """Which prompts a global step rolls. Unset: `refill` where `method.dynamic_sampling` is true, else `uniform`."""
+
+    def __post_init__(self) -> None:
+        # These two are what the method's option says, so that a spec with another method never has the wrong one.
+        if is_of_option(self.sampler):
+            object.__setattr__(self, "sampler", of_option(self.method.dynamic_sampling))
 
     def __repr__(self) -> str:
         return f"RunSpec({self.run_id})"
@@ -332,7 +340,7 @@ class RunSpec:
         parts = {key: identity[key] for key in ("task", "warmup", "base_seed")}
         # How RL trains it changes nothing about where RL starts.
         parts["model"] = {name: value for name, value in identity["model"].items() if not name.startswith("lora_")}
-        of_rl = ("method ", "reward ")
+        of_rl = ("method ", "reward ", "sampler ")
         if plugins := {use: asdict(one) for use, one in self.plugins.items() if not use.startswith(of_rl)}:
             parts["plugins"] = plugins
         return f"{self.model.name}-s{self.seed_of_base}-{digest(parts)}"
@@ -354,8 +362,11 @@ class RunSpec:
 
     def _plain(self, **which: bool) -> dict[str, Any]:
         nested: dict[str, Any] = plain(self, **which)
-        for key, name in (("method", self.method.name), ("task", self.task.name)):
+        for key, name in (("method", self.method.name), ("task", self.task.name), ("sampler", self.sampler.name)):
             nested[key] = {"name": name, **nested[key]}
+        # The method's option says it already, and said it before samplers had names.
+        if is_of_option(self.sampler):
+            del nested["sampler"]
         # Runs without plug-ins keep the ids that they had before plug-ins existed.
         if plugins := nested.pop("plugins"):
             nested["plugins"] = {use: asdict(one) for use, one in plugins.items()}

@@ -135,6 +135,16 @@ class Gym(TextTask, ClosedTask):
         """Draws the problems, unless they have been; raises ConfigError if there are none."""
         self._problems(held=False)
 
+    @property
+    def repeats(self) -> bool:
+        """See `Task`; a set has as many problems as were drawn."""
+        return True
+
+    @property
+    def distinct(self) -> int:
+        """See `Problems`."""
+        return len(self._problems(held=False))
+
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; all problems epoch by epoch."""
         return from_pool(self._problems(held=False), seed, start, count)
@@ -190,6 +200,10 @@ class Asked:
             ConfigError: too few fit to fill one batch.
         """
         return fitting(self.task, self.task.data, self.task._problems(held=False), self.train, self.fits)
+
+    @property
+    def distinct(self) -> int:
+        return len(self.pool)
 
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""

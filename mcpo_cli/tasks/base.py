@@ -46,6 +46,10 @@ class Limits(Protocol):
 class Problems(Protocol):
     """The training and the held-out problems of a run; the two share no problem."""
 
+    @property
+    def distinct(self) -> int:
+        """Number of different training problems, which come epoch by epoch; 0 if the stream always has fresh ones."""
+
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """Problems `start` to `start + count` of the endless training stream of `seed`."""
 
@@ -92,6 +96,11 @@ class Task(ABC):
     def distinct_problems(self) -> int:
         """Number of different training problems if the options fix it, else 0."""
         return 0
+
+    @property
+    def repeats(self) -> bool:
+        """Whether training problems come again, epoch by epoch."""
+        return True
 
     @property
     @abstractmethod
@@ -169,6 +178,16 @@ class GeneratedTask(Task):
     @property
     def source(self) -> str:
         return self.name
+
+    @property
+    def repeats(self) -> bool:
+        """See `Task`; a task that generates its problems draws fresh ones, unless its options fix their number."""
+        return self.distinct_problems > 0
+
+    @property
+    def distinct(self) -> int:
+        """See `Problems`."""
+        return self.distinct_problems
 
     @property
     @abstractmethod

@@ -281,6 +281,10 @@ class Published:
             every = tuple(problem for problem in every if problem.text not in held_out)
         return fitting(task, task.source, every, self.train, self.fits)
 
+    @property
+    def distinct(self) -> int:
+        return len(self.pool)
+
     def training(self, seed: int, start: int, count: int) -> list[Problem]:
         """See `Problems`; the pool epoch by epoch."""
         return from_pool(self.pool, seed, start, count)

@@ -1,5 +1,5 @@
-"""The conformance kit: what every method and every task must satisfy, whoever wrote it. `mcpo method check NAME` and
-`mcpo task check NAME` run it.
+"""The conformance kit: what every method, sampler and task must satisfy, whoever wrote it. `mcpo method check NAME`,
+`mcpo sampler check NAME` and `mcpo task check NAME` run it.
 
 >>> from mcpo_cli.testing import check
 >>> from mcpo_cli.methods import get
@@ -13,6 +13,17 @@ what the checks use, for tests of what is particular to your method.
 from mcpo_cli.testing.batches import mini_batch, step
 from mcpo_cli.testing.conformance import CHECKS, check
 from mcpo_cli.testing.outcomes import Outcome
+from mcpo_cli.testing.samplers import SAMPLER_CHECKS, check_sampler
 from mcpo_cli.testing.tasks import TASK_CHECKS, check_task
 
-__all__ = ["CHECKS", "TASK_CHECKS", "Outcome", "check", "check_task", "mini_batch", "step"]
+__all__ = [
+    "CHECKS",
+    "SAMPLER_CHECKS",
+    "TASK_CHECKS",
+    "Outcome",
+    "check",
+    "check_sampler",
+    "check_task",
+    "mini_batch",
+    "step",
+]

@@ -13,7 +13,15 @@ from mcpo_cli.main import app
 from tests.cli.conftest import InProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-OTHERS = ("verbs.md", "settings.md", "write-a-method.md", "write-a-task.md", "write-a-reward.md")
+OTHERS = (
+    "verbs.md",
+    "settings.md",
+    "samplers.md",
+    "write-a-method.md",
+    "write-a-sampler.md",
+    "write-a-task.md",
+    "write-a-reward.md",
+)
 """Made from the code, or with files of the reader's: tests of their own hold them."""
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").glob("*.md")) if path.name not in OTHERS)]
 TEXT = "\n".join(path.read_text(encoding="utf-8") for path in PAGES)

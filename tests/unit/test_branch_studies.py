@@ -42,6 +42,13 @@ def test_arms_are_the_trunk_but_for_their_step() -> None:
     assert (one.arms["half"].train.lr, one.arms["half"].seed, one.spec.train.lr) == (4e-4, 3, 8e-4)
 
 
+def test_arms_share_the_sampler_of_the_trunk() -> None:
+    (one,) = branching.trunks(study(trunk=("method=dapo", "sampler=review", "train.steps=6", "train.lr=8e-4")), [])
+    assert {arm.sampler for arm in one.arms.values()} == {one.spec.sampler}
+    assert one.spec.sampler.name == "review"
+    assert one.arms["hinge"].method.dynamic_sampling is False
+
+
 def test_the_key_of_a_point_depends_on_arms_and_sizes() -> None:
     keys = {
         branching.trunks(changed, [])[0].key
@@ -65,8 +72,10 @@ def test_the_key_of_a_point_depends_on_arms_and_sizes() -> None:
         ({"curve": ("hinges",)}, "unknown arm 'hinges'"),
         ({"at": (2, 7)}, "beyond the trunk's last global step"),
         ({"trunk": ("method=dapo",)}, "leaves mastered prompts out"),
+        ({"trunk": ("method=grpo", "sampler=greso", "task.pool=512")}, "leaves mastered prompts out"),
         ({"trunk": (*TRUNK, "train.temperature=0.7")}, "sampled at 1"),
         ({"arms": {"longer": ("train.max_response=30",)}}, "decides the batch"),
+        ({"arms": {"review": ("sampler=review",)}}, "sampler.* decides the batch"),
         ({"arms": {"filter": ("method.dynamic_sampling=true",)}}, "has no effect on a batch that is given"),
         ({"arms": {"anchor": ("method=mcpo", "method.anchor=previous_step")}}, "checkpoints do not hold"),
         ({"sweep": {"model": ("toy-s", "toy-m")}}, "one model"),

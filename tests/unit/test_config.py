@@ -4,13 +4,13 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from mcpo_cli import methods, tasks
-from mcpo_cli.config import load, plan
+from mcpo_cli import methods, samplers, tasks
+from mcpo_cli.config import kinds, load, plan
 from mcpo_cli.config.reading import read_yaml
 from mcpo_cli.config.schema import Compute, RunSpec, digest
 from mcpo_cli.plugins import Plugin
@@ -34,7 +34,7 @@ def settings() -> Iterator[tuple[str, "dataclasses.Field[Any]"]]:
         if field.name in GROUPS:
             for inner in dataclasses.fields(type(field.default)):
                 yield f"{field.name}.{inner.name}", inner
-        elif field.name not in load.KINDS:
+        elif field.name not in kinds.KINDS:
             yield field.name, field
 
 
@@ -126,11 +126,21 @@ REQUIRED = {
 """Settings without which a method is refused."""
 
 
+def required(overrides: Sequence[str]) -> list[str]:
+    """Settings without which these presets are refused: samplers that choose among problems need some that return."""
+    words = [word for preset in overrides for word in REQUIRED.get(preset, [])]
+    chosen = dict(preset.split("=") for preset in overrides)
+    if not samplers.registry()[chosen.pop("sampler", "uniform")].needs_repeats:
+        return words
+    (without,) = load.load([*(f"{group}={name}" for group, name in chosen.items()), *words])
+    return words if without.task.repeats else [*words, "task.pool=1024"]
+
+
 @pytest.mark.parametrize(
     "overrides", [[f"{group}={name}"] for group, names in load.groups().items() for name in names], ids=" ".join
 )
 def test_every_preset_composes(overrides: list[str]) -> None:
-    (spec,) = load.load([*overrides, *REQUIRED.get(overrides[0], [])])
+    (spec,) = load.load([*overrides, *required(overrides)])
     assert load.from_dict(spec.to_dict()) == spec
 
 
@@ -146,7 +156,7 @@ def test_every_preset_composes(overrides: list[str]) -> None:
     ids=" ".join,
 )
 def test_every_pair_of_presets_composes(overrides: list[str]) -> None:
-    (spec,) = load.load([*overrides, *(word for preset in overrides for word in REQUIRED.get(preset, []))])
+    (spec,) = load.load([*overrides, *required(overrides)])
     assert load.from_dict(spec.to_dict()) == spec
 
 

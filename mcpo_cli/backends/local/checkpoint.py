@@ -11,9 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from mcpo_cli import samplers
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
 from mcpo_cli.runs.journal import Journal, read_json
@@ -103,14 +105,30 @@ def load(folder: Path) -> Checkpoint:
     return Checkpoint(manifest["step"], manifest["cursor"], tensors)
 
 
+def as_tensors(state: samplers.State) -> dict[str, Tensor]:
+    """A sampler's memory as a checkpoint holds it: integers as int64, other numbers as float64."""
+    return {
+        name: torch.tensor(column, dtype=torch.int64 if all(type(one) is int for one in column) else torch.float64)
+        for name, column in state.items()
+    }
+
+
+def as_columns(tensors: Mapping[str, Tensor]) -> samplers.State:
+    """Inverse of `as_tensors`."""
+    return {name: column.tolist() for name, column in tensors.items()}
+
+
 def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
     """Write the checkpoint of `step`, one of those `kept` of the run in `run_dir`, as one of another run's attempt.
 
-    A method's own state stays behind where the other run has another method.
+    The memory of a method, or a sampler, stays behind where the other run has another one.
     """
     saved = load(at(run_dir, step))
-    theirs, ours = (read_json(path / "spec.json")["method"]["name"] for path in (run_dir, attempt_dir))
-    tensors = {name: parts for name, parts in saved.tensors.items() if name != "method" or theirs == ours}
+    theirs, ours = (read_json(path / "spec.json") for path in (run_dir, attempt_dir))
+    left = {
+        part for part in ("method", "sampler") if theirs.get(part, {}).get("name") != ours.get(part, {}).get("name")
+    }
+    tensors = {name: parts for name, parts in saved.tensors.items() if name not in left}
     save(attempt_dir, Checkpoint(saved.step, saved.cursor, tensors), kept=1)
 
 

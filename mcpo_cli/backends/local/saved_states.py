@@ -175,7 +175,6 @@ def observe(spec: RunSpec, attempt: Attempt, run_dir: Path, steps: list[int], pr
         if checkpoint.step_of(folder) in steps:
             attempt.phase(f"sampling {prompts} prompts under the policy after step {checkpoint.step_of(folder)}")
             trainer.restore(folder)
-            trainer.cursor = 0
             with product_precision(policy):
                 trainer.observe()
 

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from mcpo_cli.backends import Stop, checks, corrections, measure, starved
+from mcpo_cli import samplers
+from mcpo_cli.backends import Stop, checks, corrections, measure
 from mcpo_cli.backends.checks import NotFinite
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
@@ -108,15 +110,17 @@ class Clock:
 
 
 class Trainer:
-    """The state of one run between global steps: weights, optimizer, place in the training stream."""
+    """The state of one run between global steps: weights, optimizer, memories, place in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
         self.spec, self.attempt, self.policy = spec, attempt, policy
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
+        self.stream = TrainingStream(self.problems, spec.seed)
         self.updater = Updater(policy, spec.method, spec.train, spec.compute, spec.seed)
         self.method_state: State = {}
+        self.sampler_state: samplers.State = {}
         self.writer = checkpoint.Writer(attempt, spec.compute.checkpoints)
         self.step = 0
         self.cursor = 0
@@ -186,47 +190,41 @@ class Trainer:
 
     def observe(self) -> None:
         """A batch of rollouts and its probes under the policy as it is: recorded, not trained on."""
-        sampled = self.sample_round(0)
+        sampled = self.sample_round(self.stream.problems(range(self.spec.train.prompts)), 0, 0)
         self.probe(sampled.graded)
         self.gradients(sampled, self.batch(sampled)[0])
         self.record(sampled, with_samples=self.step in eval_steps(self.spec))
 
     def collect(self) -> Sampled:
-        """Sample groups until the batch is full: once, or under dynamic sampling until enough are kept.
+        """Sample groups, as the sampler says, until the batch is full.
 
         Raises:
-            RunFailed: dynamic sampling used up its refills.
+            RunFailed: the sampler used up the rollouts of a step, or broke its contract.
         """
-        method, train, rounds = self.spec.method, self.spec.train, list[Sampled]()
-        kept = torch.zeros(0, dtype=torch.bool)
-        for refill in range(1 + train.max_refills):
-            rounds.append(self.sample_round(refill))
-            share_P = torch.cat([part.correct_PG for part in rounds]).double().mean(-1)
-            kept = method.keeps(share_P) if method.dynamic_sampling else share_P >= 0
-            if kept.sum() >= train.prompts:
-                break
-        else:
-            raise starved(self.step, len(kept), train)
+        rounds = list[Sampled]()
+        drawing = Drawing(self.spec, self.stream, self.step, self.cursor, self.sampler_state)
+        while not drawing.is_full:
+            rounds.append(self.sample_round(drawing.draw(), drawing.round, len(drawing.groups)))
+            drawing.add(rounds[-1].correct_PG.double().mean(-1).tolist())
+        self.cursor, self.sampler_state = drawing.cursor, drawing.state()
         return Sampled(
-            temperature=train.temperature,
+            temperature=self.spec.train.temperature,
             problems=[problem for part in rounds for problem in part.problems],
             rollouts=concatenate([part.rollouts for part in rounds]),
             correct_PG=torch.cat([part.correct_PG for part in rounds]),
             seen_PG=torch.cat([part.seen_PG for part in rounds]),
             answers=[answers for part in rounds for answers in part.answers],
             reward_PG=torch.cat([part.reward_PG for part in rounds]),
-            batch_index=kept.nonzero().squeeze(-1)[: train.prompts],
+            batch_index=torch.tensor(drawing.batch, device=rounds[0].batch_index.device),
         )
 
-    def sample_round(self, refill: int) -> Sampled:
-        """One batch worth of prompts from the training stream, with graded rollouts."""
+    def sample_round(self, problems: Sequence[Problem], number: int, before: int) -> Sampled:
+        """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it."""
         train = self.spec.train
-        problems = self.problems.training(self.spec.seed, self.cursor, train.prompts)
-        self.cursor += train.prompts
-        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, refill))
+        rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number))
         seen_PG = judged.correct_PG
         if train.reward == "random":
-            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
+            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, before)
         reward_PG = seen_PG.double()
         if functions.is_one(train.reward):
             reward_PG = self.language.rewards(train.reward, problems, rollouts)
@@ -234,7 +232,7 @@ class Trainer:
         shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
         return Sampled(
             temperature=train.temperature,
-            problems=problems,
+            problems=list(problems),
             rollouts=rollouts,
             correct_PG=judged.correct_PG,
             seen_PG=seen_PG,
@@ -332,7 +330,8 @@ class Trainer:
             raise NotFinite(f"step {self.step}: a weight of the policy is NaN or infinite")
         # A checkpoint that outlives a power cut must find its rows.
         self.attempt.journal.sync()
-        state = self.updater.state() | ({"method": self.method_state} if self.method_state else {})
+        memories = {"method": self.method_state, "sampler": checkpoint.as_tensors(self.sampler_state)}
+        state = self.updater.state() | {name: memory for name, memory in memories.items() if memory}
         self.writer.start(checkpoint.Checkpoint(self.step, self.cursor, state))
 
     def restore(self, folder: Path) -> None:
@@ -341,6 +340,7 @@ class Trainer:
         self.step, self.cursor = saved.step, saved.cursor
         self.updater.load_state(saved.tensors)
         self.method_state = self._on_device(saved.tensors.get("method", self.method_state))
+        self.sampler_state = checkpoint.as_columns(saved.tensors.get("sampler", {}))
         self._follow_journal()
 
     def _on_device(self, state: State) -> State:

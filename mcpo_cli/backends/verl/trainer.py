@@ -231,7 +231,7 @@ class Trainer(PPOTrainerSync):
     def _submit_batch_to_rollout(self, batch: Any) -> int:
         train = self.spec.train
         if len(self.prompts) + len(batch) > train.prompts * (1 + train.max_refills):
-            raise starved(self.global_steps, len(self.prompts), train)
+            raise starved(self.global_steps, len(self.prompts), self.spec)
         self._seed(batch, "rollout", len(self.prompts))
         self.prompts |= batches.prompts(batch, len(self.prompts))
         return super()._submit_batch_to_rollout(batch)

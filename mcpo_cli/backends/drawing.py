@@ -1,0 +1,146 @@
+"""The prompts of a global step: a sampler is asked round by round until the batch is full. No backend matters here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from mcpo_cli.backends import starved
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.data.base import Problem
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.samplers import Draw, Finished, Group, Request, State
+from mcpo_cli.seeds import stream
+from mcpo_cli.tasks import Problems
+
+EPOCHS = 64
+"""Epochs of a finite stream that are kept, by reference."""
+
+
+class TrainingStream:
+    """The training stream of a run by positions (`samplers.Stream`)."""
+
+    def __init__(self, problems: Problems, seed: int) -> None:
+        # The problems of a plug-in may be of the time before they were asked.
+        self.distinct: int = getattr(problems, "distinct", 0)
+        self._training = problems.training
+        self._seed = seed
+        # A sampler that looks back asks for single positions all over; a task shuffles whole epochs to answer.
+        self._epoch = lru_cache(EPOCHS)(lambda epoch: problems.training(seed, epoch * self.distinct, self.distinct))
+
+    def problems(self, positions: Sequence[int]) -> list[Problem]:
+        """The problem at each position."""
+        if self.distinct:
+            return [self._epoch(position // self.distinct)[position % self.distinct] for position in positions]
+        runs = list[list[int]]()
+        for position in positions:
+            if runs and position == runs[-1][-1] + 1:
+                runs[-1].append(position)
+            else:
+                runs.append([position])
+        return [problem for run in runs for problem in self._training(self._seed, run[0], len(run))]
+
+    def numbers(self, positions: Sequence[int]) -> list[int]:
+        """See `samplers.Stream`."""
+        return [problem.number for problem in self.problems(positions)]
+
+
+class Drawing:
+    """One global step: `draw` and `add` in turns until `is_full`.
+
+    Args:
+        step: the global step, from 1.
+        cursor: the first position that the run has not reached; goes on with every draw.
+        state: the sampler's, after the step before.
+    """
+
+    def __init__(self, spec: RunSpec, training: TrainingStream, step: int, cursor: int, state: State) -> None:
+        self.cursor, self.groups = cursor, list[Group]()
+        self._spec, self._training, self._step, self._state = spec, training, step, state
+        self._round, self._positions = -1, tuple[int, ...]()
+
+    @property
+    def round(self) -> int:
+        """The round that was drawn last, from 0."""
+        return self._round
+
+    @property
+    def batch(self) -> list[int]:
+        """Indices of the groups that are trained on, among all of the step: the first ones that are kept."""
+        return [index for index, group in enumerate(self.groups) if group.kept][: self._spec.train.prompts]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the batch is complete."""
+        return len(self.batch) == self._spec.train.prompts
+
+    def draw(self) -> list[Problem]:
+        """The problems of the next round.
+
+        Raises:
+            RunFailed: the step has sampled all that it may (`train.max_refills`), or the sampler broke its contract.
+        """
+        train, sampler = self._spec.train, self._spec.sampler
+        budget = train.prompts * (1 + train.max_refills) - len(self.groups)
+        self._round += 1
+        request = Request(
+            step=self._step,
+            round=self._round,
+            prompts=train.prompts,
+            budget=budget,
+            cursor=self.cursor,
+            stream=self._training,
+            groups=tuple(self.groups),
+            seed=stream(self._spec.seed, "sampler", self._step, self._round),
+        )
+        if not budget:
+            raise starved(self._step, len(self.groups), self._spec)
+        drawn = sampler.draw(request, self._state)
+        if not drawn.positions and sampler.filters:
+            raise RunFailed(
+                f"step {self._step}: sampler={sampler.name} found only {len(self.batch)} of {train.prompts} prompts "
+                f"for the batch among the {len(self.groups)} that it could roll",
+                fix=f"more training problems (such as task.pool={2 * len(self.groups)}), or sampler=uniform",
+            )
+        self._check(drawn, request)
+        self.cursor, self._positions = drawn.cursor, drawn.positions
+        return self._training.problems(drawn.positions)
+
+    def add(self, p_P: Sequence[float]) -> None:
+        """The accuracies of the groups that were drawn last, in their order."""
+        method, sampler = self._spec.method, self._spec.sampler
+        numbers = self._training.numbers(self._positions)
+        for position, number, p in zip(self._positions, numbers, p_P, strict=True):
+            group = Group(position, number, p, bool(method.keeps(p)), self._round)
+            self.groups.append(replace(group, kept=not sampler.filters or sampler.keeps(group)))
+
+    def state(self) -> State:
+        """The sampler's state after the step."""
+        finished = Finished(self._step, self._spec.train.rollouts, tuple(self.groups))
+        return checked(self._spec.sampler.after(finished, self._state), self._spec.sampler.name)
+
+    def _check(self, drawn: Draw, request: Request) -> None:
+        """Raises RunFailed if the sampler drew what no batch may have."""
+        sampler, positions = self._spec.sampler, drawn.positions
+        before = [group.position for group in self.groups]
+        most = request.budget if sampler.filters else request.prompts
+        if not (1 if sampler.filters else request.prompts) <= len(positions) <= most:
+            raise self._broken(f"it drew {len(positions)} prompts, of at most {most}")
+        if len({*before, *positions}) < len(before) + len(positions):
+            raise self._broken("it drew a position twice")
+        if min(positions) < 0 or drawn.cursor < request.cursor:
+            raise self._broken("it went back to before the stream's beginning, or before its cursor")
+
+    def _broken(self, how: str) -> RunFailed:
+        name = self._spec.sampler.name
+        return RunFailed(f"step {self._step}: sampler={name}: {how}", fix=f"mcpo sampler check {name}")
+
+
+def checked(state: State, name: str) -> State:
+    """`state` if it is columns of numbers, as checkpoints hold them; else raises RunFailed."""
+    if isinstance(state, Mapping) and all(
+        isinstance(key, str) and all(type(value) in (int, float) for value in column) for key, column in state.items()
+    ):
+        return state
+    raise RunFailed(
+        f"sampler={name} returned a state that is not columns of numbers by name", fix=f"mcpo sampler check {name}"
+    )

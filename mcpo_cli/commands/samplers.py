@@ -1,0 +1,82 @@
+"""The verbs that explain samplers: `mcpo sampler list`, `show` and `check`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mcpo_cli.commands.about import report_checks
+from mcpo_cli.commands.verbs import Debug, Family, Json, complete_samplers
+
+if TYPE_CHECKING:
+    from mcpo_cli.samplers import Sampler
+
+app = typer.Typer(cls=Family, help="List samplers, show one, check one against the contract.", no_args_is_help=True)
+Name = Annotated[str, typer.Argument(metavar="SAMPLER", help="A registered sampler.", autocompletion=complete_samplers)]
+Options = Annotated[
+    list[str] | None, typer.Argument(metavar="sampler.OPTION=VALUE", help="Its options.", show_default=False)
+]
+
+
+@app.command("list")
+def list_samplers(as_json: Json = False, debug: Debug = False) -> None:
+    """One line per sampler, with the backends that take it."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.samplers import describe, registry
+
+    found = {name: kind() for name, kind in sorted(registry().items())}
+    listed = [
+        {
+            "sampler": name,
+            "about": describe.summary(type(one)),
+            "backends": [backend for backend, refused in describe.backends(one).items() if not refused],
+        }
+        for name, one in found.items()
+    ]
+    if as_json:
+        console.print_json({"samplers": listed})
+    else:
+        rows = [[str(row["sampler"]), str(row["about"]), ", ".join(row["backends"])] for row in listed]
+        console.print_table(["sampler", "what it is", "backends"], rows)
+
+
+@app.command()
+def show(name: Name, options: Options = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Source, rule and options of a sampler, and the backends that take it."""
+    from dataclasses import asdict
+
+    from mcpo_cli import settings
+    from mcpo_cli.commands import console
+    from mcpo_cli.samplers import describe
+
+    sampler = _sampler(name, options)
+    text, found, backends = describe.text(type(sampler)), settings.options(type(sampler)), describe.backends(sampler)
+    if as_json:
+        listed = [{**asdict(option), "value": getattr(sampler, option.name)} for option in found]
+        console.print_json({"sampler": name, "text": text, "options": listed, "backends": backends})
+        return
+    print(text, end="\n\n")
+    if found:
+        rows = [[f"sampler.{one.name}", str(getattr(sampler, one.name)), one.allowed, one.meaning] for one in found]
+        console.print_table(["option", "value", "allowed", "meaning"], rows)
+        print()
+    print("backends: " + ", ".join(f"{key} ({refused})" if refused else key for key, refused in backends.items()))
+
+
+@app.command()
+def check(name: Name, options: Options = None, as_json: Json = False, debug: Debug = False) -> None:
+    """Check that a sampler keeps the contract: batches, budgets, determinism, state, resuming; exit 1 if not.
+
+    Your own tests can run the same checks with `mcpo_cli.testing.check_sampler`.
+    """
+    from mcpo_cli.testing import SAMPLER_CHECKS, check_sampler
+
+    report_checks("sampler", name, name, check_sampler(_sampler(name, options)), SAMPLER_CHECKS, as_json=as_json)
+
+
+def _sampler(name: str, options: list[str] | None) -> "Sampler":
+    """The sampler with these options; raises ConfigError."""
+    from mcpo_cli.config import load
+    from mcpo_cli.samplers import get
+
+    # `get` says which names there are.
+    return load.settings(type(get(name)), [text.removeprefix("sampler.") for text in options or []])

@@ -1,0 +1,76 @@
+"""Groups of settings whose values are classes: `method=NAME`, `sampler=NAME`, `task=NAME`, and their options."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mcpo_cli import methods, samplers, tasks
+from mcpo_cli.config.reading import key_of
+from mcpo_cli.convert import SWITCH
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.plugins import Found
+
+KINDS: dict[str, Callable[[], Found[type]]] = {
+    "method": methods.registry,
+    "sampler": samplers.registry,
+    "task": tasks.registry,
+}
+"""`method=mcpo` chooses a class, and `method.beta` is one of its options."""
+CHOSEN = {f"{group}.name" for group in KINDS}
+"""What files call the choice of a class."""
+
+
+def given(group: str, overrides: Sequence[str]) -> str:
+    """The preset of `group` that `overrides` name; empty if they name none."""
+    return next((text.partition("=")[2] for text in overrides if key_of(text) == group), "")
+
+
+def options(kind: type) -> set[str]:
+    """The options of a method, a sampler or a task."""
+    return {field.name for field in dataclasses.fields(kind)}
+
+
+def with_options(composed: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """`composed` with all options of the chosen method, sampler and task: their defaults below what the presets set."""
+    for group, registry in KINDS.items():
+        name = given(group, overrides) or composed[group]["name"]
+        composed[group] = dataclasses.asdict(registry()[name]()) | composed[group] | {"name": name}
+    # A preset may hold settings for each task; only those of the chosen task apply.
+    composed["task"] |= composed.pop("tasks", {}).get(composed["task"]["name"], {})
+    return composed
+
+
+def check_options(overrides: Sequence[str], composed: Mapping[str, Any]) -> None:
+    """Raises ConfigError for an option that the chosen class does not have, but another one has."""
+    for key in map(key_of, overrides):
+        group, _, option = key.partition(".")
+        if group in KINDS and option:
+            name = composed[group]["name"]
+            owners = [other for other, kind in KINDS[group]().items() if option in options(kind)]
+            if name not in owners:
+                raise ConfigError(
+                    f"{key} is an option of {', '.join(owners)}, not of {name}",
+                    fix=f"{group}={owners[0]}",
+                    code="contradiction",
+                )
+
+
+def agree(data: dict[str, Any], overrides: Sequence[str], default: str) -> None:
+    """Make `method.dynamic_sampling` say what the sampler does, where one is chosen (a preset cannot choose `uniform`).
+
+    Raises:
+        ConfigError: the overrides set the option, and to something else.
+    """
+    option, name = "method.dynamic_sampling", data["sampler"]["name"]
+    if not given("sampler", overrides) and name == default:
+        return
+    filters, said = bool(samplers.registry()[name].filters), data["method"]["dynamic_sampling"]
+    if option not in map(key_of, overrides):
+        data["method"]["dynamic_sampling"] = filters
+    elif SWITCH.get(str(said).lower(), said) is (not filters):
+        does = "throws groups away and samples others" if filters else "throws no group away"
+        raise ConfigError(
+            f"sampler={name} {does}; {option}={str(said).lower()} says otherwise",
+            fix=f"{option}={str(filters).lower()}, or leave it out",
+            code="contradiction",
+        )

@@ -1,0 +1,170 @@
+"""The contract of a sampler: which prompts a global step rolls, which finished groups train, and what is remembered.
+
+The training stream of a run is an endless row of problems, addressed by position. A step asks for prompts round by
+round (`draw`) until its batch is full, then reports what came of them (`after`):
+
+    Request, State -> draw -> Draw (positions)      one round: the problems there get a group of rollouts each
+    Group          -> keeps                         whether a finished group may be trained on
+    Finished, State -> after -> State               all groups of the step, also those that were thrown away
+
+All of these are pure functions: a resumed run calls them again and must draw the same. Chance comes from
+`Request.seed` alone. A state is columns of numbers by name, lists of ints or of floats. Checkpoints hold them as int64
+and float64, so that they come back as they were. They are no tensors because no shipped rule needs one, and planning
+then imports neither torch nor NumPy.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+State = Mapping[str, Sequence[float]]
+"""Memory of a sampler from step to step: columns of numbers by name."""
+
+
+class Stream(Protocol):
+    """The training stream of a run, as far as samplers see it."""
+
+    @property
+    def distinct(self) -> int:
+        """Number of different problems, each of which comes once in every so many positions; 0 if it is endless."""
+
+    def numbers(self, positions: Sequence[int]) -> list[int]:
+        """The number of the problem at each position, which is the same for the same problem wherever it comes."""
+
+
+class Run(Protocol):
+    """What a sampler's options may contradict in the settings of a run."""
+
+    @property
+    def prompts(self) -> int:
+        """Prompts of a batch (`train.prompts`)."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether training problems come again (`tasks.Task.repeats`)."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A prompt with its finished rollouts."""
+
+    position: int
+    number: int
+    p: float
+    """Share of correct rollouts."""
+    informative: bool
+    """Whether the method wants it under dynamic sampling (`Method.keeps`): for most methods, 0 < p < 1."""
+    round: int
+    """The round of its global step, from 0."""
+    kept: bool = True
+    """Whether the sampler keeps it. The first `train.prompts` that are kept make the batch."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A round of a global step, before its rollouts."""
+
+    step: int
+    """Global step, from 1."""
+    round: int
+    """From 0; later ones only if a sampler that `filters` threw groups away."""
+    prompts: int
+    """Prompts of a batch."""
+    budget: int
+    """Most positions that this round may draw: a step samples `prompts` x (1 + `train.max_refills`) at most."""
+    cursor: int
+    """The first position of the stream that the run has not reached yet."""
+    stream: Stream
+    groups: Sequence[Group]
+    """Finished groups of earlier rounds of this step."""
+    seed: int
+    """Of a random stream that belongs to this round."""
+
+    @property
+    def lacking(self) -> int:
+        """Groups that the batch still needs."""
+        return self.prompts - sum(group.kept for group in self.groups)
+
+    @property
+    def rng(self) -> random.Random:
+        """The random stream from its beginning."""
+        return random.Random(self.seed)
+
+    def fresh(self, count: int) -> range:
+        """The next `count` positions of the stream."""
+        return range(self.cursor, self.cursor + count)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """The answer to a request."""
+
+    positions: tuple[int, ...]
+    """Where the stream has the problems to roll, in the order of the batch; none twice in a step.
+
+    A sampler without a filter draws `Request.prompts`, in one round.
+    """
+    cursor: int
+    """Where the stream goes on."""
+
+    @classmethod
+    def of_fresh(cls, request: Request, count: int) -> "Draw":
+        """The next `count` problems of the stream."""
+        return cls(tuple(request.fresh(count)), request.cursor + count)
+
+    @classmethod
+    def with_fresh(cls, request: Request, again: Mapping[int, int]) -> "Draw":
+        """A batch of the problems `again` (number: position), then the next of the stream that are none of them."""
+        wanted, cursor, fresh = request.prompts - len(again), request.cursor, list[int]()
+        while len(fresh) < wanted:
+            ahead = range(cursor, cursor + wanted - len(fresh))
+            numbers = request.stream.numbers(ahead)
+            fresh += [place for place, number in zip(ahead, numbers, strict=True) if number not in again]
+            cursor = ahead.stop
+        return cls((*again.values(), *fresh), cursor)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A global step, once its batch is full."""
+
+    step: int
+    rollouts: int
+    """Rollouts of each group (G)."""
+    groups: Sequence[Group]
+    """In the order in which they were drawn, those that were thrown away too."""
+
+
+@dataclass(frozen=True)
+class Sampler(ABC):
+    """A sampler is a frozen dataclass of its options, which are `sampler.*` of the command line."""
+
+    name: ClassVar[str]
+    filters: ClassVar[bool] = False
+    """Whether it throws finished groups away and samples others in their place, as `method.dynamic_sampling=true`."""
+    by_outcome: ClassVar[bool] = True
+    """Whether its choices depend on which answers were correct."""
+    needs_repeats: ClassVar[bool] = False
+    """Whether it does nothing where no problem comes twice."""
+
+    @abstractmethod
+    def draw(self, request: Request, state: State) -> Draw:
+        """The positions of one round. Before the first step the state is empty."""
+
+    def keeps(self, group: Group) -> bool:
+        """Whether `group` may be trained on. Only asked where the sampler `filters`."""
+        return group.informative
+
+    def after(self, finished: Finished, state: State) -> State:
+        """The state after a global step. Its names are the same after every step."""
+        return state
+
+    def contradictions(self, run: Run) -> Iterator[tuple[str, str]]:
+        """A message and a fixing override for each way in which its options contradict each other or the run."""
+        if self.needs_repeats and not run.repeats:
+            yield (
+                f"sampler={self.name} chooses among problems that come again; the task always draws fresh ones",
+                f"task.pool={max(1024, 4 * run.prompts)}, or sampler=uniform",
+            )

@@ -1,0 +1,205 @@
+"""What every sampler must satisfy, whoever wrote it. `mcpo sampler check NAME` runs it on a simulated policy.
+
+>>> from mcpo_cli.samplers import get
+>>> [outcome.name for outcome in check_sampler(get("review")) if not outcome.passed]
+[]
+"""
+
+import copy
+import dataclasses
+import functools
+import random
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors.torch import load_file, save_file
+
+from mcpo_cli import methods, tasks
+from mcpo_cli.backends import starved
+from mcpo_cli.backends.drawing import Drawing, TrainingStream
+from mcpo_cli.backends.local import checkpoint
+from mcpo_cli.config import contradictions, load
+from mcpo_cli.config.schema import RunSpec, Train
+from mcpo_cli.errors import RunFailed
+from mcpo_cli.samplers import Group, Sampler, State
+from mcpo_cli.samplers.describe import refusal
+from mcpo_cli.tasks import Task
+from mcpo_cli.testing.outcomes import Outcome, named, outcomes
+
+STEPS = 24
+"""Global steps of a simulated run: with POOL problems, several epochs."""
+POOL, PROMPTS, ROLLOUTS, REFILLS = 48, 8, 4, 20
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A global step of a simulated run."""
+
+    cursor: int
+    """Before the step."""
+    state: State
+    """Before the step."""
+    groups: Sequence[Group]
+    batch: Sequence[int]
+    """Indices of the groups that are trained on."""
+
+
+def check_sampler(sampler: Sampler) -> list[Outcome]:
+    """Every check on `sampler`, in order; a check that fails stops none of the others."""
+    return outcomes(SAMPLER_CHECKS, sampler)
+
+
+def name_and_options(sampler: Sampler) -> None:
+    """The name can stand in settings, and the options agree with each other."""
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", sampler.name), f"name {sampler.name!r}"
+    for message, _ in contradictions.of(_spec(sampler)):
+        raise AssertionError(message)
+
+
+def every_step_gets_a_batch(sampler: Sampler) -> None:
+    """Each step gets a whole batch; a sampler without a filter rolls no more prompts than that."""
+    for one in _run(sampler):
+        assert len(one.batch) == PROMPTS, f"a batch of {len(one.batch)} prompts, not {PROMPTS}"
+        assert sampler.filters or len(one.groups) == PROMPTS, f"{len(one.groups)} groups without a filter"
+
+
+def budgets_are_kept(sampler: Sampler) -> None:
+    """Where no group is wanted, a step ends once it has rolled `train.prompts` x (1 + `train.max_refills`) prompts."""
+    spec = _spec(sampler)
+    spec = dataclasses.replace(spec, train=dataclasses.replace(spec.train, max_refills=2))
+    drawing = Drawing(spec, _stream(), 1, 0, {})
+    said = _said_while_nothing_is_wanted(drawing)
+    expected = starved(1, len(drawing.groups), spec).message if sampler.filters else ""
+    assert said == expected, said or "it fills a batch with groups that nobody wants"
+    assert len(drawing.groups) <= 3 * PROMPTS, f"{len(drawing.groups)} prompts rolled, of at most {3 * PROMPTS}"
+
+
+def no_prompt_is_twice_in_a_batch(sampler: Sampler) -> None:
+    """No problem is in a batch twice, unless the stream itself brought it twice."""
+    for one in _run(sampler):
+        again = [one.groups[index] for index in one.batch if one.groups[index].position < one.cursor]
+        numbers = [one.groups[index].number for index in one.batch]
+        twice = [group.number for group in again if numbers.count(group.number) > 1]
+        assert not twice, f"a prompt that was brought back is in the batch twice: number {twice[0]}"
+
+
+def draws_are_deterministic(sampler: Sampler) -> None:
+    """The same draws every time, whatever other code does with the random numbers that all share."""
+    random.seed(1)
+    first = _run(sampler)
+    random.seed(2)
+    assert _run(sampler) == first, "it draws other prompts the second time"
+
+
+def nothing_is_changed_in_place(sampler: Sampler) -> None:
+    """`draw` and `after` leave the state that they get as it is."""
+    for one in _run(sampler):
+        before = copy.deepcopy(dict(one.state))
+        _step(sampler, 1 + STEPS, one.cursor, one.state)
+        assert one.state == before, "the state is changed in place"
+
+
+def only_declared_state(sampler: Sampler) -> None:
+    """The state is columns of numbers with the same names after every step; the object itself remembers nothing."""
+    before = repr(sampler)
+    run = _run(sampler)
+    names = [sorted(one.state) for one in run[1:]]
+    assert all(one == names[0] for one in names), "the state's names change from step to step"
+    assert repr(sampler) == before, "its options change while it draws"
+    again = _run(dataclasses.replace(sampler))
+    assert again == run, "it remembers something outside of its state"
+
+
+def a_resumed_run_draws_the_same(sampler: Sampler) -> None:
+    """From the checkpoint of any step, written and read, a new object draws what the uninterrupted run drew."""
+    run = _run(sampler)
+    for step in range(1, STEPS, 5):
+        resumed = _run(dataclasses.replace(sampler), step, run[step].cursor, _written(run[step].state))
+        assert resumed == run[step:], f"resumed after step {step}, it draws other prompts"
+
+
+def verl_draws_the_same(sampler: Sampler) -> None:
+    """Where verl takes the sampler: it draws the stream in order and keeps what the method keeps, as verl does."""
+    if refusal(sampler):
+        return
+    for one in _run(sampler):
+        positions = [group.position for group in one.groups]
+        assert positions == list(range(one.cursor, one.cursor + len(positions))), "it leaves the order of the stream"
+        assert all(group.kept is (group.informative or not sampler.filters) for group in one.groups)
+
+
+SAMPLER_CHECKS = named(
+    name_and_options,
+    every_step_gets_a_batch,
+    budgets_are_kept,
+    no_prompt_is_twice_in_a_batch,
+    draws_are_deterministic,
+    nothing_is_changed_in_place,
+    only_declared_state,
+    a_resumed_run_draws_the_same,
+    verl_draws_the_same,
+)
+"""Each check by its name in words; its docstring says what it demands."""
+
+
+def _spec(sampler: Sampler) -> RunSpec:
+    train = Train(steps=STEPS, prompts=PROMPTS, rollouts=ROLLOUTS, mini_batch=PROMPTS, max_refills=REFILLS)
+    method = methods.get("grpo", dynamic_sampling=sampler.filters)
+    return RunSpec(method, _task(), train=train, sampler=sampler)
+
+
+@functools.cache
+def _stream() -> TrainingStream:
+    return TrainingStream(_task().problems(Train(), lambda messages: True), 0)
+
+
+def _task() -> Task:
+    """The default task, with problems that come again."""
+    return tasks.get(str(load.read_default("task")), pool=POOL)
+
+
+def _said_while_nothing_is_wanted(drawing: Drawing) -> str:
+    """The error that ends a step in which every group is all wrong; empty if its batch becomes full."""
+    try:
+        while not drawing.is_full:
+            drawing.add([0.0] * len(drawing.draw()))
+    except RunFailed as error:
+        return error.message
+    return ""
+
+
+def _run(sampler: Sampler, done: int = 0, cursor: int = 0, state: State | None = None) -> list[Simulated]:
+    """The steps after step `done` of a simulated run."""
+    found, state = list[Simulated](), state or {}
+    for step in range(done + 1, STEPS + 1):
+        one, cursor, after = _step(sampler, step, cursor, state)
+        found.append(one)
+        state = after
+    return found
+
+
+def _step(sampler: Sampler, step: int, cursor: int, state: State) -> tuple[Simulated, int, State]:
+    """A global step, and the cursor and the state after it."""
+    drawing = Drawing(_spec(sampler), _stream(), step, cursor, state)
+    while not drawing.is_full:
+        problems = drawing.draw()
+        drawing.add([_accuracy(problem.number, step) for problem in problems])
+    return Simulated(cursor, state, tuple(drawing.groups), drawing.batch), drawing.cursor, drawing.state()
+
+
+def _accuracy(number: int, step: int) -> float:
+    """A group's accuracy: by the problem, which is easy or hard, and the step; all from 0 to 1 come up."""
+    ability = random.Random(number).random() * 1.4 - 0.2 + 0.01 * step
+    rng = random.Random(f"{number}:{step}")
+    return sum(rng.random() < ability for _ in range(ROLLOUTS)) / ROLLOUTS
+
+
+def _written(state: State) -> State:
+    """The state as a resumed run has it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sampler.safetensors"
+        save_file(checkpoint.as_tensors(state), path)
+        return checkpoint.as_columns(load_file(path))

@@ -1,0 +1,142 @@
+"""Runs of the local engine under samplers: the stream of before, resumed bits, costs, forks."""
+
+import shutil
+import signal
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+
+from mcpo_cli.backends.local import checkpoint, train
+from mcpo_cli.backends.local.start import start_policy
+from mcpo_cli.config import forking
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import RunSpec
+from mcpo_cli.errors import ConfigError
+from mcpo_cli.runs import folders
+from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.journal import Journal
+from mcpo_cli.seeds import stream
+from tests.engine import NO_PROBES, records, work
+
+pytestmark = pytest.mark.slow
+TINY = (
+    "scale=smoke train.steps=4 train.lr=1e-3 compute.checkpoint_every=2 train.prompts=16 "
+    "train.mini_batch=8 train.rollouts=2 train.temperature=0.3 train.max_refills=200 eval.problems=8 eval.samples=2 "
+    "eval.every=4"
+)
+STATEFUL = {
+    "review": ["sampler=review", "sampler.interval=1", "sampler.share=0.5", "task.pool=48"],
+    "mopps": ["sampler=mopps", "sampler.candidates=2", "task.pool=48"],
+    "pools": ["sampler=pools", "task.pool=48"],
+    "greso": ["sampler=greso", "task.pool=512"],
+}
+
+
+def spec_of(*words: str) -> RunSpec:
+    method = [] if any(word.startswith("method=") for word in words) else ["method=grpo"]
+    (spec,) = load([*TINY.split(), *NO_PROBES, *method, *words])
+    return spec
+
+
+def shipped() -> Path:
+    """The base policy that comes with mcpo."""
+    found = folders.shipped_base(spec_of())
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("samplers")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(home: Path) -> dict[str, dict[str, object]]:
+    """Records of an uninterrupted run of each sampler."""
+    for words in STATEFUL.values():
+        spec = spec_of(*words)
+        # A pool of problems is another task, whose warm-up would take most of the time.
+        if not (base := folders.cached_base(home, spec)).exists():
+            shutil.copytree(shipped(), base)
+        assert work(home, spec) == 0
+    return {name: records(home, spec_of(*words)) for name, words in STATEFUL.items()}
+
+
+@pytest.mark.parametrize("words", ["sampler=uniform", "sampler=refill", "method=dapo", "method=dapo sampler=uniform"])
+def test_plain_samplers_sample_what_the_option_did(words: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step against the loop that there was before samplers: batches of the stream, each with its own seed."""
+    monkeypatch.setenv("MCPO_HOME", str(home))
+    spec = spec_of(*words.split())
+    attempt = Attempt(home / "scrap" / words.replace(" ", "_"), spec, 0)
+    policy, tokenizer = start_policy(spec, attempt, stop=lambda: False)
+    trainer = train.Trainer(spec, attempt, policy, tokenizer)
+    trainer.step = 1
+    tokens, kept = list[torch.Tensor](), list[bool]()
+    for refill in count():
+        problems = trainer.problems.training(spec.seed, refill * 16, 16)
+        rollouts, judged = trainer.sample_groups(problems, stream(spec.seed, "rollout", 1, refill))
+        tokens += list(rollouts.token_PGT)
+        p_P = judged.correct_PG.double().mean(-1)
+        kept += [not spec.method.dynamic_sampling or 0 < float(p) < 1 for p in p_P]
+        if sum(kept) >= 16:
+            break
+    sampled = trainer.collect()
+    assert sampled.batch_index.tolist() == [index for index, one in enumerate(kept) if one][:16]
+    assert trainer.cursor == len(kept) == len(sampled.problems)
+    for ours, theirs in zip(sampled.rollouts.token_PGT, tokens, strict=True):
+        assert torch.equal(ours[:, : theirs.shape[-1]], theirs)
+
+
+def test_samplers_bring_prompts_back(home: Path, uninterrupted: dict[str, dict[str, object]]) -> None:
+    for name, words in STATEFUL.items():
+        spec = spec_of(*words)
+        rows = Journal(home / "runs" / spec.run_id).groups()
+        prompts = {step: [row["prompt"] for row in rows if row["step"] == step and row["kept"]] for step in range(1, 5)}
+        assert all(len(set(batch)) == 16 for batch in prompts.values()), f"{name}: a prompt is in a batch twice"
+        spent = {row["step"]: row["metrics"]["cost/rollouts"] for row in Journal(home / "runs" / spec.run_id).steps()}
+        rolled = [sum(row["step"] <= step for row in rows) * spec.train.rollouts for step in range(1, 5)]
+        assert [spent[step] for step in range(1, 5)] == rolled, f"{name}: costs are not those of all rollouts"
+        if not spec.sampler.filters:
+            assert rolled[-1] == 4 * 16 * spec.train.rollouts
+        last = checkpoint.load(checkpoint.kept(home / "runs" / spec.run_id)[-1])
+        assert last.tensors["sampler"]["number"].dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("name", "point", "call"),
+    [("review", "sampling", 4), ("mopps", "gradient step", 5), ("pools", "checkpoint write", 2)],
+)
+def test_killed_and_started_again(
+    name: str, point: str, call: int, home: Path, uninterrupted: dict[str, dict[str, object]], tmp_path: Path
+) -> None:
+    spec = spec_of(*STATEFUL[name])
+    shutil.copytree(home / "cache", tmp_path / "cache")
+    assert work(tmp_path, spec, point, call) == -signal.SIGKILL
+    assert work(tmp_path, spec) == 0
+    assert len(Journal(tmp_path / "runs" / spec.run_id).attempts()) == 2
+    assert records(tmp_path, spec) == uninterrupted[name]
+
+
+def test_forks_may_change_the_sampler(home: Path, uninterrupted: dict[str, dict[str, object]]) -> None:
+    """Under the same one the memory goes along; another one begins with none, at the same place of the stream."""
+    parent = spec_of(*STATEFUL["review"])
+    folder = home / "runs" / parent.run_id
+    plans = {words: forking.plan(parent, 2, words.split(), "mcpo fork") for words in ("train.lr=2e-3", "sampler=pools")}
+    same, other = (plan.cells[0].spec for plan in plans.values())
+    assert same.sampler == parent.sampler
+    assert other.sampler.name == "pools"
+    assert other.task == parent.task
+    saved = checkpoint.load(checkpoint.at(folder, 2))
+    for spec, has_memory in ((same, True), (other, False)):
+        attempt = Attempt(home / "runs" / spec.run_id, spec, 0)
+        checkpoint.copy(folder, 2, attempt.folder)
+        (copied,) = (attempt.folder / "checkpoints").iterdir()
+        assert ("sampler" in checkpoint.load(copied).tensors) is has_memory
+        assert checkpoint.load(copied).cursor == saved.cursor
+    plain = forking.plan(parent, 2, ["sampler=uniform"], "mcpo fork").cells[0].spec
+    assert plain.sampler.name == "uniform"
+    with pytest.raises(ConfigError) as caught:
+        forking.plan(parent, 2, ["sampler=review", "method.dynamic_sampling=true"], "mcpo fork")
+    assert caught.value.code == "contradiction"

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributions import Binomial
 
 from mcpo_cli.methods import Method
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute
+from mcpo_cli.probes.estimators.estimate import CALL, Circumstances, Drawn, compute
 from mcpo_cli.probes.estimators.moments import Moments
 from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, responses
 
@@ -54,15 +54,14 @@ def _table(method: Method, where: Circumstances, G: int) -> Table:
     own_M = correct_PR[prompt_M, response_M].long()
     others_M = number_M - own_M
     possible_M = (others_M >= 0) & (others_M < G)
-    place = possible_M.nonzero().squeeze(-1)
     right_P, wrong_P = correct_PR.long().argmax(-1), correct_PR.long().argmin(-1)
-    is_right_MG = torch.arange(G) <= others_M[place][:, None]
-    response_MG = right_P[prompt_M[place]][:, None].where(is_right_MG, wrong_P[prompt_M[place]][:, None])
-    response_MG[:, 0] = response_M[place]
-    drawn = Drawn(prompt_M[place], response_MG)
-    coefficient_MT = compute(method, where, drawn, {}, seed=0).coefficient_MGT[:, 0] * len(place)
-    flat = coefficient_MT.new_zeros(P * R * (G + 1), LIMIT)
-    flat[place] = coefficient_MT
+    flat = where.policy.logits_PSV.new_zeros(P * R * (G + 1), LIMIT)
+    for place in possible_M.nonzero().squeeze(-1).split(max(CALL // G, 1)):
+        is_right_MG = torch.arange(G) <= others_M[place][:, None]
+        response_MG = right_P[prompt_M[place]][:, None].where(is_right_MG, wrong_P[prompt_M[place]][:, None])
+        response_MG[:, 0] = response_M[place]
+        found = compute(method, where, Drawn(prompt_M[place], response_MG), {}, seed=0)
+        flat[place] = found.coefficient_MGT[:, 0] * len(place)
     return Table(flat.view(P, R, G + 1, LIMIT))
 
 

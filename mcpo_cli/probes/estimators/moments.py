@@ -76,6 +76,11 @@ class Sample:
         mean_square = (number * of_mean - square) / (number - 1)
         return Moments(float(mean_D @ self._exact_D), mean_square, square, float(self._exact_D @ self._exact_D))
 
+    @property
+    def batches(self) -> int:
+        """Gradients that were added."""
+        return int(self._number_K.sum())
+
     def measures(self) -> dict[str, float]:
         """The measures, and the standard errors `cosine_mean_se` and `cosine_se` by jackknife."""
         left_out = [self.moments(block).measures() for block in range(BLOCKS)]

@@ -5,16 +5,14 @@ from collections.abc import Callable
 from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, Signals, State
-from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
+from mcpo_cli.probes.estimators.estimate import CALL, Circumstances, Drawn, compute, draw, gradients
 from mcpo_cli.probes.estimators.moments import Sample
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 
-SINGLY = 400
+SINGLY = 300
 """Batches of a method that has to be called for each of them."""
-ROLLOUTS = 200_000
+ROLLOUTS = 150_000
 """Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
-CALL = 100_000
-"""Rollouts of one call."""
 CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]
@@ -22,22 +20,22 @@ DIVISORS: tuple[Divide, ...] = (lambda total: total.sequences, lambda total: tot
 """What a loss may divide by as a whole."""
 
 
-def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, most: int = ROLLOUTS) -> Sample:
+def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, effort: float = 1.0) -> Sample:
     """Estimates from drawn batches. The same seed draws the same responses for every method.
 
     A method with a memory sees the batches one after another, as global steps under a policy that stands still; what it
     makes of the first is left out.
 
     Args:
-        most: rollouts to draw in all, at most; fewer than SINGLY batches are drawn only if this asks for it.
+        effort: multiplies the number of batches.
     """
     P, sample = len(ACCURACIES), Sample(where.exact_PSV.flatten())
-    batches = max(most // (P * rollouts), min(SINGLY, most // P))
+    singly = int(SINGLY * effort)
     divide = _divisor(method, where, rollouts, seed)
     if divide is None:
-        _singly(method, where, draw(where, min(SINGLY, batches), rollouts, seed), sample)
+        _singly(method, where, draw(where, singly, rollouts, seed), sample)
         return sample
-    size = max(CALL // (P * rollouts), 1)
+    batches, size = max(int(ROLLOUTS * effort) // (P * rollouts), singly), max(CALL // (P * rollouts), 1)
     for first in range(0, batches, size):
         number = min(size, batches - first)
         drawn = draw(where, number, rollouts, seed + first)

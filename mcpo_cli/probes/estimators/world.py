@@ -48,10 +48,12 @@ class Responses:
 def responses() -> Responses:
     """All responses in a fixed order: 40 of them, after 13 prefixes."""
     end, symbols = SYMBOLS, range(SYMBOLS)
-    listed = [
-        (*start, end) for length in range(LIMIT) for start in itertools.product(symbols, repeat=length)
-    ] + list(itertools.product(symbols, repeat=LIMIT))
-    prefixes = {prefix: place for place, prefix in enumerate(dict.fromkeys(r[:t] for r in listed for t in range(len(r))))}
+    listed = [(*start, end) for length in range(LIMIT) for start in itertools.product(symbols, repeat=length)] + list(
+        itertools.product(symbols, repeat=LIMIT)
+    )
+    prefixes = {
+        prefix: place for place, prefix in enumerate(dict.fromkeys(r[:t] for r in listed for t in range(len(r))))
+    }
     padded = [(*response, *[end] * (LIMIT - len(response))) for response in listed]
     states = [[prefixes.get(response[:t], 0) if t < len(response) else 0 for t in range(LIMIT)] for response in listed]
     answers = [response[-2] if len(response) > 1 and response[-1] == end else SYMBOLS for response in listed]
@@ -102,7 +104,7 @@ class Policy:
         return Policy((self.logits_PSV / step).round() * step) if step else self
 
     def gradient(self, coefficient_PSV: Tensor) -> Tensor:
-        """Gradient with respect to the logits of the sum of coefficient times log-probability; leading axes are kept."""
+        """Gradient with respect to the logits of the sum of coefficient times log-probability; leading axes stay."""
         return coefficient_PSV - coefficient_PSV.sum(-1, keepdim=True) * self.logp_PSV.exp()
 
 

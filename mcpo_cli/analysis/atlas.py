@@ -14,7 +14,6 @@ from mcpo_cli.analysis.product import Artifact, Product
 from mcpo_cli.analysis.render import Columns, Grid
 from mcpo_cli.probes.atlas import CORRECTIONS, ROUNDING
 from mcpo_cli.probes.base import Finding
-from mcpo_cli.runs import provenance
 
 TABLE = "atlas"
 """The table of a finding that the rows are from."""
@@ -36,8 +35,8 @@ NOTES = (
     "k: gradient steps between sampling and the estimate, half of each along g and half at random; they are the same "
     "for every method. A method that clips is no estimator of g there on purpose: what has moved far enough in the "
     "right direction is left out of its mean.",
-    "rounded: responses are drawn from logits rounded to integers (train.sampler_rounding=1), on-policy otherwise; token "
-    "TIS, sequence TIS: the same with train.correction=token-truncate and sequence-truncate.",
+    "rounded: responses are drawn from logits rounded to integers (train.sampler_rounding=1), on-policy otherwise; "
+    "token TIS, sequence TIS: the same with train.correction=token-truncate and sequence-truncate.",
     "mc_grpo draws one more rollout, its pivot; a dash: the method has no groups of that size.",
 )
 SERIES = (
@@ -52,9 +51,8 @@ LINE = 0.125
 
 
 def rows(findings: Iterable[tuple[str, Finding]]) -> pd.DataFrame:
-    """One row per arm and condition, from the arm's finding; with the code and the processor that computed it, now."""
-    made = {"commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
-    found = [{"arm": arm, **row, **made} for arm, finding in findings for row in finding.tables[TABLE]]
+    """One row per arm and condition, from the arm's finding."""
+    found = [{"arm": arm, **row} for arm, finding in findings for row in finding.tables[TABLE]]
     return pd.DataFrame(found, columns=list(COLUMNS))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from mcpo_cli.config.schema import RunSpec, Train
 from mcpo_cli.methods import Method
 from mcpo_cli.probes.base import Finding, Probe, without_nan
+from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import Journal
 
 ROLLOUTS = (2, 4, 8, 16, 32, 64)
@@ -76,9 +77,10 @@ def _atlas(spec: RunSpec, _: Journal) -> Finding:
 
     Values: at the run's own number of rollouts, or the next lower one of the table, on-policy: `rollouts`,
     `cosine_mean`, `noise`, `cosine`; and `cosine_mean_stale`, `cosine_stale` after 4 gradient steps. Table `atlas`: one
-    row per condition, as `row` gives it.
+    row per condition, as `row` gives it, with the commit and the processor that it was computed by.
     """
-    rows = [one for condition in conditions() if (one := row(spec.method, spec.train, condition))]
+    made = {"commit": (provenance.code_state()["commit"] or "")[:9], "cpu": provenance.processor()}
+    rows = [{**one, **made} for condition in conditions() if (one := row(spec.method, spec.train, condition))]
     own = [one for one in rows if not one["rounding"]]
     sizes = [one["rollouts"] for one in own]
     nearest = max((G for G in sizes if spec.train.rollouts >= G), default=min(sizes, default=0))

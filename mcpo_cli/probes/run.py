@@ -53,7 +53,7 @@ def measure(probe: Probe, cell: PlannedRun, journal: Journal) -> Measured:
 
 
 def without_runs(probe: Probe, asked: Plan, note: Callable[[str], None]) -> list[Measured]:
-    """The findings of a probe that reads no records, one for each arm, as seeds change nothing; `note` gets progress."""
+    """The findings of a probe that reads no records, one per arm, as seeds change nothing; `note` gets progress."""
     arms = {cell.arm: cell for cell in reversed(asked.cells)}
     measured = []
     for number, cell in enumerate(reversed(arms.values()), 1):

@@ -21,6 +21,8 @@ from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, responses
 
 CHECKS = 8
 """Batches that the table must reproduce."""
+FIRST = 9
+"""Rollouts of a table that is tried before larger ones, which cost more; an odd number, as some methods need."""
 TOLERANCE = 1e-9
 """Relative to the largest coefficient."""
 
@@ -40,6 +42,8 @@ class Table:
 
 def counted(method: Method, where: Circumstances, rollouts: int) -> Moments | None:
     """The moments of the estimates from groups of `rollouts`; None where the table does not reproduce a batch."""
+    if rollouts > FIRST and not _holds(method, where, _table(method, where, FIRST), FIRST):
+        return None
     table = _table(method, where, rollouts)
     return _moments(where, table, rollouts) if _holds(method, where, table, rollouts) else None
 

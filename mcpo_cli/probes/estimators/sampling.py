@@ -9,7 +9,7 @@ from mcpo_cli.probes.estimators.estimate import CALL, Circumstances, Drawn, comp
 from mcpo_cli.probes.estimators.moments import Sample
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 
-SINGLY = 300
+SINGLY = 200
 """Batches of a method that has to be called for each of them."""
 ROLLOUTS = 150_000
 """Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""

@@ -70,11 +70,13 @@ def product(title: str, data: pd.DataFrame) -> Product:
     """Table, figure and tidy data."""
     shown = [_row(str(arm), own) for arm, own in data.groupby("arm", sort=False)]
     known = [row for row in shown if not math.isnan(row["cosine"])]
-    first, last = (pick(known, key=lambda row: row["cosine"]) for pick in (max, min))
-    sentence = (
-        f"On-policy, at G = {G}, the cosine of a single estimate and the gradient goes from {last['cosine']:.2f} "
-        f"({last['arm']}) to {first['cosine']:.2f} ({first['arm']})."
-    )
+    sentence = f"No arm has groups of G = {G}."
+    if known:
+        first, last = (pick(known, key=lambda row: row["cosine"]) for pick in (max, min))
+        sentence = (
+            f"On-policy, at G = {G}, the cosine of a single estimate and the gradient goes from {last['cosine']:.2f} "
+            f"({last['arm']}) to {first['cosine']:.2f} ({first['arm']})."
+        )
     return Product(title, sentence, data, [grid(data)], list(NOTES), figure(data))
 
 
@@ -90,8 +92,7 @@ def grid(data: pd.DataFrame) -> Grid:
             "cos G=2": "cosine_2",
             "G=16": "cosine",
             "G=64": "cosine_64",
-            "cos mean k=1": "mean_1",
-            "k=4": "mean_4",
+            "cos mean k=4": "mean_4",
             "k=16": "mean_16",
             "cos k=4": "one_4",
             "cos k=16": "one_16",
@@ -120,7 +121,7 @@ def _row(arm: str, own: pd.DataFrame) -> dict[str, Any]:
 
     on_policy = {name: value(name, G, 0) for name in ("gain", "cosine_mean", "noise", "cosine")}
     sizes = {f"cosine_{size}": value("cosine", size, 0) for size in (2, 64)}
-    stale = {f"mean_{k}": value("cosine_mean", G, k) for k in (1, 4, 16)}
+    stale = {f"mean_{k}": value("cosine_mean", G, k) for k in (4, 16)}
     stale |= {f"one_{k}": value("cosine", G, k) for k in (4, 16)}
     sampler = {
         name: value("cosine_mean", G, 0, ROUNDING, correction)

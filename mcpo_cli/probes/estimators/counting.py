@@ -9,13 +9,14 @@ itself, and must reproduce the coefficients of whole batches with every kind of 
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 from torch.distributions import Binomial
 
 from mcpo_cli.methods import Method
-from mcpo_cli.probes.estimators.estimate import CALL, Circumstances, Drawn, compute
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute
 from mcpo_cli.probes.estimators.moments import Moments
 from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, responses
 
@@ -42,31 +43,34 @@ class Table:
 
 def counted(method: Method, where: Circumstances, rollouts: int) -> Moments | None:
     """The moments of the estimates from groups of `rollouts`; None where the table does not reproduce a batch."""
-    if rollouts > FIRST and not _holds(method, where, _table(method, where, FIRST), FIRST):
+    if rollouts > FIRST and not _is_of_the_kind(method, where):
         return None
     table = _table(method, where, rollouts)
     return _moments(where, table, rollouts) if _holds(method, where, table, rollouts) else None
 
 
+@cache
+def _is_of_the_kind(method: Method, where: Circumstances) -> bool:
+    return _holds(method, where, _table(method, where, FIRST), FIRST)
+
+
 def _table(method: Method, where: Circumstances, G: int) -> Table:
-    """Each response in each group that it can be in, the rest of which is one correct and one incorrect response."""
+    """Every response in every group that it can be in: each group has as many different responses as fit."""
     correct_PR = where.world.correct_PR
     P, R = correct_PR.shape
-    prompt_M, response_M, number_M = (
-        axis.flatten() for axis in torch.meshgrid(*map(torch.arange, (P, R, G + 1)), indexing="ij")
-    )
-    own_M = correct_PR[prompt_M, response_M].long()
-    others_M = number_M - own_M
-    possible_M = (others_M >= 0) & (others_M < G)
-    right_P, wrong_P = correct_PR.long().argmax(-1), correct_PR.long().argmin(-1)
-    flat = where.policy.logits_PSV.new_zeros(P * R * (G + 1), LIMIT)
-    for place in possible_M.nonzero().squeeze(-1).split(max(CALL // G, 1)):
-        is_right_MG = torch.arange(G) <= others_M[place][:, None]
-        response_MG = right_P[prompt_M[place]][:, None].where(is_right_MG, wrong_P[prompt_M[place]][:, None])
-        response_MG[:, 0] = response_M[place]
-        found = compute(method, where, Drawn(prompt_M[place], response_MG), {}, seed=0)
-        flat[place] = found.coefficient_MGT[:, 0] * len(place)
-    return Table(flat.view(P, R, G + 1, LIMIT))
+    coefficient_PRNT = where.policy.logits_PSV.new_zeros(P, R, G + 1, LIMIT)
+    right_PC, wrong_PW = (among_PR.nonzero()[:, 1].view(P, -1) for among_PR in (correct_PR, ~correct_PR))
+    every_G, prompt_P = torch.arange(G), torch.arange(P)
+    for number in range(G + 1):
+        needed = [math.ceil(x_PX.shape[1] / n) for x_PX, n in ((right_PC, number), (wrong_PW, G - number)) if n]
+        place_J1 = torch.arange(max(needed))[:, None]
+        right_JG = (place_J1 * number + every_G) % right_PC.shape[1]
+        wrong_JG = (place_J1 * (G - number) + every_G - number) % wrong_PW.shape[1]
+        response_PJG = right_PC[:, right_JG].where(every_G < number, wrong_PW[:, wrong_JG])
+        drawn = Drawn(prompt_P.repeat_interleave(len(place_J1)), response_PJG.flatten(0, 1))
+        found_MGT = compute(method, where, drawn, {}, seed=0).coefficient_MGT * len(drawn.prompt_M)
+        coefficient_PRNT[drawn.prompt_M[:, None], drawn.response_MG, number] = found_MGT
+    return Table(coefficient_PRNT)
 
 
 def _holds(method: Method, where: Circumstances, table: Table, G: int) -> bool:

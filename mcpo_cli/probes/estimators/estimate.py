@@ -17,9 +17,6 @@ from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
 from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, Policy, World, responses, world
 
-CALL = 40_000
-"""Rollouts of one call of a method, at most, where many batches are computed at once."""
-
 
 @dataclass(frozen=True)
 class Circumstances:

@@ -5,14 +5,16 @@ from collections.abc import Callable
 from torch import Tensor
 
 from mcpo_cli.methods import Method, MiniBatch, Signals, State
-from mcpo_cli.probes.estimators.estimate import CALL, Circumstances, Drawn, compute, draw, gradients
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
 from mcpo_cli.probes.estimators.moments import Sample
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 
-SINGLY = 200
+SINGLY = 100
 """Batches of a method that has to be called for each of them."""
-ROLLOUTS = 150_000
+ROLLOUTS = 60_000
 """Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
+CALL = 20_000
+"""Rollouts of one call, at most."""
 CHECKED = 4
 """Batches on which one call must equal single ones."""
 Divide = Callable[[MiniBatch], int]

@@ -251,7 +251,7 @@ def probe(
     if chosen.needs:
         publish.publish_probe(chosen, measured, document)
     if built := build_artifacts.build_atlas(measured, words):
-        document |= built.to_json()
+        document = built.to_json() | document
     if as_json:
         console.print_json(document)
         return

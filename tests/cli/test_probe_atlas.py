@@ -13,7 +13,7 @@ from mcpo_cli.runs.journal import write_atomic
 from tests.cli.conftest import InProcess
 from tests.fakes import write_runs
 
-FEW = (atlas.Condition(4, 0), atlas.Condition(16, 0), atlas.Condition(16, 4), atlas.Condition(16, 0, 1.0, "none"))
+FEW = (*(atlas.Condition(G, k) for G in (4, 16) for k in (0, 4)), atlas.Condition(16, 0, 1.0, "none"))
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_a_table_a_figure_and_its_rows_are_written(here: InProcess) -> None:
     folder = here.home / "reports" / "toy"
     rows = pd.read_csv(folder / "probe-atlas-rows.csv")
     assert [*rows["arm"]] == ["grpo"] * len(FEW) + ["mc_grpo"] * len(FEW)
-    assert [*rows["size"]] == [4, 16, 16, 16, 5, 17, 17, 17]
+    assert [*rows["size"]] == [4, 4, 16, 16, 16, 5, 5, 17, 17, 17]
     assert rows["cosine"].between(0, 1).all()
     for ending in ("png", "pdf", "md"):
         assert (folder / f"probe-atlas.{ending}").stat().st_size

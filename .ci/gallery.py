@@ -67,10 +67,10 @@ is an advantage, and the gradient a loss or its gradient.
 
 ![Cosine with the exact gradient by method](methods-atlas.png)
 
-`mcpo probe atlas` (all methods), `mcpo probe atlas method=NAME KEY=VALUE` or `mcpo probe atlas SUITE` measures a method's
-own loss where the gradient of expected accuracy is known exactly. It trains nothing and takes seconds a method. All
-methods have their default options here; many estimate another gradient on purpose, so that a low number says what a
-method does and not that it is wrong.
+`mcpo probe atlas` (all methods), `mcpo probe atlas method=NAME KEY=VALUE` or `mcpo probe atlas SUITE` measures a
+method's own loss where the gradient of expected accuracy is known exactly. It trains nothing and takes a second or two
+a method. All methods have their default options here; many estimate another gradient on purpose, so that a low number
+says what a method does and not that it is wrong.
 
 {notes}
 
@@ -80,18 +80,18 @@ method does and not that it is wrong.
 
 ### A prediction, and what is known of it
 
-Prediction, written down before the numbers below were computed: of two methods, each at its best step size and at equal
-steps, the one whose single estimate has the larger cosine at k = 4 learns faster. A test is a suite with a grid of
-`train.lr` for each arm, compared at its best rate on held-out pass@1; none has been run. The suites that have been
-trained have one step size, so a correlation of the arms' cosine with their average pass@1 in the end is no test of it:
+Prediction: of two methods, each at its best step size and at equal steps, the one whose single estimate has the larger
+cosine at k = 4 learns faster. A test is a suite with a grid of `train.lr` for each arm, compared at its best rate on
+held-out pass@1; none has been run. The suites that have been trained have one step size, and their results were known
+when the prediction was made, so the correlation of their arms' cosines with average pass@1 in the end is no test of it:
 
 {correlations}
 
-Below 10 arms there is no interval, only the exact p of a correlation as high by chance. `within` is the two-sided p among
-arms of equal G. In `methods-ratio` arms end above their base policies; in the other suites all end below, so that
-their pass@1 is what is left. The world has no place for what other prompts do to a prompt: its stale policies have
-moved along the gradient itself, which is what clipping stops. So `gspo`, with the narrowest clip, points away from the
-gradient at k = 4, and learned like the others in `methods-ratio`, whose mini-batches hold different prompts.
+Below 10 arms there is no interval, only the exact one-sided p of a correlation as high by chance. `within` is the
+two-sided p among arms of equal G. In `methods-ratio` arms end above their base policies; in the other suites all end
+below, so that their pass@1 is what is left. In this world no prompt moves another: its stale policies have moved along
+the gradient itself, which is what clipping stops. So `gspo`, with the narrowest clip, points away from the gradient at
+k = 4, and learned like most others in `methods-ratio`, whose mini-batches hold different prompts.
 
 ## The methods
 """
@@ -193,9 +193,9 @@ def made(rows: pd.DataFrame) -> str:
     commits, processors = (", ".join(rows[name].unique()) for name in ("commit", "cpu"))
     sampled, errors = rows["batches"] > 0, rows["cosine_se"].max()
     return (
-        f"Rows: `experiments/results/{ATLAS.name}` (commit {commits}; {processors}, one thread). {sampled.mean():.0%} of "
-        f"them are from {rows.loc[sampled, 'batches'].min()} to {rows['batches'].max()} drawn batches, with standard "
-        f"errors of the single estimate's cosine up to {errors:.3f}; the others are counted without error."
+        f"Rows: `experiments/results/{ATLAS.name}` (commit {commits}; {processors}, one thread). {sampled.mean():.0%} "
+        f"of them are from {rows.loc[sampled, 'batches'].min()} to {rows['batches'].max()} drawn batches, with a "
+        f"standard error of the single estimate's cosine of at most {errors:.3f}; the others are counted without error."
     )
 
 
@@ -211,8 +211,8 @@ def correlations() -> Iterator[str]:
         learned, sizes = ends[own["arm"]].to_numpy(), own["rollouts"].to_numpy()
         found = ranks.correlation(own["cosine"], learned)
         interval = "-" if math.isnan(found.half_width) else f"{found.low:.2f} to {found.high:.2f}"
-        within = f"{ranks.correlation(own['cosine'], learned, sizes).p_within:.3f}" if len({*sizes}) > 1 else "-"
-        yield f"| `{suite}` | {found.n} | {found.mean:.2f} | {interval} | {found.p_above:.3f} | {within} |"
+        within = f"{ranks.correlation(own['cosine'], learned, sizes).p_within:.2g}" if len({*sizes}) > 1 else "-"
+        yield f"| `{suite}` | {found.n} | {found.mean:.2f} | {interval} | {found.p_above:.2g} | {within} |"
 
 
 def page() -> str:

@@ -40,10 +40,10 @@ NOTES = (
     "mc_grpo draws one more rollout, its pivot; a dash: the method has no groups of that size.",
 )
 SERIES = (
-    ("mean", "cosine_mean", G, "#D55E00", "s"),
+    ("mean, G = 16", "cosine_mean", G, "#D55E00", "s"),
     ("one estimate, G = 64", "cosine", 64, "#0072B2", "o"),
-    ("G = 16", "cosine", G, "#009E73", "^"),
-    ("G = 2", "cosine", 2, "#000000", "x"),
+    ("one estimate, G = 16", "cosine", G, "#009E73", "^"),
+    ("one estimate, G = 2", "cosine", 2, "#000000", "x"),
 )
 """Of a panel: words, column, rollouts, colour and marker."""
 LINE = 0.125
@@ -137,7 +137,9 @@ def figure(data: pd.DataFrame) -> Figure:
     place: Mapping[str, int] = {arm: number for number, arm in enumerate(order)}
     with base.drawing():
         titles = {0: "on-policy", 4: "k = 4", 16: "k = 16"}
-        figure, panels = base.canvas(1, len(titles), width=base.PAGE, height=0.7 + LINE * len(order), sharey=True)
+        figure, panels = base.canvas(
+            1, len(titles), width=base.PAGE, height=0.7 + LINE * len(order), sharex=True, sharey=True
+        )
         for axes, (stale, title) in zip(panels, titles.items(), strict=True):
             _panel(axes, data, stale, place)
             axes.set_title(title)
@@ -153,5 +155,6 @@ def _panel(axes: Axes, data: pd.DataFrame, stale: int, place: Mapping[str, int])
         own = at(data, rollouts, stale)
         y = [place[arm] for arm in own["arm"]]
         axes.plot(own[column], y, linestyle="", marker=marker, color=color, markersize=2.8, label=label)
+    axes.set_xticks([-0.5, 0, 0.5, 1])
     axes.axvline(0, color=base.GREY, linewidth=0.5)
     axes.tick_params(axis="y", length=0)

@@ -17,8 +17,8 @@ from mcpo_cli.runs.journal import Journal
 ROLLOUTS = (2, 4, 8, 16, 32, 64)
 STALE = (0, 4, 16)
 """Gradient steps between sampling and the estimate."""
-SAMPLER_AT = 16
-"""Rollouts of a prompt of the estimates from an inexact sampler, on-policy otherwise."""
+SAMPLER_AT, SAMPLER_STALE = 16, (0, 4)
+"""Rollouts, and gradient steps since, of the estimates from an inexact sampler."""
 ROUNDING = 1.0
 """`train.sampler_rounding` of those estimates."""
 CORRECTIONS = ("none", "token-truncate", "sequence-truncate")
@@ -38,7 +38,7 @@ class Condition:
 def conditions() -> list[Condition]:
     """All of them: an exact sampler at every G and k, then an inexact one without and with corrections."""
     exact = [Condition(rollouts, stale) for rollouts in ROLLOUTS for stale in STALE]
-    return exact + [Condition(SAMPLER_AT, 0, ROUNDING, way) for way in CORRECTIONS]
+    return exact + [Condition(SAMPLER_AT, stale, ROUNDING, way) for stale in SAMPLER_STALE for way in CORRECTIONS]
 
 
 def fitting(method: Method, train: Train, rollouts: int) -> int | None:

@@ -9,9 +9,9 @@ from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, d
 from mcpo_cli.probes.estimators.moments import Sample
 from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
 
-SINGLY = 100
+SINGLY = 300
 """Batches of a method that has to be called for each of them."""
-ROLLOUTS = 60_000
+ROLLOUTS = 150_000
 """Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
 CALL = 20_000
 """Rollouts of one call, at most."""

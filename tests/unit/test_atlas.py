@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from mcpo_cli.analysis import atlas as tables
+from mcpo_cli.config import plan
 from mcpo_cli.methods import get, registry
 from mcpo_cli.probes import atlas
 from tests.unit.test_estimators import TRAIN
@@ -35,6 +36,20 @@ def test_committed_rows_that_were_counted_are_what_the_code_gives() -> None:
             # Pass@4 of four rollouts has no advantage, and so no direction.
             expected = pytest.approx(committed[name], rel=1e-3, abs=1e-3, nan_ok=committed["arm"] == "passk")
             assert found[name] == expected, (committed["arm"], name)
+
+
+def test_committed_rows_of_trained_arms_that_were_counted_are_what_the_code_gives() -> None:
+    rows = pd.read_csv(gallery.ARMS)
+    rows = rows[(rows["batches"] == 0) & (rows["stale"] == 4)]
+    assert {*rows["suite"]} == {"methods-ratio", "methods-weights", "methods-baselines", "methods-small-groups"}
+    for suite, own in rows.groupby("suite"):
+        arms = {cell.arm: cell.spec for cell in plan.from_suite(str(suite), [], "").cells}
+        for committed in own.to_dict("records"):
+            spec = arms[committed["arm"]]
+            found = atlas.row(spec.method, spec.train, atlas.Condition(committed["rollouts"], 4))
+            assert found is not None
+            assert found["size"] == committed["size"] <= spec.train.rollouts
+            assert found["cosine"] == pytest.approx(committed["cosine"], rel=1e-3), committed["arm"]
 
 
 def test_the_table_has_the_numbers_of_the_rows() -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from mcpo_cli.config import plan
+from mcpo_cli.errors import RunFailed
 from mcpo_cli.methods import Method, get
 from mcpo_cli.probes import atlas
 from mcpo_cli.probes.estimators import sampling
@@ -17,7 +18,7 @@ from mcpo_cli.probes.estimators.counting import counted
 from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
 from mcpo_cli.probes.estimators.moments import BLOCKS, Moments, Sample
 from mcpo_cli.probes.estimators.sampling import sampled
-from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, responses, world
+from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, SYMBOLS, Policy, path, responses, world
 
 TRAIN = plan.from_overrides(["train.overlong_cache=0"]).cells[0].spec.train
 UNCLIPPED = {"clip_low": 0.999999, "clip_high": 1e9}
@@ -27,7 +28,7 @@ def where(stale: int = 0, **train: Any) -> Circumstances:
     return Circumstances(stale, dataclasses.replace(TRAIN, **train))
 
 
-POLICIES = {"base": world().base, "stale": world().path(4)[-1], "rounded": world().base.rounded(1.0)}
+POLICIES = {"base": world().base, "stale": path(4)[-1], "rounded": world().base.rounded(1.0)}
 
 
 def test_the_responses_are_all_there_are_and_the_prompts_have_their_accuracies() -> None:
@@ -258,3 +259,14 @@ def test_rows_are_marked_by_how_they_were_made() -> None:
     assert (of_counts["batches"], of_counts["cosine_se"]) == (0, 0)
     assert drawn["batches"] > 0 < drawn["cosine_se"]
     assert atlas.row(get("passk"), TRAIN, atlas.Condition(2, 0)) is None
+
+
+def test_a_method_that_breaks_its_contract_is_told_so() -> None:
+    class Broken(type(get("grpo"))):  # type: ignore[misc]
+        def signals(self, step: Any, state: Any) -> Any:
+            signals, state = super().signals(step, state)
+            return signals.map(lambda value: value[:1]), state
+
+    with pytest.raises(RunFailed) as error:
+        counted(Broken(), where(), 2)
+    assert "mcpo method check grpo" in str(error.value.fix)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import corrections
+from mcpo_cli.backends import checks, corrections
 from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import AdvancedMethod, Method, MiniBatch, Signals, State, Step, TokenBatch, reduce
-from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, Policy, World, responses, world
+from mcpo_cli.probes.estimators.world import LIMIT, SYMBOLS, Policy, World, path, responses, world
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Circumstances:
     @property
     def policy(self) -> Policy:
         """The policy whose gradient is wanted."""
-        return self.world.path(self.stale)[-1]
+        return path(self.stale)[-1]
 
     @property
     def sampler(self) -> Policy:
@@ -44,8 +44,8 @@ class Circumstances:
     @property
     def reference(self) -> Policy:
         """The reference policy of methods that have one: as far behind the base as sixteen steps are ahead of it."""
-        path = self.world.path(16)
-        return Policy(2 * path[0].logits_PSV - path[-1].logits_PSV)
+        base, *_, ahead = path(16)
+        return Policy(2 * base.logits_PSV - ahead.logits_PSV)
 
     @property
     def exact_PSV(self) -> Tensor:
@@ -82,7 +82,11 @@ class Computed:
 
 
 def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, seed: int) -> Computed:
-    """The coefficients of all tokens of `drawn`. seed: of what the method draws itself."""
+    """The coefficients of all tokens of `drawn`. seed: of what the method draws itself.
+
+    Raises:
+        RunFailed: the method returned something else than its contract says, or numbers that are not finite.
+    """
     every, base = responses(), where.world.base
     length_MG, mask_MGT = every.length_R[drawn.response_MG], every.mask_RT[drawn.response_MG]
     correct_MG, old_MGT = drawn.of(where.world.correct_PR), drawn.of(base.logp_PRT)
@@ -97,7 +101,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
         collision_PGT=_cropped(drawn.of(base.collision_PRT), length_MG),
         answer_PG=every.answer_R[drawn.response_MG],
     )
-    signals, state = method.signals(step, state)
+    signals, state = checks.signals(method, step, state)
     if where.train.sampler_rounding:
         extra = corrections.columns(where.train, old_MGT, drawn.of(where.sampler.logp_PRT), mask_MGT)
         columns = {name: _cropped(column, length_MG) for name, column in extra.items()}
@@ -106,7 +110,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
     if isinstance(method, AdvancedMethod) and method.prepares:
         batch = batch.replace(columns={**batch.columns, **method.prepare(batch, seed)})
     logp_BT = batch.logp_BT.requires_grad_()
-    loss = corrections.applied(where.train, method.token_loss(batch), batch)
+    loss = corrections.applied(where.train, checks.token_loss(method, batch), batch)
     (slope_BT,) = torch.autograd.grad(reduce(loss, batch.mask_BT), logp_BT)
     coefficient_MGT = old_MGT * 0
     coefficient_MGT[..., : slope_BT.shape[1]] = -slope_BT.view(*length_MG.shape, -1)
@@ -115,7 +119,7 @@ def compute(method: Method, where: Circumstances, drawn: Drawn, state: State, se
 
 def _batch(method: Method, where: Circumstances, drawn: Drawn, signals: Signals, length_MG: Tensor) -> TokenBatch:
     """The whole step as one mini-batch under the policy that is trained."""
-    path = where.world.path(where.stale)
+    policies = path(where.stale)
 
     def sequences(table_PRT: Tensor) -> Tensor:
         return _cropped(drawn.of(table_PRT), length_MG).flatten(0, 1)
@@ -123,16 +127,18 @@ def _batch(method: Method, where: Circumstances, drawn: Drawn, signals: Signals,
     flat = signals.map(lambda tensor: tensor.flatten(0, 1))
     mask_BT = _cropped(responses().mask_RT[drawn.response_MG], length_MG).flatten(0, 1)
     return TokenBatch(
-        logp_BT=sequences(path[-1].logp_PRT),
-        logp_old_BT=sequences(path[0].logp_PRT),
+        logp_BT=sequences(policies[-1].logp_PRT),
+        logp_old_BT=sequences(policies[0].logp_PRT),
         mask_BT=mask_BT,
         advantage_BT=flat.advantage.view(len(mask_BT), -1),
         group_B=torch.arange(len(length_MG)).repeat_interleave(length_MG.shape[1]),
         total=MiniBatch.of(length_MG, signals, LIMIT),
         columns=flat.columns,
-        logp_previous_BT=sequences(path[max(where.stale - 1, 0)].logp_PRT) if _has(method, "previous_policy") else None,
+        logp_previous_BT=sequences(policies[max(where.stale - 1, 0)].logp_PRT)
+        if _has(method, "previous_policy")
+        else None,
         logp_reference_BT=sequences(where.reference.logp_PRT) if _has(method, "reference_policy") else None,
-        entropy_BT=sequences(path[-1].entropy_PRT) if _has(method, "current_entropy") else None,
+        entropy_BT=sequences(policies[-1].entropy_PRT) if _has(method, "current_entropy") else None,
     )
 
 

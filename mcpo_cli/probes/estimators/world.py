@@ -124,19 +124,6 @@ class World:
         weight_PR = policy.probability_PR * self.correct_PR / len(self.correct_PR)
         return policy.gradient(scattered(weight_PR[..., None].expand(-1, -1, LIMIT)))
 
-    @cache  # noqa: B019 (worlds are few and live as long as the program)
-    def path(self, steps: int) -> tuple[Policy, ...]:
-        """The policies of `steps` gradient steps from the base, which is the first.
-
-        Each step goes as far along the exact gradient as in a random direction, as steps of estimates do.
-        """
-        rng, policies = torch.Generator().manual_seed(SEED + 1), [self.base]
-        for _ in range(steps):
-            noise_PSV = torch.randn(self.base.logits_PSV.shape, generator=rng, dtype=torch.float64)
-            both = [x_PSV / x_PSV.norm() for x_PSV in (self.gradient(policies[-1]), noise_PSV)]
-            policies.append(Policy(policies[-1].logits_PSV + STEP * (both[0] + both[1]) / 2**0.5))
-        return tuple(policies)
-
 
 def scattered(value_PRT: Tensor) -> Tensor:
     """The sum of values of tokens, PSV: at each prefix and next token over the responses that go through them."""
@@ -163,3 +150,18 @@ def world() -> World:
         below_P = made.accuracy_P(made.base) < torch.tensor(ACCURACIES).double()
         low_P, high_P = middle_P.where(below_P, low_P), high_P.where(below_P, middle_P)
     return made
+
+
+@cache
+def path(steps: int) -> tuple[Policy, ...]:
+    """The policies of `steps` gradient steps from the base of the world, which is the first.
+
+    Each step goes as far along the exact gradient as in a random direction, as steps of estimates do.
+    """
+    rng, policies = torch.Generator().manual_seed(SEED + 1), [world().base]
+    for _ in range(steps):
+        last = policies[-1]
+        noise_PSV = torch.randn(last.logits_PSV.shape, generator=rng, dtype=torch.float64)
+        along_PSV, aside_PSV = (x_PSV / x_PSV.norm() for x_PSV in (world().gradient(last), noise_PSV))
+        policies.append(Policy(last.logits_PSV + STEP * (along_PSV + aside_PSV) / 2**0.5))
+    return tuple(policies)

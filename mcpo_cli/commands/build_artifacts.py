@@ -9,6 +9,7 @@ import pandas as pd
 
 from mcpo_cli import probes
 from mcpo_cli.analysis import artifacts
+from mcpo_cli.analysis import atlas as atlas_tables
 from mcpo_cli.analysis import branching as branch_tables
 from mcpo_cli.analysis import forking as fork_tables
 from mcpo_cli.analysis import report as report_files
@@ -22,6 +23,7 @@ from mcpo_cli.config.plan import Plan
 from mcpo_cli.errors import ConfigError, MissingCells
 from mcpo_cli.home import home, run_dir
 from mcpo_cli.probes import branches
+from mcpo_cli.probes.run import Measured
 from mcpo_cli.runs.journal import Journal, write_atomic
 
 
@@ -178,6 +180,18 @@ def build_forks(chosen: Plan, overrides: Sequence[str]) -> Built:
     workshop = Workshop({}, home() / "reports", first.scale, overrides)
     path = _write_rows(workshop.folder, name, fork_tables.rows(findings))
     return workshop.make(fork_tables.artifact(name, run_id, step, path), chosen.command)
+
+
+def build_atlas(measured: Sequence[Measured], words: Sequence[str]) -> Built | None:
+    """Write the rows of the probe `atlas` to a CSV file beside the report; build table and figure. None without any."""
+    found = [(one.cell.arm, one.finding) for one in measured if atlas_tables.TABLE in one.finding.tables]
+    if not found:
+        return None
+    suite, _ = plan.split_suite(words)
+    name = "-".join(["probe-atlas", *([load.stem(suite)] if suite else [])])
+    workshop = Workshop({}, home() / "reports", measured[0].cell.spec.scale, words)
+    path = _write_rows(workshop.folder, name, atlas_tables.rows(found))
+    return workshop.make(atlas_tables.artifact(name, path), shlex.join(["mcpo", "probe", "atlas", *words]))
 
 
 def _write_rows(folder: Path, name: str, rows: pd.DataFrame) -> Path:

@@ -212,9 +212,9 @@ def probe(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Answer one question from runs' records, from their checkpoints, or from new diagnostic runs."""
+    """Answer one question from runs' records, from their checkpoints, from new diagnostic runs, or about methods."""
     from mcpo_cli import probes
-    from mcpo_cli.commands import console, publish
+    from mcpo_cli.commands import build_artifacts, console, publish
     from mcpo_cli.commands import dry_run as shown
     from mcpo_cli.commands.start_runs import run_plan
     from mcpo_cli.errors import ConfigError
@@ -242,12 +242,21 @@ def probe(
         if dry_run:
             shown.show(plan, as_json=as_json, verbose=verbose)
             return
-        run_plan(plan)
-        measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+        if chosen.needs:
+            run_plan(plan)
+            measured = [probe_run.measure(chosen, cell, Journal(run_dir(cell.spec.run_id))) for cell in plan.cells]
+        else:
+            measured = probe_run.without_runs(chosen, plan, console.talk)
     document = probe_run.document(chosen, measured)
-    publish.publish_probe(chosen, measured, document)
+    if chosen.needs:
+        publish.publish_probe(chosen, measured, document)
+    if built := build_artifacts.build_atlas(measured, words):
+        document = built.to_json() | document
     if as_json:
         console.print_json(document)
+        return
+    if built:
+        build_artifacts.show(built, full=True)
         return
     columns = ["regime", "model", "arm", "seeds"]
     rows = [

@@ -34,7 +34,8 @@ Examples:
 Examples:
   mcpo probe                             the probes that there are
   mcpo probe mastery                     mastered prompts in later steps, over its suite
-  mcpo probe hinge RUN_ID                the records of one run""",
+  mcpo probe hinge RUN_ID                the records of one run
+  mcpo probe atlas method=grpo,rloo      the gradients of methods, without a run""",
     "reproduce": """\
 \b
 Examples:

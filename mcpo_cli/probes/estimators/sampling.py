@@ -1,0 +1,92 @@
+"""Moments of an estimator from drawn batches, for every method."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from mcpo_cli.methods import Method, MiniBatch, Signals, State
+from mcpo_cli.probes.estimators.estimate import Circumstances, Drawn, compute, draw, gradients
+from mcpo_cli.probes.estimators.moments import Sample
+from mcpo_cli.probes.estimators.world import ACCURACIES, LIMIT, responses
+
+SINGLY = 300
+"""Batches of a method that has to be called for each of them."""
+ROLLOUTS = 150_000
+"""Rollouts of a method that can be called for many batches at once; there are at least SINGLY of these."""
+CALL = 20_000
+"""Rollouts of one call, at most."""
+CHECKED = 4
+"""Batches on which one call must equal single ones."""
+Divide = Callable[[MiniBatch], int]
+DIVISORS: tuple[Divide, ...] = (lambda total: total.sequences, lambda total: total.tokens)
+"""What a loss may divide by as a whole."""
+
+
+def sampled(method: Method, where: Circumstances, rollouts: int, seed: int = 0, effort: float = 1.0) -> Sample:
+    """Estimates from drawn batches. The same seed draws the same responses for every method.
+
+    A method with a memory sees the batches one after another, as global steps under a policy that stands still; what it
+    makes of the first is left out.
+
+    Args:
+        effort: multiplies the number of batches.
+    """
+    P, sample = len(ACCURACIES), Sample(where.exact_PSV.flatten())
+    singly = int(SINGLY * effort)
+    divide = _divisor(method, where, rollouts, seed)
+    if divide is None:
+        _singly(method, where, draw(where, singly, rollouts, seed), sample)
+        return sample
+    batches, size = max(int(ROLLOUTS * effort) // (P * rollouts), singly), max(CALL // (P * rollouts), 1)
+    for first in range(0, batches, size):
+        number = min(size, batches - first)
+        drawn = draw(where, number, rollouts, seed + first)
+        sample.add(gradients(where, drawn, _together(method, where, drawn, divide), number), first)
+    return sample
+
+
+def _singly(method: Method, where: Circumstances, drawn: Drawn, sample: Sample) -> None:
+    state: State = {}
+    for number in range(len(drawn.prompt_M) // len(ACCURACIES)):
+        own = _batch(drawn, number)
+        found = compute(method, where, own, state, seed=number)
+        if not found.state or state:
+            sample.add(gradients(where, own, found.coefficient_MGT, 1), number)
+        state = found.state
+
+
+def _divisor(method: Method, where: Circumstances, rollouts: int, seed: int) -> Divide | None:
+    """What turns one call for many batches into a call for each: their losses differ by a divisor. None: nothing."""
+    drawn = draw(where, CHECKED, rollouts, seed)
+    single = [compute(method, where, _batch(drawn, number), {}, seed=number) for number in range(CHECKED)]
+    if any(one.state for one in single):
+        return None
+    for divide in DIVISORS:
+        together_MGT = _together(method, where, drawn, divide)
+        parts = together_MGT.split(len(ACCURACIES))
+        largest = max(float(one.coefficient_MGT.abs().max()) for one in single)
+        if all(
+            float((one.coefficient_MGT - part).abs().max()) <= 1e-9 * largest
+            for one, part in zip(single, parts, strict=True)
+        ):
+            return divide
+    return None
+
+
+def _together(method: Method, where: Circumstances, drawn: Drawn, divide: Divide) -> Tensor:
+    """The coefficients of many batches from one call, each with the divisor of its own batch."""
+    found, P = compute(method, where, drawn, {}, seed=0), len(ACCURACIES)
+    length_MG = responses().length_R[drawn.response_MG]
+    whole = divide(MiniBatch.of(length_MG, found.signals, LIMIT))
+    own = [divide(_total(length_MG, found.signals, slice(at, at + P))) for at in range(0, len(length_MG), P)]
+    factor_M = length_MG.new_tensor(own).double().repeat_interleave(P)
+    return found.coefficient_MGT * whole / factor_M[:, None, None]
+
+
+def _total(length_MG: Tensor, signals: Signals, index: slice) -> MiniBatch:
+    return MiniBatch.of(length_MG[index], signals.map(lambda tensor: tensor[index]), LIMIT)
+
+
+def _batch(drawn: Drawn, number: int) -> Drawn:
+    P = len(ACCURACIES)
+    return drawn.select(slice(number * P, (number + 1) * P))

@@ -4,6 +4,7 @@ A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as
 was damaged after it was written is passed over, and the one before it is taken.
 """
 
+import hashlib
 import shutil
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -112,6 +114,16 @@ def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
     theirs, ours = (read_json(path / "spec.json")["method"]["name"] for path in (run_dir, attempt_dir))
     tensors = {name: parts for name, parts in saved.tensors.items() if name != "method" or theirs == ours}
     save(attempt_dir, Checkpoint(saved.step, saved.cursor, tensors), kept=1)
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """A SHA-256 of the tensors' names, types, shapes and bits, whatever their order and device."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].cpu().contiguous()
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        total.update(value.flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
 
 
 def step_of(folder: Path) -> int:

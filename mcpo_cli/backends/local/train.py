@@ -111,7 +111,7 @@ class Trainer:
     """The state of one run between global steps: weights, optimizer, place in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.spec, self.attempt, self.policy = spec, attempt, policy
+        self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
@@ -122,23 +122,23 @@ class Trainer:
         self.cursor = 0
         self._follow_journal()
 
-    def train(self, stop: Stop) -> None:
-        """From the current step to the last one."""
-        steps = self.spec.train.steps
+    def train(self, stop: Stop, saved: Collection[int]) -> None:
+        """From the current step to the last of `saved`, with a checkpoint after each of them."""
+        last = max(saved)
         if self.step == 0:
             self.evaluate()
             self.save()
-        while self.step < steps:
+        while self.step < last:
             if stop():
                 self.save()
                 self.writer.wait()
-                raise Interrupted(f"stopped after step {self.step} of {steps}")
+                raise Interrupted(f"stopped after step {self.step} of {last}")
             self.step += 1
-            self.attempt.phase(f"step {self.step} of {steps}")
+            self.attempt.phase(f"step {self.step} of {last}")
             self.global_step()
             if self.spent.evaluation_due:
                 self.evaluate()
-            if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
+            if self.step in saved:
                 self.save()
         self.writer.wait()
 
@@ -182,6 +182,7 @@ class Trainer:
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
+        row["weights"] = checkpoint.digest(self.updater.weights())
         self.attempt.journal.step(row)
 
     def observe(self) -> None:
@@ -360,18 +361,23 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
     """
+    trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
+    with product_precision(trainer.policy):
+        trainer.train(stop, {*range(every, steps, every), steps})
+    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
+        trainer.policy.save(part, trainer.tokenizer)
+    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+
+
+def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
+    """The trainer of `spec` in the state that the attempt starts from. Raises as `start_policy`."""
     torch.set_num_threads(spec.compute.threads)
-    policy, tokenizer = start_policy(spec, attempt, stop)
-    trainer = Trainer(spec, attempt, policy, tokenizer)
+    trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
-    with product_precision(policy):
-        trainer.train(stop)
-    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
-        policy.save(part, tokenizer)
-    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+    return trainer
 
 
 def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Problems, step: int) -> list[EvalRow]:

@@ -96,11 +96,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 def _records(recorded: Journal, repeated: Journal, step: int) -> Iterator[tuple[str, Rows, Rows]]:
     """Each kind of records with its rows of this step, flat, in the order in which a step writes them."""
-    both = recorded, repeated
-    for kind in ORDER:
-        yield kind, *(_rows(journal, kind, step) for journal in both)
-    yield "metrics", *([_flat(row) for row in journal.steps() if row["step"] == step] for journal in both)
-    yield "eval", *(_rows(journal, "eval", step) for journal in both)
+
+    def rows(kind: Kind) -> tuple[str, Rows, Rows]:
+        return kind, _rows(recorded, kind, step), _rows(repeated, kind, step)
+
+    def metrics(journal: Journal) -> Rows:
+        return [_flat(row) for row in journal.steps() if row["step"] == step]
+
+    yield from map(rows, ORDER)
+    yield "metrics", metrics(recorded), metrics(repeated)
+    yield rows("eval")
 
 
 def _rows(journal: Journal, kind: Kind, step: int) -> Rows:

@@ -74,8 +74,8 @@ def equal_step(size_C: Floats, y_SC: Floats, y_S: Floats) -> StepSize | None:
     set has every step size at which the paired t-test of the arm's outcomes against the curve's keeps the equality: on
     a line between two sizes that is the solution of a quadratic inequality (Fieller 1954, J. R. Stat. Soc. B 16,
     175-185). So it is exact where runs are normal and the curve's truth is straight between the sizes; the ends of the
-    curve are as uncertain as the arm. Where the set has gaps, the interval covers them. Simulated: 94.8 to 95.3 % with 3,
-    6 and 12 runs.
+    curve are as uncertain as the arm. Where the set has gaps, the interval covers them. Simulated: 94.8 to 95.3 %
+    with 3, 6 and 12 runs.
 
     Args:
         size_C: step sizes, rising.

@@ -366,6 +366,16 @@ def test_gdpo_normalises_each_channel_and_then_the_batch() -> None:
     assert torch.allclose(signals(get("gdpo", brevity=0.0, whiten="tokens"), of).advantage, whitened)
 
 
+def test_remax_subtracts_the_reward_of_the_greedy_response() -> None:
+    """By hand, with greedy rewards 1, 0, 1, 0.5: a group that is all right keeps its gradient where that is 0.5."""
+    of = step([(1, 0, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 1, 1, 1)])
+    of = dataclasses.replace(of, greedy_reward_P=torch.tensor([1.0, 0.0, 1.0, 0.5]))
+    expected = [[0, -1, -1, -1], [1, 1, 1, 0], [0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5]]
+    assert advantages(get("remax"), of) == [near(row) for row in expected]
+    kept = signals(get("remax"), of).has_gradient_PG
+    assert kept.tolist() == [[value != 0 for value in row] for row in expected]
+
+
 def test_token_baselines_weigh_rewards_by_uncertainty() -> None:
     """By hand: W of the first rollout .5, 1, 1.5, of the second 1, 3; rewards 1 and 0, and a tail of one token."""
     half, length_PG = math.log(0.5), torch.tensor([[3, 2]])

@@ -18,6 +18,7 @@ from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.rewarding import greedy_rewards, rewarded
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
@@ -27,7 +28,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import functions, rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, EvalRow
@@ -225,14 +225,8 @@ class Trainer:
         problems = self.problems.training(self.spec.seed, self.cursor, train.prompts)
         self.cursor += train.prompts
         rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, refill))
-        seen_PG = judged.correct_PG
-        if train.reward == "random":
-            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, refill * train.prompts)
-        reward_PG = seen_PG.double()
-        if functions.is_one(train.reward):
-            reward_PG = self.language.rewards(train.reward, problems, rollouts)
-        length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        at = self.step, refill * train.prompts
+        seen_PG, reward_PG = rewarded(self.language, self.spec, at, problems, rollouts, judged.correct_PG)
         return Sampled(
             temperature=train.temperature,
             problems=problems,
@@ -240,8 +234,8 @@ class Trainer:
             correct_PG=judged.correct_PG,
             seen_PG=seen_PG,
             answers=judged.answers,
-            reward_PG=reward_PG + shaping_PG,
-            batch_index=torch.arange(len(problems), device=length_PG.device),
+            reward_PG=reward_PG,
+            batch_index=torch.arange(len(problems), device=reward_PG.device),
         )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
@@ -254,6 +248,11 @@ class Trainer:
         step = sampled.for_method(method.needs, train.max_response)
         if "collision" in method.needs:
             step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
+        if "greedy_reward" in method.needs:
+            problems = [sampled.problems[index] for index in chosen]
+            reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            self.spent.beside(rollouts=len(problems), sampled_tokens=tokens)
+            step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)

@@ -330,12 +330,14 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
         entropy_PGT=tokens,
         answer_PG=torch.zeros(2, 4),
         collision_PGT=tokens,
+        greedy_reward_P=torch.tensor([0.0, 1.0]),
     )
     lives: dict[str, tuple[bool, bool]] = {
         "ngrpo": (False, True),
         "psr_nsr": (True, True),
         "topr": (True, True),
         "reinforce_pp": (True, True),
+        "remax": (True, True),
         "unlikeliness": (True, False),
         "copo": (True, True),
         "spo": (True, True),

@@ -37,7 +37,7 @@ class MethodTrainer(GRPOTrainer):  # type: ignore[misc]  # TRL has no types
             raise ValueError("one process; whole groups in an optimizer step, whole optimizer steps in a generation")
         if wrong := [name for name, value in LEFT_OUT.items() if getattr(self.args, name) != value]:
             raise ValueError(f"{', '.join(wrong)}: part of TRL's loss, which the method replaces")
-        if costly := method.needs & {"collision", "reference_policy"}:
+        if costly := method.needs & {"collision", "greedy_reward", "reference_policy"}:
             raise ValueError(f"{method.name} needs {', '.join(costly)}, which only mcpo train computes")
         if method.dynamic_sampling:
             raise ValueError("TRL samples no groups in place of others: get(NAME, dynamic_sampling=False)")

@@ -8,6 +8,7 @@
 | `MissingCells` | 3    | a table or figure needs runs that are not done                 |
 | `StoreError`   | 4    | the MLflow store could not be read or written                  |
 | `OutputLost`   | 1    | standard output cannot be written; records are not affected    |
+| `Differs`      | 5    | `verify`: a step that was trained again is not as recorded     |
 | `Interrupted`  | 130  | stopped by a signal; it can continue                           |
 | anything else  | 70   | a bug: `--debug` shows where                                   |
 
@@ -31,6 +32,7 @@ CODES: dict[str, str] = {
     "run_failed": "any other failure of a run; its records are kept",
     "problems_found": "`data audit` or `doctor` found problems to fix first",
     "missing_runs": "a table or figure needs runs that are not done",
+    "differs": "`verify`: a global step that was trained again is not what the run recorded",
     "store_failed": "the MLflow store could not be read or written",
     "output_lost": "standard output cannot be written",
     "interrupted": "stopped by a signal; the same command continues",
@@ -110,6 +112,13 @@ class StoreError(McpoError):
 
     exit_code = 4
     code = "store_failed"
+
+
+class Differs(McpoError):
+    """A global step that was trained again differs from its records; the message names the first value."""
+
+    exit_code = 5
+    code = "differs"
 
 
 class OutputLost(McpoError):

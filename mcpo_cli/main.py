@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from mcpo_cli import __version__
-from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training
+from mcpo_cli.commands import about, claim, data, models, results, runs, samplers, training, verify
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
 from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
@@ -51,6 +51,7 @@ app.command(epilog=results.COMPARE_EXAMPLES)(results.compare)
 app.command(epilog=claim.EXAMPLES)(claim.claim)
 app.command(epilog=training.FORK_EXAMPLES)(training.fork)
 app.command(epilog=training.BRANCH_EXAMPLES)(training.branch)
+app.command(epilog=verify.EXAMPLES)(verify.verify)
 app.command(epilog=models.EVALUATE_SETTINGS)(models.evaluate)
 app.command()(models.grade)
 app.command()(models.export)

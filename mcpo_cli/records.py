@@ -88,6 +88,9 @@ class StepRow(TypedDict):
     step: int
     time: float
     metrics: dict[str, float]
+    weights: NotRequired[str]
+    """SHA-256 of the policy's weights after the step (backend=local), so that records alone show that a run trained
+    again has the same bits."""
 
 
 class GroupRow(TypedDict):

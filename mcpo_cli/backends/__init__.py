@@ -1,7 +1,7 @@
 """The training engines, `local` (pure torch, one process) and `verl` (Ray, FSDP2 and vLLM), and their interface."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -9,6 +9,7 @@ from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import RunFailed
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.differences import Compared
 from mcpo_cli.samplers import is_of_option
 
 Stop = Callable[[], bool]
@@ -73,6 +74,22 @@ class Backend(Protocol):
 
         Raises:
             ConfigError: the backend does not support this.
+        """
+
+    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
+        """Train again, from the checkpoint that the attempt starts after as far as the last of `steps`.
+
+        The states after `steps` are kept.
+
+        Raises:
+            Interrupted: `stop` returned true.
+            ConfigError: the backend cannot repeat a step.
+        """
+
+    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
+        """Compare the states after `step`, one of those `kept` in both folders, which are of one run.
+
+        exactly: bit by bit, else within `differences.TOLERANCE`.
         """
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:

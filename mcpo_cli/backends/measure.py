@@ -361,7 +361,8 @@ def sample_rows(step: int, graded: Graded, responses: Sequence[Sequence[str]]) -
 class CostTotals:
     """Running totals of a run over all its attempts, which every row of a global step records.
 
-    `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away.
+    `cost/rollouts`: rollouts sampled for training, also those of groups that dynamic sampling threw away, and those
+    that a method only compares with (`greedy_reward`).
     `cost/sampled_tokens`: their response tokens. `cost/trained_tokens`: tokens, the prompt's included, of the sequences
     that went through a forward and a backward pass. `cost/gradient_steps`: optimizer steps. `cost/flops`: operations
     that `workload.operations` estimates from these tokens. `cost/seconds`: seconds of sampling and update. Rollouts of
@@ -374,11 +375,18 @@ class CostTotals:
         self._spec, self._step = spec, step
         self.totals = {name: rows[step][name] if step in rows else 0.0 for name in AXES}
         self._rollouts_before = 0.0
+        self._beside = (0, 0)
+
+    def beside(self, *, rollouts: int, sampled_tokens: int) -> None:
+        """Rollouts of the step that is added next which are sampled for a method and not trained on."""
+        self._beside = self._beside[0] + rollouts, self._beside[1] + sampled_tokens
 
     def add(
         self, *, rollouts: int, sampled_tokens: int, trained_tokens: int, gradient_steps: int, seconds: float
     ) -> None:
         """Add one global step."""
+        rollouts, sampled_tokens = rollouts + self._beside[0], sampled_tokens + self._beside[1]
+        self._beside = (0, 0)
         operations = workload.operations(self._spec, sampled_tokens, trained_tokens)
         own = (rollouts, sampled_tokens, trained_tokens, gradient_steps, operations, seconds)
         self._step, self._rollouts_before = self._step + 1, self.totals["cost/rollouts"]

@@ -218,13 +218,19 @@ def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Corrections need a sampler that is not exact, which the local one is; those of verl are its own."""
-    train, off = spec.train, Train()
+    """Corrections need a sampler that is not exact: verl's rollout engine, or a local one that rounds on purpose."""
+    train, off, verl = spec.train, Train(), spec.backend == "verl"
     names = ("correction", "correction_low", "correction_high", "off_policy_mask", "sampler_rounding")
     asked = [f"train.{name}={getattr(train, name)}" for name in names if getattr(train, name) != getattr(off, name)]
-    if asked and spec.backend == "verl":
-        yield f"{asked[0]} is of the local backend alone", "cluster.rollout_correction=2, which is token-truncate"
-    elif asked and not train.sampler_rounding:
+    if verl and train.sampler_rounding:
+        yield f"train.sampler_rounding={train.sampler_rounding:g} is of the local sampler alone", "backend=local"
+    elif verl and train.correction != "none" and spec.cluster.rollout_correction:
+        yield (
+            f"train.correction={train.correction} and cluster.rollout_correction={spec.cluster.rollout_correction:g} "
+            "both weight the policy loss by the same ratio",
+            "cluster.rollout_correction=null",
+        )
+    elif asked and not verl and not train.sampler_rounding:
         yield f"{asked[0]} has no effect: the local sampler is exact", "train.sampler_rounding=0.1"
     elif train.correction == "none" and (train.correction_low, train.correction_high) != (0.0, 3.0):
         yield f"{asked[0]} has no effect without train.correction", "train.correction=token-mask"

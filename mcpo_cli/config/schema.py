@@ -160,7 +160,8 @@ class Train:
     correction: Literal["none", "token-truncate", "sequence-truncate", "token-mask", "sequence-mask"] = later("none")
     """How the ratio of trainer's and sampler's probability of a token, or response, weights the policy loss.
 
-    Cut to the bounds (TIS), or as it is within them and 0 outside (MIS; by token with both bounds, IcePop).
+    Cut to the bounds (TIS), or as it is within them and 0 outside (MIS; by token with both bounds, IcePop). The sampler
+    is the rollout engine of backend=verl, or the local one that `sampler_rounding` makes inexact.
     """
     correction_low: float = later(0.0, ge=0, le=1)
     """Lower bound of that ratio; IcePop's is 0.5."""

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 Floats = Any
 """A float, a NumPy array or a tensor: anything with +, *, ** and comparison."""
-Need = Literal["logp", "entropy", "answers", "previous_policy", "reference_policy", "current_entropy", "collision"]
+Need = Literal[
+    "logp", "entropy", "answers", "previous_policy", "reference_policy", "current_entropy", "collision", "greedy_reward"
+]
 """Inputs that a method has to request because they cost something (fields of `Step` and `TokenBatch`)."""
 State = Mapping[str, "Tensor"]
 """Memory of a method from step to step: tensors by name, written to checkpoints as they are."""
@@ -71,6 +73,10 @@ class Step:
     """Sum over the vocabulary of the squared probabilities where each token was drawn. Need: `collision`."""
     answer_PG: Tensor | None = None
     """int64, equal within a group where the answers are equal; all missing answers are equal. Need: `answers`."""
+
+    greedy_reward_P: Tensor | None = None
+    """Reward of one more response to each prompt, the most likely token at every place, which is not trained on.
+    Need: `greedy_reward`."""
 
     @property
     def p_P(self) -> Tensor:

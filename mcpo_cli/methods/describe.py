@@ -30,6 +30,8 @@ def backends(method: Method) -> dict[str, str]:
         return {"local": "", "verl": "refused: it keeps no reference policy yet"}
     if "collision" in method.needs:
         return {"local": "", "verl": "refused: it does not pass on squared probabilities"}
+    if "greedy_reward" in method.needs:
+        return {"local": "one more rollout a prompt", "verl": "refused: its trainer samples no greedy response"}
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     return {"local": "", "verl": "one mini-batch a step (train.mini_batch=train.prompts)" if prepares else ""}
 

@@ -39,17 +39,25 @@ def begin(folder: Path, spec: RunSpec, kept: Callable[[Path], list[int]], copy_s
             else f"rm -r {parent.folder}  (then train it with "
             f"compute.checkpoint_every={step} compute.checkpoints=1000 compute.checkpoints_after=1000)",
         )
-    attempt = Attempt(folder, spec, 0)
+    copy(parent.folder, step, Attempt(folder, spec, 0), copy_state)
+    return step
+
+
+def copy(run_dir: Path, step: int, attempt: Attempt, copy_state: CopyState) -> None:
+    """Fill an attempt with the records and the state that the run in `run_dir` has up to `step`, and end it.
+
+    Raises:
+        RunFailed: those records are damaged; the attempt is removed.
+    """
     try:
-        _copy_rows(Journal(parent.folder), step, attempt)
-        copy_state(parent.folder, step, attempt)
+        _copy_rows(Journal(run_dir), step, attempt)
+        copy_state(run_dir, step, attempt)
         attempt.durable(step)
     except BaseException:
         attempt.journal.close()
         shutil.rmtree(attempt.folder)
         raise
-    attempt.end("interrupted", f"forked from {run_id} after step {step}")
-    return step
+    attempt.end("interrupted", f"continues {run_dir.name} after step {step}")
 
 
 def _copy_rows(source: Journal, step: int, attempt: Attempt) -> None:

@@ -49,17 +49,34 @@ def write(attempt_dir: Path, command: Sequence[str]) -> None:
         "plugins": [asdict(plugin) for plugin in plugins.present()],
         "packages": dict(sorted((d.name, d.version) for d in importlib.metadata.distributions())),
         "python": platform.python_version(),
-        "machine": {
-            "platform": platform.platform(),
-            "processor": processor(),
-            "instructions": instructions(),
-            "kernels": _kernels(),
-            "cores": os.cpu_count(),
-            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-            "gpus": _gpus(),
-        },
+        "machine": machine(),
     }
     write_json(attempt_dir / RECORD, record)
+
+
+def machine() -> dict[str, Any]:
+    """This machine as a record has it."""
+    return {
+        "platform": platform.platform(),
+        "processor": processor(),
+        "instructions": instructions(),
+        "kernels": _kernels(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "gpus": _gpus(),
+    }
+
+
+def rounding(record: Mapping[str, Any]) -> dict[str, str]:
+    """What decides how a run's numbers are rounded on a CPU: torch, the processor and the kernels chosen for it."""
+    known = record.get("machine", {})
+    torch = record.get("packages", {}).get("torch", "unknown")
+    return {"torch": torch, **{name: str(known.get(name, "unknown")) for name in ("processor", "kernels")}}
+
+
+def here() -> dict[str, Any]:
+    """The parts of a record that `rounding` reads, of this process."""
+    return {"packages": {"torch": importlib.metadata.version("torch")}, "machine": machine()}
 
 
 def environment(record: Mapping[str, Any]) -> dict[str, str]:

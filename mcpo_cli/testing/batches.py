@@ -40,6 +40,8 @@ def step(right: Sequence[int] = (0, 1, 2, 3, 4, 4), rollouts: int = 4, longest: 
         entropy_PGT=entropy_PGT,
         collision_PGT=(p_PGT**2 + share_PGT * (1 - p_PGT) ** 2) * mask_PGT,
         answer_PG=answer_PG,
+        # A coin for each prompt, so that it is right for some and wrong for others of every accuracy.
+        greedy_reward_P=torch.randint(0, 2, (len(right),), generator=rng).double(),
     )
 
 

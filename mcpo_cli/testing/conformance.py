@@ -188,6 +188,7 @@ def _signals(method: Method, of: Step) -> Signals:
         entropy_PGT=of.entropy_PGT if "entropy" in asked else None,
         collision_PGT=of.collision_PGT if "collision" in asked else None,
         answer_PG=of.answer_PG if "answers" in asked else None,
+        greedy_reward_P=of.greedy_reward_P if "greedy_reward" in asked else None,
     )
     return method.signals(of, {})[0]
 

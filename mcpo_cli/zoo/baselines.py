@@ -74,6 +74,38 @@ class Opo(Clipped, GroupRelative):
 
 
 @dataclass(frozen=True)
+class Remax(Clipped):
+    """ReMax (arXiv 2310.10505): the reward of the policy's own greedy response as baseline.
+
+    REINFORCE with argmax. A = r - r(greedy response to the same prompt); A_PG. The greedy response is one more rollout
+    a prompt: its tokens are part of the cost, and it is not trained on. The loss is PPO's clipped surrogate, as in
+    verl; the paper has one rollout a prompt and, on-policy, no ratio, which is the same at the first gradient step.
+
+    Defaults: clip .2/.2 and the suite's aggregation, as for `grpo`. Edge cases: a group whose rewards are all that of
+    its greedy response has A = 0; where all are right and the greedy response is wrong, all have A = 1, so a filter of
+    such groups would leave a part of the method out. Its penalty for long responses, if there is one, is in its reward.
+    A baseline is a constant of the group: W(p) = p(1 - p), that of `dr_grpo`.
+
+    Disagreement: the paper subtracts a KL to the base policy from each token's reward, which neither verl 0.9.1 without
+    `use_kl_in_reward` nor this does. Checked: advantages equal verl's function `remax` (executed). TRL has none.
+    backend=verl refuses it: its trainer samples no greedy response.
+    """
+
+    name: ClassVar[str] = "remax"
+    needs: ClassVar[frozenset[Need]] = frozenset({"greedy_reward"})
+    uses_dead_groups: ClassVar[bool] = True
+
+    def query_weight(self, p: Floats, rollouts: float = math.inf) -> Floats:
+        """p(1 - p)."""
+        return p * (1 - p)
+
+    def signals(self, step: Step, state: State) -> tuple[Signals, State]:
+        """Rewards minus that of the greedy response."""
+        assert step.greedy_reward_P is not None
+        return Signals.of(step.reward_PG.double() - step.greedy_reward_P.double()[:, None]), state
+
+
+@dataclass(frozen=True)
 class Otb(Clipped, GroupRelative):
     """OTB (arXiv 2602.07078): at every token a baseline of its own, which weighs rewards by how uncertain a path was.
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEC = load(["scale=smoke", "seed=0"])[0]
 PROMPTS, ROLLOUTS, PART = 8, 4, 8
 """Of a generation batch, which has two mini-batches of two parts of PART sequences."""
-REFUSED = {"grpo_kl": "reference_policy", "otb": "collision"}
+REFUSED = {"grpo_kl": "reference_policy", "otb": "collision", "remax": "greedy_reward"}
 """Methods that need what the example does not compute."""
 METHODS: dict[str, dict[str, Any]] = {name: {} for name in methods.registry() if name not in REFUSED} | {
     "mcpo": {"anchor": "previous_step"},

@@ -82,6 +82,11 @@ def test_the_policy_term_alone_is_weighted_and_dropped() -> None:
         (["train.off_policy_mask=0.5"], "train.off_policy_mask"),
         (["train.sampler_rounding=0.1", "train.correction_high=5"], "train.correction_high"),
         (["scale=verl-cpu", "train.sampler_rounding=0.1"], "train.sampler_rounding"),
+        (["scale=verl-cpu", "train.correction_low=0.5"], "train.correction_low"),
+        (
+            ["scale=verl-cpu", "train.correction=token-mask", "cluster.rollout_correction=2"],
+            "cluster.rollout_correction",
+        ),
     ],
 )
 def test_what_would_have_no_effect_is_refused(words: list[str], name: str) -> None:

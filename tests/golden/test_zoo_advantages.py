@@ -330,12 +330,14 @@ def test_dead_groups_stay_dead_unless_the_method_lives_on_them() -> None:
         entropy_PGT=tokens,
         answer_PG=torch.zeros(2, 4),
         collision_PGT=tokens,
+        greedy_reward_P=torch.tensor([0.0, 1.0]),
     )
     lives: dict[str, tuple[bool, bool]] = {
         "ngrpo": (False, True),
         "psr_nsr": (True, True),
         "topr": (True, True),
         "reinforce_pp": (True, True),
+        "remax": (True, True),
         "unlikeliness": (True, False),
         "copo": (True, True),
         "spo": (True, True),
@@ -364,6 +366,16 @@ def test_gdpo_normalises_each_channel_and_then_the_batch() -> None:
     normal_PG = signals(get("grpo"), of).advantage
     whitened = signals(get("reinforce_pp"), dataclasses.replace(of, reward_PG=normal_PG)).advantage
     assert torch.allclose(signals(get("gdpo", brevity=0.0, whiten="tokens"), of).advantage, whitened)
+
+
+def test_remax_subtracts_the_reward_of_the_greedy_response() -> None:
+    """By hand, with greedy rewards 1, 0, 1, 0.5: a group that is all right keeps its gradient where that is 0.5."""
+    of = step([(1, 0, 0, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 1, 1, 1)])
+    of = dataclasses.replace(of, greedy_reward_P=torch.tensor([1.0, 0.0, 1.0, 0.5]))
+    expected = [[0, -1, -1, -1], [1, 1, 1, 0], [0, 0, 0, 0], [0.5, 0.5, 0.5, 0.5]]
+    assert advantages(get("remax"), of) == [near(row) for row in expected]
+    kept = signals(get("remax"), of).has_gradient_PG
+    assert kept.tolist() == [[value != 0 for value in row] for row in expected]
 
 
 def test_token_baselines_weigh_rewards_by_uncertainty() -> None:

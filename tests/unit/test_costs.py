@@ -1,19 +1,26 @@
 """What training has cost is counted, survives attempts, and gives scores at equal cost."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from mcpo_cli.analysis.frames import Runs
-from mcpo_cli.backends.local import train
+from mcpo_cli.backends.local import rewarding, train
+from mcpo_cli.backends.local.encoding import Language
+from mcpo_cli.backends.local.policy import Policy
+from mcpo_cli.backends.local.sampler import sample
 from mcpo_cli.backends.measure import CostTotals
 from mcpo_cli.config import workload
 from mcpo_cli.config.load import load
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
+from mcpo_cli.data.base import Problem
 from mcpo_cli.records import AXES
 from mcpo_cli.runs.attempts import Attempt, missing
 from mcpo_cli.runs.journal import Journal
@@ -23,9 +30,9 @@ from tests import fakes
 QUICK = ("scale=smoke", "warmup.target_accuracy=0", "train.rollouts=2", "train.temperature=1", "eval.samples=1")
 
 
-def trained(*overrides: str) -> tuple[RunSpec, Journal]:
-    """A run of the local engine, from untrained weights."""
-    spec = load([*QUICK, *overrides])[0]
+def trained(*overrides: str, quick: Sequence[str] = QUICK) -> tuple[RunSpec, Journal]:
+    """A run of the local engine; by default from untrained weights."""
+    spec = load([*quick, *overrides])[0]
     folder = Path.cwd() / "runs" / spec.run_id
     attempt = Attempt(folder, spec, start_step=0)
     train.run(spec, attempt, stop=lambda: False)
@@ -54,6 +61,32 @@ def test_totals_by_hand(here: Path) -> None:
     assert [row["cost/flops"] for row in rows] == pytest.approx(expected)
     phases = [row["perf/seconds_sample"] + row["perf/seconds_update"] for row in rows]
     assert rows[-1]["cost/seconds"] == pytest.approx(sum(phases))
+
+
+def test_greedy_responses_are_counted_and_are_the_most_likely(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more rollout for each of 8 prompts of a step; almost cold sampling takes the same tokens."""
+    asked = list[tuple[Tensor, int, Tensor, int]]()
+
+    def both(policy: Policy, language: Language, spec: RunSpec, step: int, problems: Sequence[Problem]) -> Any:
+        found = rewarding.greedy_rewards(policy, language, spec, step, problems)
+        prompt_PS, most = language.prompts(problems), spec.train.max_response
+        cold = sample(policy, prompt_PS, 1, most, 1e-6, language.eos, 0, language.stops)
+        right_P = language.judge(problems, cold).correct_PG.squeeze(-1).double()
+        asked.append((found[0], found[1], right_P, int(cold.length_PG.sum())))
+        return found
+
+    monkeypatch.setattr(train, "greedy_rewards", both)
+    _, journal = trained("method=remax", "train.rollouts=2", "train.overlong_cache=0", quick=["scale=smoke"])
+    rows = [row["metrics"] for row in journal.steps()]
+    assert [row["cost/rollouts"] for row in rows] == [24, 48, 72]
+    own = [sum(group["mean_length"] * 2 for group in journal.groups() if group["step"] == step) for step in (1, 2, 3)]
+    totals = [0.0, *(row["cost/sampled_tokens"] for row in rows)]
+    for place, (reward_P, tokens, cold_P, cold_tokens) in enumerate(asked):
+        assert reward_P.tolist() == cold_P.tolist()
+        assert tokens == cold_tokens
+        assert totals[place + 1] - totals[place] == pytest.approx(own[place] + tokens)
+    assert len(asked) == 3
+    assert {float(value) for reward_P, *_ in asked for value in reward_P} == {0.0, 1.0}
 
 
 def test_tokens_that_are_trained_on_belong_to_groups_that_bear_a_gradient(here: Path) -> None:

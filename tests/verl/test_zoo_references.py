@@ -26,6 +26,7 @@ ADVANTAGES: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("rloo", {}, "rloo_vectorized", {}),
     ("opo", {}, "opo", {}),
     ("otb", {}, "optimal_token_baseline", {}),
+    ("remax", {}, "remax", {}),
     ("reinforce_pp", {"baseline": "none"}, "reinforce_plus_plus", {}),
     ("reinforce_pp", {"baseline": "group"}, "reinforce_plus_plus_baseline", {}),
     ("gpg", {"count": "nonzero"}, "gpg", {}),
@@ -56,6 +57,9 @@ def verl_advantages(of: Step, estimator: str, **arguments: Any) -> Tensor:
         arguments["old_log_probs"], arguments["sum_pi_squared"] = (
             value_PGT.flatten(0, 1) for value_PGT in (of.logp_PGT, of.collision_PGT)
         )
+    if estimator == "remax":
+        assert of.greedy_reward_P is not None
+        arguments["reward_baselines"] = of.greedy_reward_P.repeat_interleave(of.reward_PG.shape[1])
     mask_BT = of.mask_PGT.flatten(0, 1)
     last_BT = mask_BT & (mask_BT.long().cumsum(-1) == mask_BT.sum(-1, keepdim=True))
     advantage_BT: Tensor = core_algos.get_adv_estimator_fn(estimator)(

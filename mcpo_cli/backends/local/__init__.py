@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from mcpo_cli.home import location
 from mcpo_cli.machine import GIB
 from mcpo_cli.runs import folders
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.differences import Compared
 from mcpo_cli.runs.journal import Journal
 from mcpo_cli.tasks import closed
 
@@ -118,6 +120,17 @@ class Local:
         from mcpo_cli.backends.local import checkpoint
 
         checkpoint.copy(run_dir, step, attempt.folder)
+
+    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
+        from mcpo_cli.backends.local import repeats
+
+        self.check(spec)
+        repeats.repeat(spec, attempt, stop, steps)
+
+    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
+        from mcpo_cli.backends.local import repeats
+
+        return repeats.compare_states(recorded, repeated, step, exactly=exactly)
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         from mcpo_cli.backends.local import saved_states

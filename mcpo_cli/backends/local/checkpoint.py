@@ -4,6 +4,7 @@ A folder `checkpoints/step_<s>` holds the weights and the optimizer's moments as
 was damaged after it was written is passed over, and the one before it is taken.
 """
 
+import hashlib
 import shutil
 import sys
 from collections.abc import Mapping
@@ -130,6 +131,16 @@ def copy(run_dir: Path, step: int, attempt_dir: Path) -> None:
     }
     tensors = {name: parts for name, parts in saved.tensors.items() if name not in left}
     save(attempt_dir, Checkpoint(saved.step, saved.cursor, tensors), kept=1)
+
+
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """A SHA-256 of the tensors' names, types, shapes and bits, whatever their order and device."""
+    total = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].cpu().contiguous()
+        total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+        total.update(value.flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
 
 
 def step_of(folder: Path) -> int:

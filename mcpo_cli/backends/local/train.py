@@ -20,6 +20,7 @@ from mcpo_cli.backends.drawing import Drawing, TrainingStream
 from mcpo_cli.backends.local import checkpoint, gradients
 from mcpo_cli.backends.local.encoding import Judged, Language
 from mcpo_cli.backends.local.policy import Policy, product_precision
+from mcpo_cli.backends.local.rewarding import greedy_rewards, rewarded
 from mcpo_cli.backends.local.sampler import Rollouts, concatenate, sample
 from mcpo_cli.backends.local.start import start_policy, stop_ids
 from mcpo_cli.backends.local.update import GradedBatch, Updater, crop
@@ -29,7 +30,6 @@ from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.config.workload import eval_steps
 from mcpo_cli.data.base import Problem
 from mcpo_cli.errors import Interrupted
-from mcpo_cli.grading import functions, rewards
 from mcpo_cli.methods import State, Step
 from mcpo_cli.methods.base import AdvancedMethod, Need
 from mcpo_cli.records import SOURCES, EvalRow
@@ -113,7 +113,7 @@ class Trainer:
     """The state of one run between global steps: weights, optimizer, memories, place in the training stream."""
 
     def __init__(self, spec: RunSpec, attempt: Attempt, policy: Policy, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.spec, self.attempt, self.policy = spec, attempt, policy
+        self.spec, self.attempt, self.policy, self.tokenizer = spec, attempt, policy, tokenizer
         closed = not spec.model.path
         self.language = Language(spec.task, tokenizer, stop_ids(policy.model, tokenizer), closed=closed)
         self.problems = spec.task.problems(spec.train, partial(self.language.fits, limit=spec.train.max_prompt))
@@ -126,23 +126,23 @@ class Trainer:
         self.cursor = 0
         self._follow_journal()
 
-    def train(self, stop: Stop) -> None:
-        """From the current step to the last one."""
-        steps = self.spec.train.steps
+    def train(self, stop: Stop, saved: Collection[int]) -> None:
+        """From the current step to the last of `saved`, with a checkpoint after each of them."""
+        last = max(saved)
         if self.step == 0:
             self.evaluate()
             self.save()
-        while self.step < steps:
+        while self.step < last:
             if stop():
                 self.save()
                 self.writer.wait()
-                raise Interrupted(f"stopped after step {self.step} of {steps}")
+                raise Interrupted(f"stopped after step {self.step} of {last}")
             self.step += 1
-            self.attempt.phase(f"step {self.step} of {steps}")
+            self.attempt.phase(f"step {self.step} of {last}")
             self.global_step()
             if self.spent.evaluation_due:
                 self.evaluate()
-            if self.step % self.spec.compute.checkpoint_every == 0 or self.step == steps:
+            if self.step in saved:
                 self.save()
         self.writer.wait()
 
@@ -186,6 +186,7 @@ class Trainer:
             seconds=clock.seconds,
             own=measure.process(time.process_time() - clock.cpu_before, sum(clock.seconds.values())),
         )
+        row["weights"] = checkpoint.digest(self.updater.weights())
         self.attempt.journal.step(row)
 
     def observe(self) -> None:
@@ -222,14 +223,8 @@ class Trainer:
         """Graded rollouts of `problems`: round `number` (from 0) of the step, after `before` other groups of it."""
         train = self.spec.train
         rollouts, judged = self.sample_groups(problems, stream(self.spec.seed, "rollout", self.step, number))
-        seen_PG = judged.correct_PG
-        if train.reward == "random":
-            seen_PG = rewards.random_rewards(seen_PG, self.spec.seed, self.step, before)
-        reward_PG = seen_PG.double()
-        if functions.is_one(train.reward):
-            reward_PG = self.language.rewards(train.reward, problems, rollouts)
-        length_PG, cache = rollouts.length_PG, train.overlong_cache
-        shaping_PG = rewards.overlong_penalty(length_PG, train.max_response, cache, train.overlong_penalty)
+        at = self.step, before
+        seen_PG, reward_PG = rewarded(self.language, self.spec, at, problems, rollouts, judged.correct_PG)
         return Sampled(
             temperature=train.temperature,
             problems=list(problems),
@@ -237,8 +232,8 @@ class Trainer:
             correct_PG=judged.correct_PG,
             seen_PG=seen_PG,
             answers=judged.answers,
-            reward_PG=reward_PG + shaping_PG,
-            batch_index=torch.arange(len(problems), device=length_PG.device),
+            reward_PG=reward_PG,
+            batch_index=torch.arange(len(problems), device=reward_PG.device),
         )
 
     def batch(self, sampled: Sampled) -> tuple[GradedBatch, State]:
@@ -251,6 +246,11 @@ class Trainer:
         step = sampled.for_method(method.needs, train.max_response)
         if "collision" in method.needs:
             step = dataclasses.replace(step, collision_PGT=self.updater.collisions(sampled.batch))
+        if "greedy_reward" in method.needs:
+            problems = [sampled.problems[index] for index in chosen]
+            reward_P, tokens = greedy_rewards(self.policy, self.language, self.spec, self.step, problems)
+            self.spent.beside(rollouts=len(problems), sampled_tokens=tokens)
+            step = dataclasses.replace(step, greedy_reward_P=reward_P)
         with checks.at(f"step {self.step}"):
             signals, state = checks.signals(method, step, self.method_state)
         place_P = torch.arange(len(chosen), device=chosen.device)
@@ -360,18 +360,23 @@ def run(spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
     Raises:
         Interrupted: `stop` said so. RunFailed: the run cannot go on.
     """
+    trainer, steps, every = begin(spec, attempt, stop), spec.train.steps, spec.compute.checkpoint_every
+    with product_precision(trainer.policy):
+        trainer.train(stop, {*range(every, steps, every), steps})
+    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
+        trainer.policy.save(part, trainer.tokenizer)
+    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+
+
+def begin(spec: RunSpec, attempt: Attempt, stop: Stop) -> Trainer:
+    """The trainer of `spec` in the state that the attempt starts from. Raises as `start_policy`."""
     torch.set_num_threads(spec.compute.threads)
-    policy, tokenizer = start_policy(spec, attempt, stop)
-    trainer = Trainer(spec, attempt, policy, tokenizer)
+    trainer = Trainer(spec, attempt, *start_policy(spec, attempt, stop))
     if sources := trainer.problems.sources():
         write_atomic(attempt.folder.parent / SOURCES, json.dumps(sources, indent=2))
     if start := attempt.status["start_step"]:
         trainer.restore(checkpoint.at(attempt.folder.parent, start))
-    with product_precision(policy):
-        trainer.train(stop)
-    with folders.atomic_folder(attempt.folder / "policy", {"step": trainer.step}) as part:
-        policy.save(part, tokenizer)
-    checkpoint.prune(attempt.folder, spec.compute.checkpoints_after)
+    return trainer
 
 
 def evaluate(spec: RunSpec, policy: Policy, language: Language, held_out: Problems, step: int) -> list[EvalRow]:

@@ -143,6 +143,10 @@ class Updater:
         self.optimizer.step()
         return sums
 
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of the trained policy, by name."""
+        return self._weights(self.policy)
+
     def state(self) -> dict[str, dict[str, Tensor]]:
         """Everything that a checkpoint must hold, as named tensors by file."""
         moments = {
@@ -150,7 +154,7 @@ class Updater:
             for i, entry in self.optimizer.state_dict()["state"].items()
             for name, value in entry.items()
         }
-        parts = {"policy": self._weights(self.policy), "optimizer": moments}
+        parts = {"policy": self.weights(), "optimizer": moments}
         return parts | {name: self._weights(policy) for name, policy in self._others().items()}
 
     def load_state(self, parts: Mapping[str, Mapping[str, Tensor]]) -> None:

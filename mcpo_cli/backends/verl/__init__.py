@@ -1,5 +1,6 @@
 """The verl backend: Ray, FSDP2 and vLLM on GPUs. Importing it imports neither verl, torch nor ray."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from mcpo_cli.config.branching import Trunk
 from mcpo_cli.config.schema import RunSpec
 from mcpo_cli.errors import ConfigError
 from mcpo_cli.runs.attempts import Attempt
+from mcpo_cli.runs.differences import Compared
 
 
 class Verl:
@@ -50,6 +52,18 @@ class Verl:
     def copy_state(self, run_dir: Path, step: int, attempt: Attempt) -> None:
         """Not supported: a checkpoint holds the state of all ranks."""
         raise ConfigError(f"{run_dir.name}: backend=verl cannot fork a run", fix="backend=local")
+
+    def repeat(self, spec: RunSpec, attempt: Attempt, stop: Stop, steps: Collection[int]) -> None:
+        """Not supported: the order in which vLLM batches requests decides the bits of a step."""
+        raise ConfigError(
+            f"{spec.run_id} was trained by verl: how its rollout engine batches requests decides the bits of a step, "
+            "so no step can be trained again",
+            fix=f"mcpo runs show {spec.run_id}",
+        )
+
+    def compare_states(self, recorded: Path, repeated: Path, step: int, *, exactly: bool) -> Compared:
+        """Not supported, as `repeat`."""
+        raise ConfigError(f"{recorded.name}: backend=verl cannot repeat a step", fix="backend=local")
 
     def branch(self, trunk: Trunk, attempt: Attempt, run_dir: Path, step: int) -> None:
         """Not supported: each arm would need the state of all ranks."""

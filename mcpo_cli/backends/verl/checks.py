@@ -160,14 +160,20 @@ def _sampler(spec: RunSpec) -> Iterator[Problem]:
 
 
 def _method(spec: RunSpec) -> Iterator[Problem]:
-    """Limits of this backend: it keeps no reference policy, and has no pass over a whole mini-batch before its gradient
-    except for the first of a step."""
+    """Limits of this backend: it keeps no reference policy, samples nothing greedily, and has no pass over a whole
+    mini-batch before its gradient except for the first of a step."""
     method, train = spec.method, spec.train
     prepares = isinstance(method, AdvancedMethod) and method.prepares
     if "reference_policy" in method.needs:
         yield f"method={method.name} needs a reference policy; backend=verl keeps none yet", "backend=local"
     if "collision" in method.needs:
         yield f"method={method.name} needs squared probabilities, which backend=verl does not pass on", "backend=local"
+    if "greedy_reward" in method.needs:
+        yield (
+            f"method={method.name} needs a greedy response to each prompt, which backend=verl does not sample: verl's "
+            "trainer asks its rollout engine for all responses of a step under one temperature",
+            "backend=local",
+        )
     if prepares and "previous_policy" in method.needs:
         yield (
             f"method={method.name} evaluates each mini-batch before its gradient and needs the policy before the last "

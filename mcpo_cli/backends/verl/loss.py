@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mcpo_cli.backends import checks, measure
-from mcpo_cli.backends.corrections import corrected
+from mcpo_cli.backends import checks, corrections, measure
 from mcpo_cli.backends.measure import MetricSums
+from mcpo_cli.config.schema import Train
 from mcpo_cli.methods import Method, MiniBatch, Signals, TokenBatch, reduce
 from mcpo_cli.records import MiniBatchRow
 
@@ -21,7 +21,11 @@ FACTS = "mcpo_facts"
 PREVIOUS = "previous_log_probs"
 """The queue field with each token's log-probability under the policy before the last gradient step."""
 WEIGHTS = "rollout_is_weights"
-"""The queue field with each token's importance weight."""
+"""The queue field with each token's importance weight (`cluster.rollout_correction`)."""
+CORRECTIONS = (corrections.SAMPLER, corrections.WEIGHT)
+"""Token columns of `train.correction` and `train.off_policy_mask`, in the queue where these are asked for."""
+NOTHING = Train()
+"""Settings that correct nothing."""
 METRIC = "mcpo"
 """The metric in which the loss reports a micro-batch: one of its prompts, pairs and prompts of `MetricSums`, and the
 largest drift of a token."""
@@ -39,17 +43,21 @@ def facts(method: Method, signals: Signals, index: tuple[int, int], total: MiniB
     return [float(index[0]), *map(float, totals), *values, *(total.sums[name] for name in method.columns)]
 
 
-def loss(method: Method, model_output: Any, data: Any, dp_group: Any = None) -> tuple[Tensor, dict[str, Any]]:
-    """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch."""
+def loss(
+    method: Method, model_output: Any, data: Any, dp_group: Any = None, train: Train = NOTHING
+) -> tuple[Tensor, dict[str, Any]]:
+    """verl's `loss_fn`; `data` is a TensorDict of the sequences of one micro-batch. train: for its corrections."""
     tokens = token_batch(method, model_output, data)
-    token_loss = checks.token_loss(method, tokens)
+    token_loss = corrections.applied(train, checks.token_loss(method, tokens), tokens)
     if data.get(WEIGHTS, None) is not None:
-        token_loss = corrected(
+        token_loss = corrections.corrected(
             token_loss, data.select(WEIGHTS).to_padded_tensor()[WEIGHTS], fix="cluster.rollout_correction=null"
         )
     with torch.no_grad():
         sums = measure.losses(token_loss, tokens.mask_BT)
         sums.merge(measure.reported(method.report(tokens), tokens.group_B))
+        if corrections.WEIGHT in tokens.columns:
+            sums.merge(corrections.measured(tokens.columns, tokens.logp_old_BT, tokens.mask_BT))
         drift = float(((tokens.logp_BT - tokens.logp_old_BT).abs() * tokens.mask_BT).max())
     prompts = {name: [sorted(side) for side in sides] for name, sides in sums.prompts.items()}
     value = reduce(token_loss, tokens.mask_BT) * data["dp_size"]
@@ -64,7 +72,8 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
     with_entropy = "current_entropy" in method.needs
     entropy_BT = no_padding_2_padding(model_output["entropy"], data).detach() if with_entropy else None
     previous = "previous_policy" in method.needs
-    fields = [column_field(name) for name in method.token_columns] + [PREVIOUS] * previous
+    own = [*method.token_columns, *(name for name in CORRECTIONS if data.get(column_field(name), None) is not None)]
+    fields = [column_field(name) for name in own] + [PREVIOUS] * previous
     padded = data.select("response_mask", "old_log_probs", "advantages", *fields).to_padded_tensor()
     mask_BT = padded["response_mask"].bool()
     # The queue may return FACTS as a ragged tensor.
@@ -79,8 +88,7 @@ def token_batch(method: Method, model_output: Any, data: Any) -> TokenBatch:
         advantage_BT=padded["advantages"],
         group_B=fact_BF[:, 0].long(),
         total=MiniBatch(sequences, token_count, prompts, limit, dict(zip(method.columns, sums_C, strict=True))),
-        columns=dict(zip(method.columns, values_CB, strict=True))
-        | {name: padded[column_field(name)] for name in method.token_columns},
+        columns=dict(zip(method.columns, values_CB, strict=True)) | {name: padded[column_field(name)] for name in own},
         logp_previous_BT=padded[PREVIOUS].where(mask_BT, 0.0) if previous else None,
         entropy_BT=None if entropy_BT is None else entropy_BT.where(mask_BT, 0.0),
     )

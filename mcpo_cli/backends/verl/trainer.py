@@ -23,7 +23,7 @@ from verl.utils.metric import reduce_metrics
 from verl.utils.py_functional import append_to_dict, rename_dict
 from verl.utils.skip import SkipManager
 
-from mcpo_cli.backends import starved
+from mcpo_cli.backends import corrections, starved
 from mcpo_cli.backends.measure import CostTotals, Graded
 from mcpo_cli.backends.resampling import Resampler
 from mcpo_cli.backends.verl import batch as batches
@@ -81,7 +81,7 @@ class Trainer(PPOTrainerSync):
     def _setup(self) -> None:
         self.records.phase("loading the model")
         super()._setup()
-        self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method))
+        self.actor_rollout_wg.set_loss_fn(partial(loss, self.spec.method, train=self.spec.train))
         self.log_probs = self.actor_rollout_wg.compute_log_prob
         self.actor_rollout_wg.compute_log_prob = self._as_in_the_update
         step, self.sealed = self.global_steps, self.global_steps
@@ -326,6 +326,8 @@ class Trainer(PPOTrainerSync):
             self._apply_method(batch.keys, "old_log_probs")
         if cap := self.spec.cluster.rollout_correction:
             metrics |= queue.put_weights(batch.keys, cap)
+        if corrections.asked(self.spec.train):
+            queue.put_corrections(batch.keys, self.spec.train)
         fields = queue.fields(self.spec.method, self.output, self._indices(batch.keys))
         return tq.kv_batch_put(keys=batch.keys, partition_id=batch.partition_id, fields=fields)
 

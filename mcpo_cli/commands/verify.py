@@ -1,0 +1,122 @@
+"""`mcpo verify`: train global steps of a finished run again and compare them with its records."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mcpo_cli.commands.verbs import Debug, DryRun, Json, RunId
+
+if TYPE_CHECKING:
+    from mcpo_cli.probes.spot_checks import Checked, Stretch
+
+EXAMPLES = """\
+\b
+Examples:
+  mcpo verify dapo-toy-s-s0                 three steps, drawn anew at each call
+  mcpo verify dapo-toy-s-s0 --at 3,7        these steps
+  mcpo verify dapo-toy-s-s0 --dry-run       from which checkpoints, and how long the steps took the run"""
+SEEDS = 1 << 32
+"""Number of seeds that a draw has by default: whoever made the records cannot know which steps it chooses."""
+
+Steps = Annotated[int, typer.Option("--steps", min=1, help="How many global steps to draw.")]
+At = Annotated[str, typer.Option("--at", metavar="STEP,...", help="These global steps instead.", show_default=False)]
+Seed = Annotated[
+    int | None,
+    typer.Option(min=0, help="Seed of the draw, to repeat it (default: a new one each time).", show_default=False),
+]
+
+
+def verify(
+    run_id: RunId,
+    count: Steps = 3,
+    at: At = "",
+    seed: Seed = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Train random steps of a finished run again from its checkpoints; exit 5 if a record or weight differs."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.errors import ConfigError, Differs, Interrupted
+    from mcpo_cli.home import home, location
+    from mcpo_cli.probes import spot_checks
+    from mcpo_cli.runs import catalog
+
+    if wrong := [word for word in at.split(",") if at and not word.strip().isdecimal()]:
+        raise ConfigError(f"--at {at}: {wrong[0]!r} is no global step", fix="--at 3,7")
+    run = catalog.find(location(), run_id)
+    spot_checks.check_run(run)
+    drawn = secrets.randbelow(SEEDS) if seed is None else seed
+    asked = spot_checks.steps(run.spec, count, [int(word) for word in at.split(",") if at], drawn)
+    chosen = spot_checks.stretches(run, asked)
+    document: dict[str, Any] = {
+        "run_id": run.spec.run_id,
+        "asked": asked,
+        "seed": None if at else drawn,
+        "steps_to_train": sum(len(one.steps) for one in chosen),
+        "recorded_seconds": spot_checks.recorded_seconds(run, chosen),
+    }
+    console.talk(_plan(document, chosen))
+    if dry_run:
+        if as_json:
+            console.print_json(document)
+        return
+    checked: list[Checked] = []
+    began = time.monotonic()
+    try:
+        with console.progress(f"verifying {run.spec.run_id}", document["steps_to_train"], "steps") as advance:
+            checked += (spot_checks.check(run, one, home(), advance) for one in chosen)
+    except KeyboardInterrupt as error:
+        raise Interrupted("stopped; nothing of the check is kept", fix=f"the same command, --seed {drawn}") from error
+    first = next((one.difference for one in checked if one.difference), None)
+    document |= {
+        "same": first is None,
+        "seconds": time.monotonic() - began,
+        "stretches": [one.to_json() for one in checked],
+        "first_difference": first.to_json() if first else None,
+    }
+    if not as_json:
+        _print(checked)
+    if first:
+        fix = f"mcpo verify {run.spec.run_id} --at {max(1, first.step)}  (checks that step again)"
+        raise Differs(f"{run.spec.run_id} is not what training it again gives: {first}", fix=fix, data=document)
+    if as_json:
+        console.print_json(document)
+    else:
+        trained = document["steps_to_train"]
+        console.print_text(f"same: {trained} global steps of {run.spec.run_id}, trained again")
+
+
+def _plan(document: dict[str, Any], chosen: Sequence[Stretch]) -> str:
+    """What will be trained, and what it cost when the run was trained."""
+    from mcpo_cli.commands.console import duration
+
+    drawn = "" if document["seed"] is None else f" (drawn with --seed {document['seed']})"
+    lines = [f"steps {', '.join(map(str, document['asked']))} of {document['run_id']}{drawn}"]
+    for one in chosen:
+        start = f"the checkpoint of step {one.start}" if one.start else "the base policy"
+        far = f", {len(one.steps)} global steps" if len(one.steps) > len(one.asked) else ""
+        lines.append(f"  step {', '.join(map(str, one.asked))} from {start}{far}")
+    trained, took = document["steps_to_train"], duration(document["recorded_seconds"])
+    return "\n".join([*lines, f"{trained} global steps to train; they took the run {took}, evaluations left out"])
+
+
+def _print(checked: Sequence[Checked]) -> None:
+    """A row for each step that was trained, and how it was compared."""
+    from mcpo_cli.commands import console
+    from mcpo_cli.runs.differences import TOLERANCE
+
+    rows = []
+    for one in checked:
+        for step in one.to_json()["steps"]:
+            weights = "yes" if step["weights_compared"] else "-"
+            rows.append([str(step[name]) for name in ("step", "values", "differing")] + [weights])
+    console.print_table(["step", "values", "differing", "weights compared"], rows)
+    for exactly, why in dict.fromkeys((one.exactly, one.why) for one in checked):
+        how = "bit by bit" if exactly else f"numbers within {TOLERANCE:g} of each other, and no weights' hash"
+        console.print_remark(f"compared {how}: {why}")

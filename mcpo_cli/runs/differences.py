@@ -1,0 +1,126 @@
+"""What differs between the records of a global step and those of the same step trained again."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+from mcpo_cli.records import StepRow
+from mcpo_cli.runs.journal import Journal, Kind, finite
+
+CLOCKS = ("perf/", "system/", "cost/seconds")
+"""The beginnings of metrics that measure the machine's time and memory; no two trainings agree in them."""
+ORDER: tuple[Kind, ...] = ("groups", "samples", "rerolls", "gradients", "mini_batches")
+"""The kinds of rows that a step writes before its metrics, in the order in which it computes them."""
+TOLERANCE = 1e-3
+"""The relative difference that two processors' rounding may make in one number of a step."""
+ROUNDING = "sanity/logp_difference"
+"""The metric that measures the processor's own rounding; under the tolerance it is not compared."""
+FLOOR = 1e-5
+"""Numbers that are nearer to each other than this agree under the tolerance, however small they are."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One value that differs."""
+
+    step: int
+    records: str
+    """`metrics`, `weights`, a kind of rows such as `groups`, or `checkpoint`."""
+    row: int
+    """The row's number in its file, from 1; 0 where the records have no rows."""
+    column: str
+    recorded: Any
+    """None: the value is absent."""
+    repeated: Any
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, as plain data."""
+        return cast("dict[str, Any]", finite(asdict(self)))
+
+    def __str__(self) -> str:
+        row = f", row {self.row}" if self.row else ""
+        return f"step {self.step}, {self.records}{row}: {self.column} is {self.recorded!r}, and {self.repeated!r} again"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How many values of a step were compared, and those that differ, in the order of the records."""
+
+    step: int
+    values: int
+    weights: bool
+    """Whether the weights after the step were among them, by their hash or as they are."""
+    differing: Sequence[Difference]
+
+
+def agree(recorded: Any, repeated: Any, *, exactly: bool) -> bool:
+    """Whether two values of a record are the same: bit by bit, or numbers within TOLERANCE.
+
+    Not-a-number agrees with itself.
+    """
+    numbers = all(type(value) in (int, float) for value in (recorded, repeated))
+    if not numbers or exactly:
+        return json.dumps(recorded) == json.dumps(repeated)
+    return math.isclose(recorded, repeated, rel_tol=TOLERANCE, abs_tol=FLOOR)
+
+
+def of_step(recorded: Journal, repeated: Journal, step: int, *, exactly: bool) -> Compared:
+    """Compare all records of a step, without the times that training took.
+
+    exactly: bit by bit, and the hash of the weights with it; else numbers within TOLERANCE.
+
+    Raises:
+        RunFailed: records are damaged.
+    """
+    values, hashed, differing = 0, False, list[Difference]()
+    for records, ours, theirs in _records(recorded, repeated, step):
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=False), start=1):
+            for column in {**one, **other}:
+                if (column == "weights" and column not in one) or (
+                    not exactly and column.startswith((ROUNDING, "weights"))
+                ):
+                    continue
+                values, hashed = values + 1, hashed or column == "weights"
+                if not agree(one.get(column), other.get(column), exactly=exactly):
+                    row = number if records != "metrics" else 0
+                    differing.append(Difference(step, records, row, column, one.get(column), other.get(column)))
+        if len(ours) != len(theirs):
+            differing.append(Difference(step, records, 0, "number of rows", len(ours), len(theirs)))
+    return Compared(step, values, hashed, differing)
+
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _records(recorded: Journal, repeated: Journal, step: int) -> Iterator[tuple[str, Rows, Rows]]:
+    """Each kind of records with its rows of this step, flat, in the order in which a step writes them."""
+
+    def rows(kind: Kind) -> tuple[str, Rows, Rows]:
+        return kind, _rows(recorded, kind, step), _rows(repeated, kind, step)
+
+    def metrics(journal: Journal) -> Rows:
+        return [_flat(row) for row in journal.steps() if row["step"] == step]
+
+    yield from map(rows, ORDER)
+    yield "metrics", metrics(recorded), metrics(repeated)
+    yield rows("eval")
+
+
+def _rows(journal: Journal, kind: Kind, step: int) -> Rows:
+    files = journal.files(kind)
+    return [_columns(row) for row in journal.read(files[step])] if step in files else []
+
+
+def _columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row's columns; sums and counts of a mini-batch are columns of their own."""
+    plain = {key: value for key, value in row.items() if key != "sums"}
+    for name, pair in row.get("sums", {}).items():
+        plain |= {f"{name} (sum)": pair[0], f"{name} (count)": pair[1]}
+    return plain
+
+
+def _flat(row: StepRow) -> dict[str, Any]:
+    metrics = {name: value for name, value in row["metrics"].items() if not name.startswith(CLOCKS)}
+    return metrics | ({"weights": row["weights"]} if "weights" in row else {})

@@ -1,0 +1,201 @@
+"""`mcpo verify`: a finished run is what training it again gives, and whatever was changed in it is found."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from mcpo_cli.runs import folders
+from mcpo_cli.runs.journal import checksum, read_json, seal, write_json
+from tests.cli.conftest import Cli, InProcess
+
+pytestmark = pytest.mark.slow
+STEPS = 4
+SETTINGS = (
+    f"method=dapo method.dynamic_sampling=false train.steps={STEPS} train.prompts=16 train.rollouts=4 "
+    "train.mini_batch=8 train.lr=1e-3 eval.problems=8 eval.samples=2 eval.every=2 compute.checkpoint_every=1 "
+    "compute.checkpoints=9 compute.checkpoints_after=9 compute.tracking_uri=offline"
+).split()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, base_policies: Path) -> Path:
+    """A home with one finished run; each test gets a copy."""
+    home = tmp_path_factory.mktemp("trained")
+    (home / "cache").symlink_to(base_policies)
+    done = Cli(home)("train", *SETTINGS)
+    assert done.returncode == 0, done.stderr
+    return home
+
+
+@pytest.fixture
+def folder(trained: Path, home: Path) -> Path:
+    """The run's folder, in the home of this test."""
+    shutil.copytree(trained, home, symlinks=True)
+    (run,) = (home / "runs").iterdir()
+    return run
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {str(path): checksum(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def found(here: InProcess, folder: Path, *words: str, **env: str) -> dict[str, Any]:
+    """The first difference that `mcpo verify` names."""
+    result = here("verify", folder.name, *words, "--json", **env)
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert (result.returncode, document["error"]["code"], document["same"]) == (5, "differs", False)
+    assert document["error"]["fix"].startswith(f"mcpo verify {folder.name} --at")
+    first: dict[str, Any] = document["first_difference"]
+    return first
+
+
+def edit(folder: Path, file: str, change: Callable[[dict[str, Any]], None], row: int = 0) -> None:
+    """Change a row of a file, and make the checksums anew, as somebody would who wants it not to be seen."""
+    attempt = folder / "attempt_1"
+    lines = (attempt / file).read_text(encoding="utf-8").splitlines()
+    values = json.loads(lines[row])
+    change(values)
+    lines[row] = json.dumps(values)
+    (attempt / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    seal(attempt)
+
+
+def test_a_run_is_what_training_it_again_gives(folder: Path, home: Path) -> None:
+    before, cli = content(folder), Cli(home)
+    document = cli.json("verify", folder.name, "--steps", "2", "--seed", "3")
+    assert document["same"]
+    assert document["seed"] == 3
+    assert len(document["asked"]) == document["steps_to_train"] == 2
+    assert document["first_difference"] is None
+    assert [stretch["start"] for stretch in document["stretches"]] == [step - 1 for step in document["asked"]]
+    for stretch in document["stretches"]:
+        assert stretch["comparison"] == "bits"
+        *_, last = stretch["steps"]
+        assert last["asked"]
+        assert last["weights_compared"]
+        # More than the weights and their two moments.
+        assert last["values"] > 3 * 100_000
+    assert content(folder) == before
+    assert [path.name for path in home.iterdir() if path.name.startswith(".verify")] == []
+
+
+def test_a_bundle_is_trained_from_its_base_policy(folder: Path, here: InProcess, home: Path, tmp_path: Path) -> None:
+    file, other = tmp_path / "run.mcpo", tmp_path / "other"
+    here("runs", "bundle", folder.name, str(file))
+    other.mkdir()
+    (other / "cache").symlink_to(home / "cache")
+    assert here("runs", "unbundle", str(file), MCPO_HOME=str(other)).returncode == 0
+    planned = here.json("verify", folder.name, "--at", "2", "--dry-run")
+    assert (planned["asked"], planned["steps_to_train"], planned["seed"]) == ([2], 2, None)
+    assert planned["recorded_seconds"] > 0
+    document = here.json("verify", folder.name, "--at", "2")
+    (stretch,) = document["stretches"]
+    assert [(step["step"], step["weights_compared"]) for step in stretch["steps"]] == [(0, False), (1, True), (2, True)]
+    theirs = other / "runs" / folder.name
+    edit(theirs, "metrics.jsonl", lambda row: row.update(weights="0" * 64), row=0)
+    assert found(here, theirs, "--at", "2") | {"repeated": ""} == {
+        "step": 1, "records": "metrics", "row": 0, "column": "weights", "recorded": "0" * 64, "repeated": ""
+    }  # fmt: skip
+
+
+def test_a_changed_row_does_not_match_its_checksum(folder: Path, here: InProcess) -> None:
+    path = folder / "attempt_1" / "metrics.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace('"train/lr": 0.0004', '"train/lr": 0.0005'))
+    assert "metrics.jsonl" in here.refused("damaged", "verify", folder.name)
+
+
+def test_a_changed_metric_is_found(folder: Path, here: InProcess) -> None:
+    edit(folder, "metrics.jsonl", lambda row: row["metrics"].update({"train/policy_loss": 0.5}), row=2)
+    first = found(here, folder, "--at", "3")
+    assert (first["step"], first["records"], first["column"], first["recorded"]) == (
+        (3, "metrics", "train/policy_loss", 0.5)
+    )
+    assert abs(first["repeated"]) < 0.1
+    assert here.json("verify", folder.name, "--at", "2")["same"], "the other steps are as recorded"
+
+
+def test_changed_rows_of_prompts_and_samples_are_found(folder: Path, here: InProcess) -> None:
+    edit(folder, "groups/step_000003.jsonl", lambda row: row.update(p=0.125), row=4)
+    first = found(here, folder, "--at", "3")
+    assert (first["records"], first["row"], first["column"], first["recorded"]) == ("groups", 5, "p", 0.125)
+    edit(folder, "samples/step_000002.jsonl", lambda row: row.update(response="nothing"), row=1)
+    first = found(here, folder, "--at", "2")
+    assert (first["records"], first["row"], first["column"], first["recorded"]) == ("samples", 2, "response", "nothing")
+    edit(folder, "eval/step_000004.jsonl", lambda row: row.update(c=2 - row["c"] if row["c"] != 1 else 2), row=0)
+    first = found(here, folder, "--at", "4")
+    assert (first["records"], first["row"], first["column"]) == ("eval", 1, "c")
+
+
+def test_a_changed_checkpoint_is_found_by_what_leads_to_it_and_by_what_follows(folder: Path, here: InProcess) -> None:
+    place = folder / "attempt_1" / "checkpoints" / "step_000002"
+    tensors = load_file(place / "policy.safetensors")
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[7] += 0.25
+    save_file(tensors, place / "policy.safetensors")
+    about = read_json(place / folders.MANIFEST)
+    about["sha256"]["policy.safetensors"] = checksum(place / "policy.safetensors")
+    write_json(place / folders.MANIFEST, about)
+    first = found(here, folder, "--at", "2")
+    assert (first["step"], first["records"]) == (2, "checkpoint")
+    assert first["column"].startswith(f"policy/{name}[")
+    assert first["recorded"] == pytest.approx(first["repeated"] + 0.25)
+    assert found(here, folder, "--at", "3")["step"] == 3
+
+
+def test_a_damaged_checkpoint_is_passed_over(folder: Path, here: InProcess) -> None:
+    path = folder / "attempt_1" / "checkpoints" / "step_000002" / "policy.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    document = here.json("verify", folder.name, "--at", "3")
+    assert [stretch["start"] for stretch in document["stretches"]] == [1]
+
+
+def test_other_kernels_agree_within_the_tolerance(folder: Path, home: Path) -> None:
+    """Another instruction set stands in for another processor: its kernels add in another order."""
+    cli, other = Cli(home), {"ATEN_CPU_CAPABILITY": "default"}
+    result = cli("verify", folder.name, "--at", "3", "--json", **other)
+    assert result.returncode == 0, result.stderr
+    (stretch,) = json.loads(result.stdout)["stretches"]
+    only = torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+    assert stretch["comparison"] == ("bits" if only else "tolerance")
+    assert "kernels" in stretch["why"]
+    edit(folder, "metrics.jsonl", lambda row: row["metrics"].update({"train/entropy": 0.9}), row=2)
+    result = cli("verify", folder.name, "--at", "3", "--json", **other)
+    assert json.loads(result.stdout)["first_difference"]["column"] == "train/entropy"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("out_of_bounds", ["--at", "5"]), ("out_of_bounds", ["--at", "0"]), ("bad_input", ["--at", "x"])],
+)
+def test_steps_that_there_are_not(folder: Path, here: InProcess, code: str, words: list[str]) -> None:
+    assert "--at" in here.refused(code, "verify", folder.name, *words)
+
+
+def test_an_unfinished_run_is_refused(folder: Path, here: InProcess) -> None:
+    path = folder / "attempt_1" / "eval" / "step_000004.jsonl"
+    path.unlink()
+    seal(folder / "attempt_1")
+    assert "evaluation at step 4" in here.refused("bad_input", "verify", folder.name)
+
+
+def test_the_digest_covers_names_types_shapes_and_bits() -> None:
+    from mcpo_cli.backends.local.checkpoint import digest
+
+    one = {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3])}
+    assert digest(one) == digest(dict(reversed(one.items())))
+    others = [
+        {"a": torch.tensor([1.0, -2.0]), "b": torch.tensor([3])},
+        {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor([3])},
+        {"c": torch.tensor([1.0, 2.0]), "b": torch.tensor([3])},
+        {"a": torch.tensor([1.0, 2.0]), "b": torch.tensor([3], dtype=torch.int32)},
+    ]
+    assert len({digest(one), *map(digest, others)}) == 5
+    expected = hashlib.sha256(b"a torch.float32 (2,)" + bytes.fromhex("0000803f00000040")).hexdigest()
+    assert digest({"a": torch.tensor([1.0, 2.0])}) == expected

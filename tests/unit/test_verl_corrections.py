@@ -1,0 +1,107 @@
+"""`train.correction` under verl: its loss on the fields of its queue is the local one. verl itself is not needed."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mcpo_cli.backends import corrections
+from mcpo_cli.backends.verl.loss import FACTS, METRIC, column_field, facts, loss
+from mcpo_cli.config.load import load
+from mcpo_cli.config.schema import Train
+from mcpo_cli.methods import MiniBatch, TokenBatch, get, reduce
+from mcpo_cli.testing import mini_batch, step
+
+METHOD = get("mcpo")
+TRAINS = {
+    "token TIS": Train(correction="token-truncate"),
+    "sequence TIS": Train(correction="sequence-truncate"),
+    "MIS": Train(correction="sequence-mask", correction_high=1.05),
+    "IcePop": Train(correction="token-mask", correction_low=0.95, correction_high=1.05),
+    "V3.2": Train(off_policy_mask=0.05),
+    "both": Train(correction="token-truncate", correction_high=1.02, off_policy_mask=0.05),
+}
+
+
+class Data(dict[str, Any]):
+    """What the loss uses of verl's TensorDict."""
+
+    def select(self, *names: str) -> "Data":
+        return Data({name: self[name] for name in names})
+
+    def to_padded_tensor(self) -> dict[str, Tensor]:
+        return {name: value.to_padded_tensor(0.0) for name, value in self.items()}
+
+
+@pytest.fixture(autouse=True)
+def padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's function that takes the model's output apart; here it comes padded."""
+    names = ["verl", "verl.workers", "verl.workers.utils", "verl.workers.utils.padding"]
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules[names[-1]], "no_padding_2_padding", lambda value, data: value, raising=False)
+
+
+def ragged(value_BT: Tensor, length_B: Tensor) -> Tensor:
+    rows = [value_T[: int(length)].clone() for value_T, length in zip(value_BT, length_B, strict=True)]
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+def case(train: Train) -> tuple[TokenBatch, Data]:
+    """A mini-batch whose sampler differed by .05 nats a token, and the same as verl's queue has it."""
+    of = step()
+    signals, _ = METHOD.signals(of, {})
+    batch = mini_batch(METHOD, of, signals)
+    noise_BT = torch.randn(batch.mask_BT.shape, generator=torch.Generator().manual_seed(3)).double()
+    sampler_BT = (batch.logp_old_BT + 0.05 * noise_BT) * batch.mask_BT
+    columns = corrections.columns(train, batch.logp_old_BT, sampler_BT, batch.mask_BT)
+    length_B = of.length_PG.flatten()
+    total = MiniBatch.of(of.length_PG, signals, of.limit)
+    places = [(prompt, rollout) for prompt in range(len(of.length_PG)) for rollout in range(of.length_PG.shape[1])]
+    data = Data(
+        {
+            "response_mask": ragged(batch.mask_BT.double(), length_B),
+            "old_log_probs": ragged(batch.logp_old_BT, length_B),
+            "advantages": ragged(batch.advantage_BT.expand_as(batch.mask_BT), length_B),
+            FACTS: torch.tensor([facts(METHOD, signals, place, total) for place in places]).double(),
+            "dp_size": 1,
+            **{column_field(name): ragged(value_BT, length_B) for name, value_BT in columns.items()},
+        }
+    )
+    return batch.replace(columns={**batch.columns, **columns}), data
+
+
+@pytest.mark.parametrize("name", TRAINS)
+def test_loss_gradient_and_metrics_are_those_of_the_local_backend(name: str) -> None:
+    train = TRAINS[name]
+    batch, data = case(train)
+    leaf = batch.logp_BT.detach().requires_grad_()
+    value, reported = loss(METHOD, {"log_probs": leaf}, data, train=train)
+    (gradient,) = torch.autograd.grad(value, leaf)
+    expected = reduce(corrections.applied(train, METHOD.token_loss(batch), batch), batch.mask_BT)
+    (expected_gradient,) = torch.autograd.grad(expected, batch.logp_BT)
+    torch.testing.assert_close(value, expected)
+    torch.testing.assert_close(gradient * batch.mask_BT, expected_gradient * batch.mask_BT)
+    plain = reduce(METHOD.token_loss(batch), batch.mask_BT)
+    assert abs(float((value - plain).detach())) > 1e-4, "it corrects something"
+    sums = corrections.measured(batch.columns, batch.logp_old_BT, batch.mask_BT).pairs
+    for key, pair in sums.items():
+        assert reported[METRIC]["sums"][key] == pytest.approx(pair)
+
+
+def test_without_a_correction_the_loss_is_the_methods() -> None:
+    batch, data = case(Train())
+    for name in (corrections.SAMPLER, corrections.WEIGHT):
+        del data[column_field(name)]
+    value, reported = loss(METHOD, {"log_probs": batch.logp_BT}, data, train=Train())
+    torch.testing.assert_close(value, reduce(METHOD.token_loss(batch), batch.mask_BT))
+    assert not [key for key in reported[METRIC]["sums"] if key.startswith("rollout_corr/")]
+
+
+def test_what_is_asked_for() -> None:
+    assert [corrections.asked(train) for train in (Train(), *TRAINS.values())] == [False] + [True] * len(TRAINS)
+    (spec,) = load(["scale=verl-cpu", "train.correction=sequence-mask", "train.off_policy_mask=0.1"])
+    assert spec.train.correction == "sequence-mask"

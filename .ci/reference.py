@@ -1,4 +1,4 @@
-"""Writes the reference pages of the documentation from the code: `docs/verbs.md` and `docs/settings.md`.
+"""Writes the reference pages of the documentation from the code: `docs/verbs.md`, `settings.md` and `concepts.md`.
 
 `python .ci/reference.py` writes them; a test compares them with what the code says now.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 from typer.cli import get_docs_for_click
 
-from mcpo_cli.config import reference
+from mcpo_cli.config import glossary, reference
 from mcpo_cli.main import app
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -56,7 +56,19 @@ def _row(entry: reference.Entry) -> str:
     return "\n| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-PAGES = {"verbs.md": verbs, "settings.md": settings}
+def concepts() -> str:
+    """The page of all words, a table a section."""
+    found = glossary.read()
+    parts = ["# Concepts", found.intro]
+    for title, words in found.sections.items():
+        columns = ["word", "meaning", *(["example"] if any(word.example for word in words) else [])]
+        rows = [columns, *([getattr(word, column) for column in columns] for word in words)]
+        head, *lines = [f"| {' | '.join(cells)} |" for cells in rows]
+        parts.append("\n".join([f"## {title}", head, "|" + "---|" * len(columns), *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"verbs.md": verbs, "settings.md": settings, "concepts.md": concepts}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -1,4 +1,4 @@
-"""Writes the reference pages of the documentation from the code: verbs, settings and samplers.
+"""Writes the reference pages of the documentation from the code: verbs, settings, samplers and concepts.
 
 `python .ci/reference.py` writes them; a test compares them with what the code says now.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import typer
 from typer.cli import get_docs_for_click
 
-from mcpo_cli.config import reference
+from mcpo_cli.config import glossary, reference
 from mcpo_cli.main import app
 from mcpo_cli.samplers import Sampler, describe, registry
 
@@ -105,7 +105,19 @@ def _sampler_row(name: str, kind: type[Sampler]) -> str:
     return f"| [`{name}`](#{name}) | {about} | {describe.checked(kind).rstrip('.')} | {', '.join(takes)} |"
 
 
-PAGES = {"verbs.md": verbs, "settings.md": settings, "samplers.md": samplers}
+def concepts() -> str:
+    """The page of all words, a table a section."""
+    found = glossary.read()
+    parts = ["# Concepts", found.intro]
+    for title, words in found.sections.items():
+        columns = ["word", "meaning", *(["example"] if any(word.example for word in words) else [])]
+        rows = [columns, *([getattr(word, column) for column in columns] for word in words)]
+        head, *lines = [f"| {' | '.join(cells)} |" for cells in rows]
+        parts.append("\n".join([f"## {title}", head, "|" + "---|" * len(columns), *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES = {"verbs.md": verbs, "settings.md": settings, "samplers.md": samplers, "concepts.md": concepts}
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

@@ -96,7 +96,7 @@ def _several(inner: tuple[Any, ...], value: Any, path: str, *, named: bool) -> A
             raise _wrong_type(path, value, "a mapping of names to values")
         return {_scalar(str, name, path): _typed(inner[1], item, f"{path}.{name}") for name, item in value.items()}
     if not isinstance(value, list | tuple):
-        raise _wrong_type(path, value, "a list")
+        raise _wrong_type(path, value, "a list", fix=f"{path}=[{value}]" if value else None)
     kinds = [inner[0]] * len(value) if inner[-1] is Ellipsis else list(inner)
     if len(kinds) != len(value):
         raise _wrong_type(path, value, f"a list of {len(kinds)} values")

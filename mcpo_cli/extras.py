@@ -12,6 +12,9 @@ EXTRAS = {
     "submitit": "slurm",
     "reasoning_gym": "gym",
     "inspect_ai": "inspect",
+    "tensorboard": "tensorboard",
+    "trackio": "trackio",
+    "wandb": "wandb",
 }
 """Extra by module; `all` has those that `make setup` installs (pyproject.toml)."""
 

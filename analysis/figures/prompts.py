@@ -136,6 +136,7 @@ def _draw_transitions(axes: Axes, here: pd.DataFrame) -> None:
             axes.text(after, before, f"{share:.2f}", ha="center", va="center", fontsize=6.5, color=color)
     for before, pairs in enumerate(np.nan_to_num(pairs_B)):
         axes.text(len(CLASSES) - 0.4, before, f"{pairs:.0f}", va="center", fontsize=5.5, color=base.GREY)
+    axes.text(len(CLASSES) - 0.4, -0.75, "pairs", va="center", fontsize=5.5, color=base.GREY)
     axes.set_xticks(range(len(CLASSES)), NAMES, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(CLASSES)), NAMES)
     axes.grid(visible=False)
@@ -243,7 +244,7 @@ def _draw_difficulty(axes: Axes, here: pd.DataFrame) -> None:
     left = np.zeros(len(bars))
     for solved, color in zip(BINS, colors, strict=True):
         width = np.array([rows.loc[rows["solved"] == solved, "share"].mean() for rows in bars.values()])
-        axes.barh(range(len(bars)), width, left=left, color=color, label=solved, height=0.75)
+        axes.barh(range(len(bars)), width, left=left, color=color, label=f"{solved} right", height=0.75)
         left += width
     axes.set_yticks(range(len(bars)), list(bars))
     axes.set_ylim(len(bars) - 0.5, -0.5)

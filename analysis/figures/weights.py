@@ -118,7 +118,7 @@ def _draw_method(axes: Axes, rows: pd.DataFrame, arm: str, bottom: float) -> Non
             width = (CELL[0] - 3.0) / (G // 2)
             left = middle - len(here) / 2 * width + np.arange(len(here)) * width
             axes.bar(left, 15 * here["weight"], 0.75 * width, bottom=bottom + 5.2, align="edge", color=color)
-            axes.text(middle, bottom + 2.6, textwrap.fill(words, 13), ha="center", va="center", fontsize=7)
+            axes.text(middle, bottom + 2.6, textwrap.fill(words, 15), ha="center", va="center", fontsize=7)
         else:
             axes.text(middle, bottom + CELL[1] / 2, textwrap.fill(words, 16), ha="center", va="center", fontsize=7)
 
@@ -245,7 +245,7 @@ def _draw_classes(axes: Axes, rows: pd.DataFrame) -> None:
         axes.vlines(x, mean["quartile_1"], mean["quartile_3"], color=look.color, linewidth=2.4, alpha=0.5)
         axes.plot(x, mean["median"], color=look.color, linestyle="none", marker=look.marker, markersize=3)
     axes.set_xticks(range(len(classes)), [name.removesuffix("_correct") for name in classes])
-    axes.set_xlabel("class of the prompt")
+    axes.set(xlabel="class of the prompt\n(median, middle half, 80%)", ylabel="gradient norm")
     axes.grid(visible=False, axis="x")
 
 

@@ -383,9 +383,9 @@ def code_files() -> list[Path]:
 
 @cache
 def commit() -> dict[str, Any]:
-    """The commit of the code that builds artifacts, and whether the working tree differs from it."""
+    """The commit of the code that builds artifacts, and whether the working tree differs from it; or its package."""
     state = code_state()
-    return {"commit": state["commit"], "dirty": state["dirty"]}
+    return {key: state[key] for key in ("commit", "dirty", "package")}
 
 
 def _sha256(content: str | bytes) -> str:

@@ -304,8 +304,11 @@ def _check_done(plan: Plan, cells: Sequence[PlannedRun], shelf: Shelf) -> None:
 
 
 def tree(cell: PlannedRun) -> Tree:
-    """State of the working tree of a run: dirty if any attempt's was, else unknown if any did not record it."""
-    states = {record.get("dirty") for record in provenance(cell)}
+    """State of the code of a run: dirty if any attempt's tree was, else unknown if any did not record its code.
+
+    An installed package is clean: its record names the version and a hash of its files.
+    """
+    states = {False if record.get("package") else record.get("dirty") for record in provenance(cell)}
     if True in states:
         return "dirty"
     return "unknown" if None in states else "clean"

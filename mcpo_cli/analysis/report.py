@@ -27,6 +27,7 @@ from mcpo_cli.config.plan import Plan, PlannedRun
 from mcpo_cli.config.schema import digest
 from mcpo_cli.errors import McpoError, MissingCells
 from mcpo_cli.runs.journal import write_atomic
+from mcpo_cli.runs.provenance import code_name
 
 HEADINGS = {
     "claims": "Verdicts on the paper's claims",
@@ -266,7 +267,7 @@ def _marks(pieces: Sequence[Piece]) -> Iterator[str]:
 def _runs(runs: Sequence[PlannedRun]) -> Grid:
     rows = []
     for cell in runs:
-        commits = dict.fromkeys((record.get("commit") or "unknown")[:12] for record in frames.provenance(cell))
+        commits = dict.fromkeys(code_name(record) or "unknown" for record in frames.provenance(cell))
         about = [cell.spec.run_id, cell.arm, cell.spec.model.name, ", ".join(commits), frames.tree(cell)]
         rows.append([*about, str(cell.spec.seed_of_base), str(cell.spec.seed)])
     return Grid("Runs", ["run", "arm", "model", "commit", "working tree", "base seed", "seed"], rows, labels=5)
@@ -278,7 +279,7 @@ def _pieces(pieces: Sequence[Piece]) -> Grid:
         origin = ["not built", ""]
         if piece.built:
             record = piece.built.record
-            origin = [record["inputs"][:12], (record["code"]["commit"] or "unknown")[:12]]
+            origin = [record["inputs"][:12], code_name(record["code"]) or "unknown"]
         rows.append([piece.name, piece.command, *origin])
     header = ["artifact", "command to rebuild it", "hash of its inputs", "built by commit"]
     return Grid("Tables and figures", header, rows, labels=4)

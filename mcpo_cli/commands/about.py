@@ -181,25 +181,31 @@ Key = Annotated[
     str,
     typer.Argument(
         metavar="[SETTING|GROUP]",
-        help="A setting (train.lr), a group of them (train), or a word in what they mean (kl).",
+        help="A setting (train.lr), a group of them (train), or a word (mastered, kl).",
         autocompletion=complete_settings,
     ),
 ]
 
 
 def help_(key: Key = "", as_json: Json = False, debug: Debug = False) -> None:
-    """Explain settings: meaning, default, allowed values. Without a name, list them all."""
+    """Explain settings (meaning, default, allowed values) and the words of mcpo. Without a name, list all settings."""
     from dataclasses import asdict
 
     from mcpo_cli.commands import console
     from mcpo_cli.config import load, reference
 
-    found = reference.look_up(key) if key else reference.entries()
+    found, words = reference.look_up(key) if key else (reference.entries(), [])
     if as_json:
-        console.print_json({"settings": [asdict(entry) for entry in found]})
-    elif len({entry.key for entry in found}) == 1:
+        console.print_json({"settings": [asdict(entry) for entry in found], "words": [asdict(word) for word in words]})
+        return
+    for word in words:
+        example = f" For example: {word.example}." if word.example else ""
+        console.print_text(f"{word.word}: {word.meaning}{example}".replace("`", ""))
+    if words:
+        print()
+    if len({entry.key for entry in found}) == 1:
         print("\n\n".join(map(_explained, found)))
-    else:
+    elif found:
         console.print_table(["setting", "default", "meaning"], [_row(entry) for entry in found])
     for family in ("method", "sampler"):
         if key in load.groups()[family]:

@@ -81,8 +81,6 @@ def report(overrides: Sequence[str], *, as_json: bool, suites: Sequence[Mapping[
         for piece in content.pieces:
             if piece.built:
                 show_sentence(piece.built)
-            else:
-                console.talk(f"{piece.name}: not built: {piece.why}; {piece.command}")
         console.talk("\n".join(f"written: {path}" for path in files))
     publish(made.plans, {piece.name: piece.built for piece in content.pieces if piece.built}, files)
     error = report_files.complaint(content, shlex.join([*command.split(), *overrides]), document)

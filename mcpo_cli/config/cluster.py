@@ -5,13 +5,19 @@ from typing import Literal
 
 from mcpo_cli.settings import later, runtime
 
-LOGGERS = ("wandb", "tensorboard", "swanlab", "trackio", "clearml")
-"""Values of `cluster.loggers`: names of packages and of verl's loggers. Every run also has MLflow and rows."""
+LOGGERS = {
+    "local": ("wandb", "tensorboard", "trackio"),
+    "verl": ("wandb", "tensorboard", "swanlab", "trackio", "clearml"),
+}
+"""Values of `cluster.loggers` by backend: packages, and names of verl's loggers. Every run has MLflow and rows, too."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The machines of backend=verl. Its runtime settings change results by rounding and random numbers at most."""
+    """The machines of backend=verl, and the trackers of both backends.
+
+    Its runtime settings change results by rounding and random numbers at most.
+    """
 
     nodes: int = runtime(1, ge=1)
     """Machines."""
@@ -62,7 +68,8 @@ class Cluster:
     identity.
     """
     loggers: tuple[str, ...] = runtime(())
-    """Loggers of verl that also get all metrics: `wandb`, `tensorboard`, `swanlab`, `trackio` or `clearml`.
+    """Trackers that also get all metrics, of both backends: `wandb`, `tensorboard`, `trackio`; of verl also `swanlab`
+    and `clearml`.
 
     Each has its account from its own environment variables, such as WANDB_API_KEY. Files are in the attempt's folder.
     """

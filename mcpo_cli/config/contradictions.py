@@ -28,6 +28,7 @@ def of(spec: RunSpec) -> Iterator[tuple[str, str]]:
     yield from spec.task.contradictions(spec.train)
     yield from _model(spec)
     yield from _lora(spec)
+    yield from _loggers(spec)
     yield from (_cluster(spec) if spec.backend == "verl" else _no_cluster(spec))
 
 
@@ -168,7 +169,6 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
             f"cluster.tensor_parallel={math.gcd(cluster.tensor_parallel, cluster.gpus)}",
         )
     yield from _sequence_parallel(spec)
-    yield from _loggers(spec)
     longest, sharing = train.max_prompt + train.max_response, cluster.sequence_parallel
     if cluster.max_tokens_per_gpu * sharing < longest:
         share = f" on the {sharing} GPUs that share it (cluster.sequence_parallel)" if sharing > 1 else ""
@@ -188,10 +188,10 @@ def _cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _loggers(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    given = spec.cluster.loggers
-    if unknown := [name for name in given if name not in LOGGERS]:
-        meant = [like for name in given for like in difflib.get_close_matches(name, LOGGERS, n=1, cutoff=SIMILAR)]
-        yield f"cluster.loggers: '{unknown[0]}': {nearest(unknown[0], LOGGERS)}", f"cluster.loggers=[{','.join(meant)}]"
+    given, known = spec.cluster.loggers, LOGGERS[spec.backend]
+    if unknown := [name for name in given if name not in known]:
+        meant = [like for name in given for like in difflib.get_close_matches(name, known, n=1, cutoff=SIMILAR)]
+        yield f"cluster.loggers: '{unknown[0]}': {nearest(unknown[0], known)}", f"cluster.loggers=[{','.join(meant)}]"
 
 
 def _sequence_parallel(spec: RunSpec) -> Iterator[tuple[str, str]]:
@@ -237,7 +237,6 @@ def _correction(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _no_cluster(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """Settings of verl that would change the id of a run of another backend, or leave its user waiting for metrics."""
-    loggers = {"loggers": list(spec.cluster.loggers)} if spec.cluster.loggers else {}
-    for name, value in {**plain(spec.cluster, runtime_too=False, later_too=False), **loggers}.items():
+    """Settings of verl that would change the id of a run of another backend."""
+    for name, value in plain(spec.cluster, runtime_too=False, later_too=False).items():
         yield f"cluster.{name}={value} has no effect with backend={spec.backend}", "backend=verl"

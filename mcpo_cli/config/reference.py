@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
-from mcpo_cli.config import kinds, load
+from mcpo_cli.config import glossary, kinds, load
+from mcpo_cli.config.glossary import Word
 from mcpo_cli.config.plan import Suite
 from mcpo_cli.config.schema import Model, RunSpec
+from mcpo_cli.config.spelling import whole_word
 from mcpo_cli.settings import IDENTITY, Option, options, plain
 
 Schema = dict[str, Any]
@@ -44,32 +46,26 @@ def entries() -> list[Entry]:
     return sorted([*_presets(), *_settings(), *_options()], key=lambda entry: (entry.key, entry.owners))
 
 
-def look_up(key: str) -> list[Entry]:
-    """The entries of `key`, and of all keys of the group that it names (`train`); else those that `search` finds.
+def look_up(key: str) -> tuple[list[Entry], list[Word]]:
+    """The entries of `key`, and of all keys of the group that it names (`train`); else those that have this word.
+
+    And the words of the glossary that have it: in their names and, where `key` is no setting, in their meanings.
 
     Raises:
         ConfigError: nothing is found.
     """
-    return [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")] or search(key)
+    named = [entry for entry in entries() if f"{entry.key}.".startswith(f"{key}.")]
+    found, words = named or search(key), glossary.search(key, in_meanings=not named)
+    if not found and not words:
+        raise load.unknown_key(key, lambda name: f"mcpo help {name}")
+    return found, words
 
 
 def search(word: str) -> list[Entry]:
-    """The entries that have this word: in the key, then in the meaning or as a choice.
-
-    Raises:
-        ConfigError: no entry has it.
-    """
-    whole = re.compile(rf"(?<![a-z]){re.escape(word.lower())}(?![a-z])")
-    keys: list[Entry] = []
-    others: list[Entry] = []
-    for entry in entries():
-        texts = (entry.key.replace(".", " ").replace("_", " "), f"{entry.meaning} {entry.allowed}")
-        in_key, in_text = (whole.search(text.lower()) for text in texts)
-        if in_key or in_text:
-            (keys if in_key else others).append(entry)
-    if not keys and not others:
-        raise load.unknown_key(word, lambda name: f"mcpo help {name}")
-    return [*keys, *others]
+    """The entries that have this word: in the key, then in the meaning or as a choice."""
+    keys = [entry for entry in entries() if whole_word(word, entry.key.replace(".", " ").replace("_", " "))]
+    others = [entry for entry in entries() if whole_word(word, f"{entry.meaning} {entry.allowed}")]
+    return list(dict.fromkeys([*keys, *others]))
 
 
 def _presets() -> Iterator[Entry]:

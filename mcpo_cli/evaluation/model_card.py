@@ -50,7 +50,8 @@ def _facts(spec: RunSpec, journal: Journal, step: int) -> Iterator[tuple[str, st
     if model.lora_rank:
         yield "trained by", f"LoRA of rank {model.lora_rank}, alpha {model.lora_alpha}; merged into the weights here"
     yield "settings", f"scale `{spec.scale}`, regime `{spec.regime}`, backend `{spec.backend}`"
-    yield "code", f"commit {code.get('commit') or 'unknown'}{' with changes' if code.get('dirty') else ''}"
+    named = code.get("commit") or code.get("package") or "unknown"
+    yield "code", f"commit {named}{' with changes' if code.get('dirty') else ''}"
 
 
 def _scores(journal: Journal, step: int) -> str:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -50,23 +51,27 @@ class Attempt:
         self.status = Status(
             state="running", start_step=start_step, durable_step=start_step, pid=os.getpid(), started=now, updated=now
         )
+        self._lock = threading.RLock()
         self._write_status()
         self.journal = JournalWriter(self.folder)
 
     def durable(self, step: int) -> None:
         """Record that a checkpoint covers everything up to global step `step`."""
-        self.status["durable_step"] = step
-        self._write_status()
+        with self._lock:
+            self.status["durable_step"] = step
+            self._write_status()
 
     def phase(self, text: str) -> None:
         """Record what the run is doing, for display."""
-        self.status["phase"] = text
-        self._write_status()
+        with self._lock:
+            self.status["phase"] = text
+            self._write_status()
 
     def note(self, text: str) -> None:
-        """Record something unusual about this attempt, for display."""
-        self.status["notes"] = [*self.status.get("notes", []), text]
-        self._write_status()
+        """Record something unusual about this attempt, for display; any thread may."""
+        with self._lock:
+            self.status["notes"] = [*self.status.get("notes", []), text]
+            self._write_status()
 
     def end(self, state: State, error: str | None = None) -> None:
         """Close the attempt. error: the reason, on one line."""
@@ -78,10 +83,11 @@ class Attempt:
             # A completed run must be fully written; an unfinished one recomputes lost rows.
             if state == "done":
                 raise
-        self.status["state"] = state
-        if error is not None:
-            self.status["error"] = redact(error)
-        self._write_status()
+        with self._lock:
+            self.status["state"] = state
+            if error is not None:
+                self.status["error"] = redact(error)
+            self._write_status()
 
     def _write_status(self) -> None:
         self.status["updated"] = time.time()

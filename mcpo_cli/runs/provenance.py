@@ -19,6 +19,7 @@ from mcpo_cli.redaction import masked, redact
 from mcpo_cli.runs.journal import Journal, read_json, write_atomic, write_json
 
 RECORD = "provenance.json"
+DISTRIBUTION = "mcpo-cli"
 SOURCE = Path(__file__).resolve().parent.parent.parent
 VECTOR = re.compile(r"sse|ssse|avx|fma|amx|asimd|sve")
 """Flags of /proc/cpuinfo that name vector instructions, on x86 and ARM."""
@@ -82,7 +83,7 @@ def here() -> dict[str, Any]:
 def environment(record: Mapping[str, Any]) -> dict[str, str]:
     """What can change a run's numbers: commit, torch, Python and CPU, where known."""
     found = {
-        "commit": (record.get("commit") or "")[:12],
+        "commit": code_name(record),
         "torch": record.get("packages", {}).get("torch"),
         "Python": record.get("python"),
         "processor": record.get("machine", {}).get("processor"),
@@ -113,10 +114,11 @@ def parent_command() -> list[str]:
 
 
 def code_state() -> dict[str, Any]:
-    """The commit and the working tree's difference from it; None values for an installed wheel."""
+    """The commit and the working tree's difference from it; of an installed wheel, its `package` instead."""
     # A wheel installed inside another project's checkout must not report that project's commit.
     if not (SOURCE / "pyproject.toml").exists() or _git("rev-parse", "--show-toplevel").strip() != str(SOURCE):
-        return {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
+        no_commit = {"commit": None, "dirty": None, "untracked": [], "diff": "", "diff_sha256": None}
+        return {**no_commit, "package": _package()}
     diff = masked(_git("diff", "HEAD"))
     untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()
     return {
@@ -125,7 +127,24 @@ def code_state() -> dict[str, Any]:
         "untracked": untracked,
         "diff": diff,
         "diff_sha256": hashlib.sha256(diff.encode()).hexdigest() if diff else None,
+        "package": None,
     }
+
+
+def code_name(record: Mapping[str, Any]) -> str:
+    """The first 12 digits of a record's commit, or the package that was installed; empty if neither was recorded."""
+    return (record.get("commit") or "")[:12] or record.get("package") or ""
+
+
+def _package() -> str | None:
+    """Version and 12 hex digits over the files of the installed wheel, `0.1.0+3f0c...`; None if it lists none."""
+    try:
+        listed = importlib.metadata.distribution(DISTRIBUTION).read_text("RECORD") or ""
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    # The other lines are the installer's.
+    files = sorted(line for line in listed.splitlines() if line.startswith("mcpo_cli/") and "__pycache__" not in line)
+    return f"{__version__}+{hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:12]}" if files else None
 
 
 def _git(*arguments: str) -> str:

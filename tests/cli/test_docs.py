@@ -24,7 +24,7 @@ def _reference() -> Any:
     return module
 
 
-@pytest.mark.parametrize("page", ["verbs.md", "settings.md", "samplers.md"])
+@pytest.mark.parametrize("page", ["verbs.md", "settings.md", "samplers.md", "concepts.md"])
 def test_a_page_made_from_the_code_is_current(page: str) -> None:
     """If not: make docs."""
     assert (ROOT / "docs" / page).read_text(encoding="utf-8") == _reference().PAGES[page]()

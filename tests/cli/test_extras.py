@@ -27,6 +27,13 @@ def test_a_verb_names_the_extra_that_it_needs(here: InProcess, command: str) -> 
 
 
 @pytest.mark.usefixtures("bare")
+def test_a_tracker_that_is_not_installed_is_named_before_a_run_starts(here: InProcess) -> None:
+    result = here("train", "scale=smoke", "cluster.loggers=[wandb]")
+    assert (result.returncode, "pip install 'mcpo-cli[wandb]'" in result.stderr) == (2, True)
+    assert not (here.home / "runs").exists()
+
+
+@pytest.mark.usefixtures("bare")
 def test_there_is_no_store_unless_one_is_asked_for(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     assert resolve("") is None

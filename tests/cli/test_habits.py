@@ -34,6 +34,8 @@ def test_verbs_of_habit_show_runs(here: InProcess, monkeypatch: pytest.MonkeyPat
         (["train", "train.batch_size=4"], "unknown_key", "train.prompts=4"),
         (["train", "learning_rate=0.5"], "unknown_key", "train.lr=0.5"),
         (["train", "epochs=3"], "unknown_key", "train.steps=3"),
+        (["train", "report_to=[wandb]"], "unknown_key", "cluster.loggers=[wandb]"),
+        (["train", "cluster.loggers=wandb"], "bad_input", "cluster.loggers=[wandb]"),
         # A fix is right or absent.
         (["train", "method=GRPO"], "unknown_name", "method=grpo"),
         (["train", "method=nope"], "unknown_name", "mcpo method list"),
@@ -59,7 +61,19 @@ def test_a_file_of_settings_and_a_method_s_name_are_overrides(tmp_path: Path, mo
 
 @pytest.mark.parametrize(("word", "key"), [("kl", "method.hinge"), ("clip", "method.clip_high"), ("grpo", "method")])
 def test_help_finds_a_word_in_what_settings_mean(word: str, key: str) -> None:
-    assert key in {entry.key for entry in reference.look_up(word)}
+    assert key in {entry.key for entry in reference.look_up(word)[0]}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"), [("mastered", "mastered"), ("rollout", "rollout group"), ("Chen", "pass@k"), ("task", "task")]
+)
+def test_help_finds_words_of_the_glossary(here: InProcess, text: str, word: str) -> None:
+    assert word in {found["word"] for found in here.json("help", text)["words"]}
+    assert f"{word}: " in here("help", text).stdout
+
+
+def test_help_of_a_setting_is_about_it_alone(here: InProcess) -> None:
+    assert here.json("help", "train.lr")["words"] == []
 
 
 def test_settings_that_cannot_be_meant_are_warned_of(here: InProcess) -> None:

@@ -276,6 +276,21 @@ def test_a_panel_has_at_most_four_arms_and_each_arm_one_look(arms: int, by: str)
     assert len(looks) == arms
 
 
+def test_the_parts_of_a_panel_stand_side_by_side_with_one_y_axis() -> None:
+    data = pd.concat([_curves_of(6, tier=tier).eval(f"y = y * {high}") for tier, high in (("k2", 1), ("k5", 2))])
+    figure = base.grid(data, "tier", lines("y", "y"), sharey=False)
+    titles = [[axes.get_title() for axes in figure.axes[row : row + 2]] for row in (0, 2)]
+    assert titles == [["k2 (1 of 2)", "k2 (2 of 2)"], ["k5 (1 of 2)", "k5 (2 of 2)"]]
+    first, second, third, fourth = (axes.get_ylim() for axes in figure.axes)
+    assert (first, third) == (second, fourth)
+    assert first != third
+    assert [text.get_text() for text in figure.legends[0].get_texts()][-1] == base.BAND
+    assert [axes.get_title() for axes in base.panels(data, lines("y", "y")).axes] == [
+        "toy-s (1 of 2)",
+        "toy-s (2 of 2)",
+    ]
+
+
 def test_the_legend_says_what_a_band_is_and_only_where_there_is_one() -> None:
     for seeds, words in ((2, ["arm 0", base.BAND]), (1, ["arm 0"])):
         data = _curves_of(1)

@@ -2,7 +2,9 @@
 
 import json
 import math
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +13,7 @@ from mcpo_cli.analysis.frames import Runs
 from mcpo_cli.config.plan import Plan, from_suite
 from mcpo_cli.errors import MissingCells
 from mcpo_cli.records import AXES
+from mcpo_cli.runs import provenance
 from mcpo_cli.runs.journal import seal
 from tests.fakes import TIERS, write_run, write_runs
 
@@ -102,6 +105,26 @@ def test_tree_of_a_run(plan: Plan, dirty: bool | None, expected: str) -> None:
     cell = plan.cells[0]
     write_run(cell.spec, dirty)
     assert frames.tree(cell) == expected
+
+
+def test_the_code_of_an_installed_package_is_known_by_its_files(
+    plan: Plan, mcpo_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = plan.cells[0]
+    write_run(cell.spec, None)
+    monkeypatch.setattr(provenance, "SOURCE", tmp_path)
+    files = ["mcpo_cli/a.py,sha256=1,2", "mcpo_cli/b.py,sha256=3,4"]
+
+    def installed(lines: list[str]) -> str:
+        listed = SimpleNamespace(read_text=lambda _: "\n".join([*lines, "../../bin/mcpo,sha256=9,9"]))
+        monkeypatch.setattr(provenance.importlib.metadata, "distribution", lambda _: listed)
+        return provenance.code_name(provenance.code_state())
+
+    assert installed(files) == installed(files[::-1]) != installed([files[0], "mcpo_cli/b.py,sha256=5,4"])
+    assert re.fullmatch(r"[\d.]+\+[0-9a-f]{12}", installed(files))
+    provenance.write(mcpo_home / "runs" / cell.spec.run_id / "attempt_1", ["mcpo"])
+    assert frames.tree(cell) == "clean"
+    assert f"commit {installed(files)}" not in " ".join(frames.code_marks([cell]))
 
 
 def test_one_dirty_attempt_makes_the_run_dirty(plan: Plan) -> None:

@@ -19,16 +19,16 @@ def test_every_key_has_an_entry_with_a_meaning() -> None:
 
 
 def test_an_option_names_the_methods_that_have_it() -> None:
-    (delta,) = (entry for entry in reference.look_up("method.delta") if "mcpo" in entry.owners)
+    (delta,) = (entry for entry in reference.look_up("method.delta")[0] if "mcpo" in entry.owners)
     assert not set(delta.owners) & {"grpo", "dapo"}
     assert (delta.default, delta.role) == (0.01, "identity")
-    (threads,) = reference.look_up("compute.threads")
+    ((threads,), _) = reference.look_up("compute.threads")
     assert (threads.default, threads.allowed, threads.role, threads.owners) == (1, ">= 1", "runtime", ())
 
 
 def test_a_group_stands_for_its_keys() -> None:
     names = load.keys()
-    assert {entry.key for entry in reference.look_up("eval")} == {name for name in names if name[:5] == "eval."}
+    assert {entry.key for entry in reference.look_up("eval")[0]} == {name for name in names if name[:5] == "eval."}
     with refused("unknown_key", "train.lr") as raised:
         reference.look_up("trian.lr")
     assert raised.value.fix == "mcpo help train.lr"

@@ -91,7 +91,7 @@ def test_verls_own_list_of_its_keys_is_what_it_composes() -> None:
 def test_verl_knows_the_loggers_that_can_be_asked_for() -> None:
     from verl.utils.tracking import Tracking
 
-    assert {*LOGGERS} <= {*Tracking.supported_backend}
+    assert {*LOGGERS["verl"]} <= {*Tracking.supported_backend}
     (spec,) = load(["scale=paper", "cluster.loggers=[tensorboard]"])
     config = composed(overrides.overrides(spec, overrides.planned(spec, HOME)))
     assert config.trainer.logger == ["console", "tensorboard"]

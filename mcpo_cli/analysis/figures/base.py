@@ -16,6 +16,7 @@ from matplotlib import style
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -136,8 +137,9 @@ def panels(data: pd.DataFrame, *draws: Draw, height: float = 2.1) -> Figure:
         for panel, (draw, (model, shown)) in zip(axes, product(draws, columns), strict=True):
             draw(panel, data[(data["model"] == model) & data["arm"].isin(shown)])
             panel.label_outer()
-        for panel, (model, _) in zip(axes, columns, strict=False):
-            panel.set_title(model)
+        parts = len(columns) // len(models)
+        for number, (panel, (model, _)) in enumerate(zip(axes, columns, strict=False)):
+            panel.set_title(model + _part(number % parts, parts))
         legend(figure)
     return figure
 
@@ -154,7 +156,8 @@ def grid(
 ) -> Figure:
     """One panel per model and value of `column`, drawn by `draw`; one legend on top.
 
-    More than ABREAST panels of a model wrap into rows of equal length.
+    More than ABREAST panels of a model wrap into rows of equal length. Panels whose arms are split (`batches`) have a
+    row each.
 
     Args:
         height, widest: height and largest width of a panel, in inches.
@@ -162,19 +165,23 @@ def grid(
         share: `sharex` and `sharey` of the axes; by default all panels share the y-axis.
     """
     models, arms = (data[name].unique().tolist() for name in ("model", "arm"))
-    values: list[Any] = []
+    split: dict[Any, list[list[str]]] = {}
     for value, here in data.groupby(column, sort=False):
         own = here["arm"].unique().tolist()
-        values += [(value, shown) for shown in ([own] if together else batches(own))]
-    lines = math.ceil(len(values) / ABREAST)
-    columns = math.ceil(len(values) / lines)
-    padded = values + [(None, [])] * (lines * columns - len(values))
+        split[value] = [own] if together else batches(own)
+    values = [(value, shown, part) for value, parts in split.items() for part, shown in enumerate(parts)]
+    most = max(map(len, split.values()))
+    # The parts of a panel stand side by side, with one y-axis.
+    lines = len(split) if most > 1 else math.ceil(len(values) / ABREAST)
+    columns = most if most > 1 else math.ceil(len(values) / lines)
+    padded = values + [(None, [], 0)] * (lines * columns - len(values))
     cells = list(product(models, padded))
     with drawing(arms):
         width = COLUMN if columns == 1 else min(PAGE, columns * widest)
         share = {"sharey": True, **share}
+        share["sharey"] = share["sharey"] or ("row" if most > 1 else False)
         figure, axes = canvas(len(models) * lines, columns, width=width, height=height, **share)
-        for number, (panel, (model, (value, shown))) in enumerate(zip(axes, cells, strict=True)):
+        for number, (panel, (model, (value, shown, part))) in enumerate(zip(axes, cells, strict=True)):
             if value is None:
                 panel.remove()
                 continue
@@ -183,7 +190,7 @@ def grid(
                 draw(panel, here)
             else:
                 remark(panel, "not recorded")
-            title = value if len(models) == 1 else f"{value}, {model}"
+            title = (value if len(models) == 1 else f"{value}, {model}") + _part(part, len(split[value]))
             panel.set_title(textwrap.fill(title, int(width / columns / LETTER)))
             if number % columns:
                 panel.set_ylabel("")
@@ -195,12 +202,18 @@ def grid(
     return figure
 
 
+def _part(number: int, parts: int) -> str:
+    """What the title of a panel ends with that shows some of its arms."""
+    return f" ({number + 1} of {parts})" if parts > 1 else ""
+
+
 def legend(figure: Figure) -> None:
-    """Add one legend for all panels above them."""
+    """Add one legend for all panels above them: curves, then what bands show."""
     entries: dict[str, Artist] = {}
     for panel in figure.axes:
         handles, labels = panel.get_legend_handles_labels()
         entries |= zip(labels, handles, strict=True)
+    entries = dict(sorted(entries.items(), key=lambda entry: isinstance(entry[1], PolyCollection)))
     if entries:
         most = max(1, int(figure.get_figwidth() / (HANDLE + CHARACTER * max(map(len, entries)))))
         # As few rows as fit, of equal length.

@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from mcpo_cli import pretrained
+from mcpo_cli import extras, pretrained
 from mcpo_cli.backends import Stop
 from mcpo_cli.config import workload
 from mcpo_cli.config.branching import Trunk
@@ -79,6 +79,8 @@ class Local:
         for package in ("torch", "transformers"):
             if importlib.util.find_spec(package) is None:
                 raise ConfigError(f"backend=local needs {package}, which is not installed", fix="make setup")
+        for package in spec.cluster.loggers:
+            extras.require(package, f"cluster.loggers=[{package}]")
         if spec.compute.device == "cuda" and not Path("/proc/driver/nvidia").exists():
             raise ConfigError("compute.device=cuda: this machine has no NVIDIA driver", fix="compute.device=auto")
 
@@ -88,9 +90,10 @@ class Local:
 
     def run(self, spec: RunSpec, attempt: Attempt, stop: Stop) -> None:
         """Train; see `train.run`."""
-        from mcpo_cli.backends.local import train
+        from mcpo_cli.backends.local import loggers, train
 
-        train.run(spec, attempt, stop)
+        with loggers.following(spec, attempt):
+            train.run(spec, attempt, stop)
 
     def kept(self, run_dir: Path) -> list[int]:
         """The steps of the whole checkpoints."""

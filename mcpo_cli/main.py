@@ -8,7 +8,7 @@ import sys
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,7 +16,7 @@ from mcpo_cli import __version__
 from mcpo_cli.commands import about, claim, data, models, results, runs, training
 from mcpo_cli.commands.ui import ui
 from mcpo_cli.commands.verbs import EXAMPLES, ErrorStyle, OverridesCommand, Verbs
-from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost
+from mcpo_cli.errors import UNEXPECTED, ConfigError, McpoError, OutputLost, RunFailed, first_line
 from mcpo_cli.redaction import redact, visible
 
 START = """\
@@ -140,10 +140,10 @@ def _run(style: ErrorStyle) -> None:
         _report(str(error), style)
         sys.exit(error.exit_code)
     except McpoError as error:
-        _report(str(error), style)
-        if style.as_json:
-            _print_error_document(error)
-        sys.exit(error.exit_code)
+        _end(error, style)
+    except MemoryError as error:
+        fix = "the same command where more memory is free, or a smaller file"
+        _end(RunFailed(f"memory ran out: {first_line(error)}", fix=fix, code="no_memory"), style)
     except SystemExit as end:
         # Typer has printed a usage error and exits while handling it.
         usage: Any = end.__context__
@@ -155,6 +155,13 @@ def _run(style: ErrorStyle) -> None:
             f"{type(error).__name__}: {error}\n  this is a bug in mcpo; rerun with --debug for the traceback", style
         )
         sys.exit(UNEXPECTED)
+
+
+def _end(error: McpoError, style: ErrorStyle) -> NoReturn:
+    _report(str(error), style)
+    if style.as_json:
+        _print_error_document(error)
+    sys.exit(error.exit_code)
 
 
 def _report(message: str, style: ErrorStyle) -> None:

@@ -1,13 +1,13 @@
 """NaN and infinity under verl, whose engine and rollout engine go on with them: the run ends, as a local one does."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from mcpo_cli.backends.checks import NotFinite
 from mcpo_cli.backends.verl import checkpoint
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.verl
 
 def sampled(logp: float) -> dict[str, Any]:
     """What the queue has of a prompt's two responses; one token has this log-probability."""
-    ragged: Callable[[list[Tensor]], Tensor] = lambda rows: torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    ragged = partial(torch.nested.as_nested_tensor, layout=torch.jagged)
     said = {"reward_extra_info": {"status": "correct", "answer": "1", "detail": ""}}
     return {
         "responses": ragged([torch.tensor([1, 2]), torch.tensor([1])]),
@@ -47,9 +47,7 @@ def trainer(monkeypatch: pytest.MonkeyPatch) -> Any:
         discarded=[],
         val_dataloader=[{"raw_prompt": ["1 + 1"]}],
         agent_loop_manager=SimpleNamespace(generate_sequences=lambda _: None),
-        replay_buffer=SimpleNamespace(
-            partitions={"train": keys}, sample=lambda *_: (SimpleNamespace(keys=keys), None)
-        ),
+        replay_buffer=SimpleNamespace(partitions={"train": keys}, sample=lambda *_: (SimpleNamespace(keys=keys), None)),
         records=SimpleNamespace(phase=lambda _: None),
         _seed=lambda *_: None,
     )
@@ -92,7 +90,7 @@ def test_weights_on_any_rank_keep_a_checkpoint_from_being_written(value: float, 
     trainer.root, trainer.method_state, trainer.has_previous = tmp_path, {}, False
     trainer._save_checkpoint = lambda: written.append("files")
     trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(value))]
-    with pytest.raises(NotFinite, match="^step 3: a weight of the policy is NaN or infinite"):
+    with pytest.raises(NotFinite, match=r"^step 3: a weight of the policy is NaN or infinite"):
         trainer.write_checkpoint()
     assert written == []
     trainer.on_each_rank = lambda call: [call(engine(1.0)), call(engine(2.0))]
@@ -110,7 +108,7 @@ def test_advantages_name_the_step(trainer: Any, monkeypatch: pytest.MonkeyPatch)
     trainer._graded = lambda _: None
     monkeypatch.setattr(module.queue, "step", lambda *_: SimpleNamespace(length_PG=None))
     monkeypatch.setattr(module.batches, "apply_method", broken)
-    with pytest.raises(NotFinite, match="^step 3: method=x: an advantage"):
+    with pytest.raises(NotFinite, match=r"^step 3: method=x: an advantage"):
         trainer._apply_method(["a_0_0"], "old_log_probs")
 
 

@@ -71,7 +71,7 @@ class Passes:
     def step(self) -> None:
         generator = torch.Generator().manual_seed(1)
         for weight in self.weights():
-            weight += 1e-6 * torch.randn(weight.shape, generator=generator)
+            weight.add_(1e-6 * torch.randn(weight.shape, generator=generator))
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, passes: Passes) -> tuple[dict[str, float], Tensor]:
@@ -81,7 +81,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, passes: Passes) -> tuple[dict[str,
     before = passes.log_probs_now()
     ragged = SimpleNamespace(
         old_log_probs=lambda _: before.flatten(),
-        newest_log_probs=lambda _: SimpleNamespace(values=lambda: passes.newest.flatten()),
+        newest_log_probs=lambda _: SimpleNamespace(values=passes.newest.flatten),
     )
     monkeypatch.setattr(rounding, "queue", ragged)
     batch: Any = SimpleNamespace(keys=["a"])

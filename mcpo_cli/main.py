@@ -36,6 +36,8 @@ Begin here:
 Results go to ./mcpo-results, or to the folder MCPO_HOME. More: mcpo --help, mcpo train --help
 """
 
+LONGEST_LINE = 2000
+"""The most characters of a line of a message."""
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """The base class of usage errors in the click that typer bundles; typer does not export it."""
 app = typer.Typer(
@@ -167,7 +169,9 @@ def _end(error: McpoError, style: ErrorStyle) -> NoReturn:
 def _report(message: str, style: ErrorStyle) -> None:
     """Print the current error as a message; with --debug, its traceback first."""
     shown = traceback.format_exc() if style.debug else ""
-    sys.stderr.write(visible(redact(f"{shown}error: {message}\n")))
+    # A message repeats what is wrong, which may be a file of somebody else.
+    lines = (line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}..." for line in message.split("\n"))
+    sys.stderr.write(visible(redact(f"{shown}error: " + "\n".join(lines) + "\n")))
 
 
 def _print_error_document(error: McpoError) -> None:

@@ -266,7 +266,7 @@ YAML: dict[str, Attack] = {
         {"c.yaml": "names: [A, B]\nproblems: 30\nrows:\n" + "- {a: 50, b: 40}\n" * 100_000}, ("claim", "c.yaml")
     ),
     "a claim with odd names": Attack(
-        {"c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ESCAPES)}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"},
+        {"c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"},
         ("claim", "c.yaml"),
         0,
     ),

@@ -260,13 +260,15 @@ YAML: dict[str, Attack] = {
         {"c.yaml": f"names: [A, B]\nproblems: {10**30}\nrows: [{{a: 50, b: 40}}]\n"}, ("claim", "c.yaml")
     ),
     "a claim with 10^9 samples": Attack(
-        {"c.yaml": "names: [A, B]\nproblems: 30\nsamples: 1000000000\nrows: [{a: 50, b: 40}]\n"}, ("claim", "c.yaml")
+        {"c.yaml": "names: [A, B]\nproblems: 30\nsamples: 1000000000\nrows: [{a: 50, b: 40}]\n"}, ("claim", "c.yaml"), 0
     ),
     "a claim of 100 000 rows": Attack(
         {"c.yaml": "names: [A, B]\nproblems: 30\nrows:\n" + "- {a: 50, b: 40}\n" * 100_000}, ("claim", "c.yaml")
     ),
     "a claim with odd names": Attack(
-        {"c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"},
+        {
+            "c.yaml": f"names: [{json.dumps(SCRIPT)}, {json.dumps(ODD['TeX'])}]\nproblems: 30\nrows: [{{a: 50, b: 40}}]\n"
+        },
         ("claim", "c.yaml"),
         0,
     ),
@@ -276,7 +278,7 @@ DATA: dict[str, Attack] = {
     "odd problems": Attack(
         {"d.jsonl": lines(*({"problem": text, "answer": "1"} for text in ODD.values()))},
         ("data", "audit", "d.jsonl"),
-        1,
+        0,
         len(ODD),
     ),
     "endless rows in a small file": Attack({"d.parquet": endless_rows}, ("data", "audit", "d.parquet")),
